@@ -35,6 +35,7 @@ COMMANDS = (
     "prepare",
     "list",
     "report",
+    "site",
     "compare",
     "judge",
     "bundle",

@@ -96,7 +96,7 @@ def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, folder: 
 def _page(found: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Namespace) -> int:
     folder = arguments.out / FOLDER
     make_directory(folder)
-    places = _places(folder / PLACES)
+    places = places_in(folder / PLACES)
     before = set(folder.glob("*.c"))
     programs = {folder / each.file: each.program.text for each in found if each.program}
     kept = {path: text for path, text in programs.items() if arguments.programs or path in before}
@@ -124,7 +124,7 @@ def _mended() -> dict[str, str]:
     return {fingerprint: ", ".join(links) for fingerprint, links in found.items()}
 
 
-def _places(path: Path) -> dict[str, str]:
+def places_in(path: Path) -> dict[str, str]:
     """What the file says of fingerprints; nothing without the file."""
     if not path.exists():
         return {}

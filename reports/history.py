@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from conformance.defects.answering import Answering
 from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular
@@ -73,12 +74,21 @@ class Outcome:
 
 @dataclass(frozen=True)
 class KnownDefect:
-    """A defect as a summary tells it; `fingerprints` are all by which it is known."""
+    """A defect as a summary tells it; `fingerprints` are all by which it is known.
+
+    `answered` says which layer answered, and why that is known; `case`, `line` and `repro` are about its first case.
+    """
 
     fingerprints: tuple[str, ...]
     severity: str
     title: str
     rules: tuple[str, ...]
+    means: str
+    cases: tuple[str, ...]
+    answered: str
+    case: str
+    line: str
+    repro: str
 
     @property
     def fingerprint(self) -> str:
@@ -117,6 +127,10 @@ class Facts:
                 _text(each["severity"]),
                 _text(each["title"]),
                 tuple(map(_text, each["rules"])),
+                _text(each["means"]),
+                tuple(map(_text, each["cases"])),
+                str(Answering(_text(each["answered_by"]), _text(each["because"]))),
+                *(_text(each["first"][name]) for name in ("case", "reason", "repro")),
             )
             for each in data["defects"]
             if not (each["waived"] or each.get("of_stack") or each.get("unconfirmed"))

@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from urllib.parse import quote
 
-from conformance.defects import Severity
+from conformance.defects import Defect, Severity
 from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from reports.digest import RuleFacts, read
@@ -28,6 +29,8 @@ _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
 # The colours of the strips, by state: classes of the style sheet.
 _TONES: Mapping[str, str] = {**{verdict: verdict for verdict in OF_RULES}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS}
+# What templates/macros.html needs of this module.
+WORDS: Mapping[str, object] = {"when": format_night, "tones": _TONES, "outcomes": OUTCOMES}
 _RANK = {severity.label: severity.rank for severity in Severity}
 
 
@@ -115,6 +118,10 @@ class Lane:
                 break
             first = night
         return first
+
+    def during(self, *states: str) -> list[str]:
+        """The nights in which it was in one of these states."""
+        return [night for night, state in self._ran if state in states]
 
     @property
     def told(self) -> str:
@@ -208,14 +215,19 @@ class HistoryPage:
 
     @property
     def news(self) -> list[tuple[Track, str, str, Step]]:
-        """What changed in the latest night: a defect or rule, its title (a rule has none), the stack and the change."""
+        """What changed in the latest night."""
+        return self.changed_in(self.nights[-1])
+
+    def changed_in(self, night: str) -> list[tuple[Track, str, str, Step]]:
+        """What changed in a night: a defect or rule, its title (a rule has none), the stack and the change."""
         every = [*((track, defect.title) for defect, track in self.defects), *((track, "") for track in self.rules)]
         return [
-            (track, title, lane.name, lane.steps[-1])
+            (track, title, lane.name, step)
             for track, title in every
             if track.was_bad
             for lane in track.lanes
-            if lane.steps and lane.steps[-1].night == self.nights[-1]
+            for step in lane.steps
+            if step.night == night
         ]
 
     @cached_property
@@ -230,10 +242,14 @@ class HistoryPage:
     @cached_property
     def rules(self) -> list[Track]:
         """Every rule with a verdict in any night, in the order of the rules."""
+        return [track for track in self.all_rules if any(any(lane.states) for lane in track.lanes)]
+
+    @cached_property
+    def all_rules(self) -> list[Track]:
+        """Every rule that a statement or a verdict names."""
         ids = dict.fromkeys(self.statements)
         ids |= dict.fromkeys(rule for by in self._facts.values() for facts in by.values() for rule in facts.rules)
-        tracks = [self._rule(id_) for id_ in ids]
-        return [track for track in tracks if any(any(lane.states) for lane in track.lanes)]
+        return list(map(self._rule, ids))
 
     @property
     def moving(self) -> list[Track]:
@@ -263,13 +279,7 @@ class HistoryPage:
     @cached_property
     def defects(self) -> list[tuple[KnownDefect, Track]]:
         """Every defect of any night: those that are there now first, then the most severe, then the latest change."""
-        latest: dict[str, KnownDefect] = {}
-        known: dict[str, str] = {}  # the fingerprint that stands for each
-        for cell in sorted(self.history.cells, key=lambda cell: cell.night):
-            for defect in cell.facts.defects if cell.facts else ():
-                first = next((known[each] for each in defect.fingerprints if each in known), defect.fingerprint)
-                known |= dict.fromkeys(defect.fingerprints, first)
-                latest[first] = defect
+        latest, known = self._known
         seen = {
             name: {night: {known[defect.fingerprint] for defect in facts.defects} for night, facts in by.items()}
             for name, by in self._facts.items()
@@ -277,6 +287,23 @@ class HistoryPage:
         tracks = [(defect, self._defect(first, seen)) for first, defect in latest.items()]
         tracks.sort(key=lambda pair: pair[1].last_change, reverse=True)
         return sorted(tracks, key=lambda pair: (not pair[1].is_bad, _RANK.get(pair[0].severity, len(_RANK))))
+
+    @cached_property
+    def _known(self) -> tuple[dict[str, KnownDefect], dict[str, str]]:
+        """Each defect as the latest night that has it tells it, and by every fingerprint the one that stands for it."""
+        latest: dict[str, KnownDefect] = {}
+        known: dict[str, str] = {}
+        for cell in sorted(self.history.cells, key=lambda cell: cell.night):
+            for defect in cell.facts.defects if cell.facts else ():
+                first = next((known[each] for each in defect.fingerprints if each in known), defect.fingerprint)
+                known |= dict.fromkeys(defect.fingerprints, first)
+                latest[first] = defect
+        return latest, known
+
+    def known_as(self, defect: Defect | KnownDefect) -> str:
+        """The fingerprint that stands for a defect; empty for one of no night."""
+        known = self._known[1]
+        return next((known[each] for each in defect.fingerprints if each in known), "")
 
     def _defect(self, first: str, seen: Mapping[str, Mapping[str, set[str]]]) -> Track:
         return Track(
@@ -321,13 +348,16 @@ def page_of(history: History) -> str:
     """The page."""
     page = HistoryPage(history)
     return (
-        environment()
-        .get_template("history.html")
-        .render(page=page, when=format_night, tones=_TONES, legend=_legend(page.rules), outcomes=OUTCOMES)
+        environment().get_template("history.html").render(page=page, under=_under, legend=legend(page.rules), **WORDS)
     )
 
 
-def _legend(tracks: Iterable[Track]) -> list[str]:
+def _under(night: str, name: str) -> str:
+    """The address, on the page, of what changed under test."""
+    return f"#{quote(f'under:{night}:{name}')}"
+
+
+def legend(tracks: Iterable[Track]) -> list[str]:
     """The verdicts that occur in strips."""
     found = {state for track in tracks for lane in track.lanes for state in lane.states}
     return [verdict for verdict in OF_RULES if verdict in found]

@@ -1,0 +1,202 @@
+"""`rdma-cts site`: writes the static pages of a history, for a web server that only hands out files.
+
+Each file is made before the first one is replaced, so that a disk without room leaves the old site as it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from commands import run_arguments
+from commands.findings import PLACES, places_in
+from commands.output import out_directory, show
+from conformance.errors import UserError
+from conformance.judging import Basis
+from conformance.regular_file import read_regular
+from conformance.results.checked_json import parse
+from conformance.results.files import make_directory, not_written, write_atomically
+from conformance.results.records import read_results
+from conformance.results.rejudge import known_capabilities
+from conformance.run_options import given_path
+from conformance.tables.suite import ROOT, Suite
+from fixtures.guest.changes import read_changes
+from reports import site
+from reports.digest import digest
+from reports.history import Cell, History, read_history
+from reports.history_page import HistoryPage
+from reproducers.findings import FOLDER, Finding, Run, findings_of
+from reproducers.mail import mail
+from reproducers.writer import Inexpressible
+
+NAME = "site"
+HELP = "Write the static pages of a history: one for each rule, defect and night, and badges."
+
+SCHEMA = "rdma-cts-site/1"
+LIST = "site.json"  # of the files that a site has
+_NEW = ".rdma-cts-new"
+_FILE = re.compile(rf"(?:index\.html|style\.css|(?:{'|'.join(site.FOLDERS)})/(?!\.)[^/\0]+)")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument(
+        "--history", type=given_path, required=True, metavar="DIR", help="where `nightly` keeps its runs"
+    )
+    parser.add_argument(
+        "--out",
+        type=out_directory,
+        required=True,
+        metavar="DIR",
+        help="an empty directory, or an earlier site, of which files that are no longer needed are removed",
+    )
+    run_arguments.add_cases_argument(parser)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Writes the site; exit status 0 whatever the verdicts of the runs."""
+    folder: Path = arguments.out
+    old = _earlier(folder)
+    history = read_history(arguments.history)
+    if not history.nights:
+        raise UserError(f"{arguments.history} is not a history: there is no night in it")
+    if history.problems and not any(cell.facts for cell in history.cells):
+        raise UserError(f"{arguments.history}: no night can be read; the first: {history.problems[0]}")
+    if Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(arguments.history)):
+        raise UserError(f"{folder} is within the history, where every directory is a night", hint="give another --out")
+    show(history.problems, sys.stderr)
+    page = HistoryPage(history)
+    runs = _runs(history, page)
+    newest = sorted(runs, key=lambda path: path.parent.name, reverse=True)
+    latest = {
+        name: next(runs[path].digest for path in newest if path.name == name)
+        for name in history.names
+        if any(path.name == name for path in newest)
+    }
+    papers = _papers(page, [runs[path] for path in newest], run_arguments.suite_from(arguments))
+    count = _write(folder, site.pages(site.Site(history, latest, papers)), old)
+    show([f"site: {folder / site.INDEX} ({count:,} files)"])
+    return 0
+
+
+def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
+    """The runs to read, by their directories: the latest of each cell, and others until every defect is in one."""
+    found: dict[Path, Run] = {}
+    for name in history.names:
+        _read_first(reversed(history.ran(name)), found)
+    missing = {page.known_as(defect) for cell in history.cells if cell.facts for defect in cell.facts.defects}
+    missing -= {page.known_as(defect) for run in found.values() for defect in run.digest.defects}
+    having: dict[Path, tuple[Cell, set[str]]] = {
+        cell.folder: (cell, missing & set(map(page.known_as, cell.facts.defects)))
+        for cell in history.cells
+        if cell.facts and cell.folder not in found
+    }
+    while missing and having:
+        folder = max(having, key=lambda folder: (len(having[folder][1] & missing), having[folder][0].night))
+        cell, defects = having.pop(folder)
+        if not defects & missing:
+            break
+        if _read_first([cell], found):
+            missing -= defects
+    return found
+
+
+def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
+    """Reads the first of these runs that can be read; the results of a night may be gone."""
+    for cell in cells:
+        with suppress(UserError):
+            recorded = read_results(cell.folder)
+            run = digest(recorded, cell.folder, str(cell.folder))
+            runs[cell.folder] = Run(run, Basis(known_capabilities(recorded)))
+            return True
+    return False
+
+
+def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, site.Papers]:
+    """What is known of each defect besides what the nights say, by the fingerprint that stands for it."""
+    places = places_in(ROOT / "docs" / FOLDER / PLACES)
+    mended: dict[str, list[site.Mending]] = {}
+    for change in read_changes():
+        for fingerprint in change.defects:
+            mended.setdefault(fingerprint, []).append(site.Mending(change.name, change.subject, change.about))
+    papers: dict[str, site.Papers] = {}
+    for defect, track in page.defects:
+        names = dict.fromkeys((track.id, *defect.fingerprints))
+        place = next((places[name] for name in names if name in places), "")
+        changes = {change.name: change for name in names for change in mended.get(name, ())}
+        papers[track.id] = site.Papers(place=place, mended=tuple(changes.values()))
+    by_id: dict[str, Finding] = {}
+    for finding in findings_of(runs, suite):
+        by_id.setdefault(page.known_as(finding.defect), finding)
+    for id_, finding in by_id.items():
+        if id_ in papers:
+            program = finding.program.text if finding.program else ""
+            papers[id_] = replace(
+                papers[id_], program=program, why_not=finding.why_not, letter=_letter(finding, runs, suite)
+            )
+    return papers
+
+
+def _letter(finding: Finding, runs: Sequence[Run], suite: Suite) -> str:
+    first = finding.runs[0]
+    others = [run.digest for run in runs if run is not first]
+    with suppress(Inexpressible):
+        return mail(finding.symptom, first.digest, suite, first.basis, others)
+    return ""
+
+
+def _earlier(folder: Path) -> list[str]:
+    """The files of the site that is in a directory; none of an empty one.
+
+    Raises UserError for a directory with anything else.
+    """
+    try:
+        if not folder.exists() or not any(folder.iterdir()):
+            return []
+        data = parse(read_regular(folder / LIST))
+        if data["schema"] == SCHEMA:
+            return [name for name in data["files"] if _FILE.fullmatch(name)]
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror}") from error
+    except (ValueError, LookupError, TypeError):
+        pass
+    raise UserError(f"{folder} is not empty, and no earlier site of this version", hint="give another directory")
+
+
+def _write(folder: Path, pages: Iterable[tuple[str, str]], old: Sequence[str]) -> int:
+    """Puts all files in place at once, and removes those of `old` that are not among them; returns their number."""
+    new = folder / _NEW
+    make_directory(folder)
+    names = []
+    try:
+        shutil.rmtree(new, ignore_errors=True)  # of a command that was killed
+        for part in site.FOLDERS:
+            (new / part).mkdir(parents=True)
+            if (folder / part).is_symlink():
+                raise UserError(f"{folder / part} is a link, and not a directory of a site")
+        for name, text in pages:
+            (new / name).write_text(text, encoding="utf-8")
+            names.append(name)
+        data = {"schema": SCHEMA, "files": names}
+        write_atomically(new / LIST, (json.dumps(data, indent=1) + "\n").encode(), durable=False)
+        for part in site.FOLDERS:
+            (folder / part).mkdir(exist_ok=True)
+        for name in (*names, LIST):
+            (new / name).replace(folder / name)
+        for name in set(old).difference(names):
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise not_written(folder, error) from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return len(names) + 1

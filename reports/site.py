@@ -1,0 +1,227 @@
+"""The site of a history: static pages for a web server, one for each rule, defect and night, and badges.
+
+Rules, defects and nights are those of history_page.py; what cases did is from the latest results of each cell that can
+be read. Programs and letters are given (commands/site.py). Not for writing the files, nor for reports of single runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from urllib.parse import quote
+
+from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
+from conformance.results.conclusions import verdict_on
+from reports import evidence
+from reports.digest import Digest, RuleFacts
+from reports.history import BASELINE, GOOD, REGRESSED, Cell, Facts, History, KnownDefect
+from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track, legend
+from reports.html import TEMPLATES, environment
+from reports.text import format_count
+
+INDEX, STYLE = "index.html", "style.css"
+RULES, DEFECTS, NIGHTS, BADGES = "rules", "defects", "nights", "badges"
+FOLDERS = (RULES, DEFECTS, NIGHTS, BADGES)
+_KEPT = (Verdict.PASS, Verdict.PARTIAL)
+_STYLES = ("report.css", "history.css", "site.css")
+# What a rule's lane, and a defect's, is asked for: the words of the page, and the states.
+_STATES = {RULES: (("kept", _KEPT), ("violated", VIOLATIONS)), DEFECTS: (("seen", (SEEN,)), ("not seen", (NOT_SEEN,)))}
+# The colours of badges: white text stands out from each.
+_GREEN, _RED, _GREY = "#17683f", "#a5141f", "#555b61"
+_MOST_NAME = 100  # characters of a file's name
+_DIGIT_PX, _MARGIN_PX = 6.6, 12  # of a badge's text of 11 px
+
+
+@dataclass(frozen=True)
+class Mending:
+    """A change of ours to the sources that mends a defect: its name, what it does, and why."""
+
+    name: str
+    subject: str
+    about: str
+
+
+@dataclass(frozen=True)
+class Papers:
+    """What a defect's page has besides what the nights say; texts are empty where there are none.
+
+    `why_not` is why there is no `program`; `place` is where the defect lies in the sources.
+    """
+
+    program: str = ""
+    why_not: str = "the results in which it was seen are gone"
+    letter: str = ""
+    place: str = ""
+    mended: tuple[Mending, ...] = ()
+
+
+@dataclass(frozen=True)
+class CaseLine:
+    """A case under a rule: the cells by its verdict on that rule there, and in which it violates it since when."""
+
+    id: str
+    location: str
+    by_verdict: Mapping[str, tuple[str, ...]]
+    since: Mapping[str, str]
+
+
+class Site(HistoryPage):
+    """What the pages show. `latest` has the latest results of each cell, `papers` is by the fingerprints of defects."""
+
+    def __init__(self, history: History, latest: Mapping[str, Digest], papers: Mapping[str, Papers]) -> None:
+        super().__init__(history)
+        self.latest = latest
+        self._papers = papers
+
+    @cached_property
+    def statements(self) -> Mapping[str, RuleFacts]:
+        """The rules as the latest results describe them."""
+        found: dict[str, RuleFacts] = {}
+        for run in sorted(self.latest.values(), key=lambda run: run.header["started"], reverse=True):
+            found |= {id_: facts for id_, facts in run.rules.items() if id_ not in found}
+        return found
+
+    def statement(self, rule: str) -> RuleFacts:
+        """A rule; without texts if no results that can be read describe it."""
+        return self.statements.get(rule) or RuleFacts(rule)
+
+    @cached_property
+    def verbs(self) -> Mapping[str, list[Track]]:
+        """The rules by the verb that they are about."""
+        found: dict[str, list[Track]] = {}
+        for track in self.all_rules:
+            found.setdefault(self.statement(track.id).verb or "other rules", []).append(track)
+        return found
+
+    def standing(self, track: Track) -> Mapping[str, list[str]]:
+        """The cells by the latest state of a rule, the worst first; "" for those without results."""
+        found: dict[str, list[str]] = {}
+        for lane in track.lanes:
+            found.setdefault(lane.now, []).append(lane.name)
+        return dict(sorted(found.items(), key=lambda pair: _rank(pair[0])))
+
+    def states_of(self, track: Track) -> list[str]:
+        """The verdicts that occur in the strips of a rule."""
+        return legend([track])
+
+    def papers(self, track: Track) -> Papers:
+        """Of a defect."""
+        return self._papers.get(track.id) or Papers()
+
+    def defects_of(self, rule: str) -> list[tuple[KnownDefect, Track]]:
+        """The defects that violate a rule."""
+        return [pair for pair in self.defects if rule in pair[0].rules]
+
+    def latest_facts(self, name: str) -> Facts | None:
+        """The facts of the latest night in which a cell has results; None if none has."""
+        return self._facts[name][max(self._facts[name])] if self._facts[name] else None
+
+    def cells_of(self, night: str) -> list[Cell]:
+        """The cells of a night."""
+        return [cell for cell in self.history.cells if cell.night == night]
+
+    def under_test(self, cell: Cell) -> tuple[tuple[str, str, str], ...]:
+        """What is different under test since the night before in which the cell had results: name, old, new."""
+        return self._changes.get(cell.name, {}).get(cell.night, ())
+
+    def neighbours(self, night: str) -> tuple[str, str]:
+        """The nights before and after one; empty where there is none."""
+        at = self.nights.index(night)
+        return self.nights[at - 1] if at else "", self.nights[at + 1] if at + 1 < len(self.nights) else ""
+
+    def cases_of(self, rule: str) -> list[CaseLine]:
+        """The cases of a rule in the latest results: first those that violate it."""
+        return self._cases.get(rule, [])
+
+    @cached_property
+    def _cases(self) -> Mapping[str, list[CaseLine]]:
+        verdicts: dict[str, dict[str, dict[str, list[str]]]] = {}
+        places: dict[str, str] = {}
+        for name, run in self.latest.items():
+            for record in run.results:
+                if record["case"] not in run.unrecorded:
+                    places.setdefault(record["case"], evidence.location(record))
+                    for rule in record["rules"]:
+                        by = verdicts.setdefault(rule, {}).setdefault(record["case"], {})
+                        by.setdefault(verdict_on(rule, record), []).append(name)
+        found = {}
+        for rule, cases in verdicts.items():
+            lines = [self._case(id_, places[id_], by) for id_, by in cases.items()]
+            found[rule] = sorted(lines, key=lambda line: min(map(_rank, line.by_verdict)))
+        return found
+
+    def _case(self, id_: str, place: str, by: Mapping[str, list[str]]) -> CaseLine:
+        names = [name for verdict in VIOLATIONS for name in by.get(verdict, ())]
+        since = {name: self.history.since(name, self.nights[-1], self._violating(name, id_)) for name in names}
+        ordered = {verdict: tuple(by[verdict]) for verdict in sorted(by, key=_rank)}
+        return CaseLine(id_, place, ordered, {name: night for name, night in since.items() if night})
+
+    def _violating(self, name: str, case: str) -> dict[str, bool]:
+        """By night, whether a case violates a rule, where that is known."""
+        known = {night: facts.violates(case) for night, facts in self._facts[name].items()}
+        return {night: violates for night, violates in known.items() if violates is not None}
+
+    @property
+    def badges(self) -> Iterator[tuple[str, str, str, str]]:
+        """Each badge: its name, what it is about, what it says, and its colour."""
+        outcomes = {cell.outcome.outcome for cell in self.last}
+        colour = _RED if REGRESSED in outcomes else _GREEN if outcomes <= {GOOD, BASELINE} else _GREY
+        yield "latest-night", "rdma-cts, latest night", self.last_told, colour
+        for name in self._facts:
+            if (facts := self.latest_facts(name)) is None:
+                continue
+            bad, kept = len(facts.violated), sum(verdict in _KEPT for verdict in facts.rules.values())
+            said = (
+                f"{bad} of {format_count(bad + kept, 'rule')} violated"
+                if bad
+                else f"{format_count(kept, 'rule')} kept, none violated"
+            )
+            yield name, f"rdma-cts, {name}", said, _RED if bad else _GREEN if facts.complete and kept else _GREY
+
+
+def _rank(verdict: str) -> int:
+    return OF_RULES.index(Verdict(verdict)) if verdict in OF_RULES else len(OF_RULES)
+
+
+def file_name(text: str) -> str:
+    """A text as the name of a file without its ending: what came from results can be anything."""
+    name = quote(text, safe=" +,=@~") or "none"
+    return name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def pages(site: Site) -> Iterator[tuple[str, str]]:
+    """Every file: its path in the site, and its content."""
+    yield STYLE, "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in _STYLES)
+    yield INDEX, _page(site, "index", "")
+    for track in site.all_rules:
+        yield f"{RULES}/{file_name(track.id)}.html", _page(site, "rule", track=track, facts=site.statement(track.id))
+    for defect, track in site.defects:
+        name, papers = file_name(track.id), site.papers(track)
+        yield f"{DEFECTS}/{name}.html", _page(site, "defect", track=track, defect=defect, papers=papers)
+        if papers.program:
+            yield f"{DEFECTS}/{name}.c", papers.program
+        if papers.letter:
+            yield f"{DEFECTS}/{name}.txt", papers.letter
+    for night in site.nights:
+        yield f"{NIGHTS}/{file_name(night)}.html", _page(site, "night", night=night)
+    for name, about, said, colour in site.badges:
+        yield f"{BADGES}/{file_name(name)}.svg", _badge(about, said, colour)
+
+
+def _page(site: Site, template: str, root: str = "../", **of: object) -> str:
+    def address(folder: str, name: str, ending: str = ".html", part: str = "") -> str:
+        return f"{root}{folder}/{quote(file_name(name))}{ending}{f'#{quote(part)}' if part else ''}"
+
+    def under(night: str, name: str) -> str:
+        return address(NIGHTS, night, part=f"cell:{name}")
+
+    made = environment().get_template(f"site/{template}.html")
+    return made.render(page=site, root=root, address=address, under=under, states=_STATES, **WORDS, **of)
+
+
+def _badge(about: str, said: str, colour: str) -> str:
+    left, right = (round(len(text) * _DIGIT_PX + _MARGIN_PX) for text in (about, said))
+    made = environment().get_template("site/badge.svg")
+    return made.render(about=about, said=said, colour=colour, left=left, right=right)

@@ -1,0 +1,321 @@
+"""The site of a history: its files and links, what its pages say, its place in a browser, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from commands.__main__ import main
+from conformance.results.records import Recorded
+from made_history import RULES, SUITE, run_of, write_run
+from reports.history import GOOD, NOT_RUN, Outcome
+from reports.history import read_history as read
+from reports.history_page import HistoryPage
+from test_history import keep, name_of, short_history
+from test_page import CONTRAST, MARKUP, browser, media, press
+
+__all__ = ["browser"]  # a fixture
+
+RECORDED = Path(__file__).with_name("recorded_violations") / "forky.jsonl"
+IOVA_05 = "7862f7654354"  # mended by a change of this project
+
+
+class Page(HTMLParser):
+    """The addresses, the ids and the words of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.ids: set[str] = set()
+        self.tags: set[str] = set()
+        self.words = ""
+        self.feed(path.read_text(encoding="utf-8"))
+        self.text = " ".join(self.words.split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notes what the tag refers to and how it is called."""
+        found = dict(attrs)
+        self.tags.add(tag)
+        self.words += " "
+        self.addresses += [address for name in ("href", "src") if (address := found.get(name))]
+        self.ids |= {id_} if (id_ := found.get("id")) else set()
+
+    def handle_data(self, data: str) -> None:
+        """Notes the words."""
+        self.words += data
+
+
+def made(history: Path, out: Path, *more: str) -> Path:
+    """Makes the site of a history."""
+    assert main(["site", "--history", str(history), "--out", str(out), *more]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history of seven nights on two stacks."""
+    return short_history(tmp_path_factory.mktemp("short"))
+
+
+@pytest.fixture(scope="module")
+def site(short: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its site."""
+    return made(short, tmp_path_factory.mktemp("site"))
+
+
+def hostile(folder: Path) -> Path:
+    """A history in which every text is markup, names of rules and fingerprints among them."""
+    rules = {f"{id_}{MARKUP}": dict.fromkeys(texts, MARKUP) for id_, texts in RULES.items()}
+    run = run_of({1: "FAIL"}, device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}, stack=MARKUP)
+    results = [{**each, "rules": [f"REG-15{MARKUP}"]} for each in run.results]
+    results[1] |= {"reason": MARKUP, "call": MARKUP, "case": MARKUP}
+    header = {**run.header, "rules": rules, "planned": [each["case"] for each in results]}
+    write_run(folder / name_of(0) / "forky", Recorded(header, results, None))  # type: ignore[arg-type]
+    keep(folder / name_of(0) / "forky", Outcome(GOOD))
+    keep(folder / name_of(1) / "sid", Outcome(NOT_RUN, reason=MARKUP))
+    (folder / "<img src=x onerror=alert(1)>").mkdir()
+    return folder
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """The addresses on the pages of a site that lead nowhere in it."""
+    pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
+    for path, page in pages.items():
+        for address in page.addresses:
+            if address != "data:,":
+                file, part = map(unquote, urldefrag(address))
+                target = (path.parent / file).resolve() if file else path
+                if not target.is_file() or (part and part not in pages[target].ids):
+                    yield f"{path.relative_to(site.resolve())}: {address}"
+
+
+def test_every_rule_defect_and_night_has_a_page_and_every_link_an_end(short: Path, site: Path) -> None:
+    history = read(short)
+    assert {path.stem for path in (site / "rules").iterdir()} == set(RULES)
+    assert {path.stem for path in (site / "nights").iterdir()} == set(history.nights)
+    assert {path.stem for path in (site / "defects").glob("*.html")} == {
+        track.id for _, track in HistoryPage(history).defects
+    }
+    assert list(broken_links(site)) == []
+
+
+def test_a_rule_says_what_the_document_says_and_where_it_was_kept(site: Path) -> None:
+    page = Page(site / "rules/REG-15.html")
+    assert RULES["REG-15"]["quote"] in page.text
+    assert RULES["REG-15"]["statement"] in page.text
+    assert "kept in 4 nights: first 2026-05-01 03:17, last 2026-05-06 03:17" in page.text
+    assert "violated in 3 nights: first 2026-05-03 03:17, last 2026-05-07 03:17" in page.text
+    assert f"FAIL trixie {SUITE.cases[3].id} since 2026-05-07 03:17 on trixie" in page.text
+
+
+def test_a_rule_without_a_case_says_so(site: Path) -> None:
+    page = Page(site / "rules/ADV-01.html")
+    assert "not run never run" in page.text
+    assert "None in the latest results that can be read." in page.text
+
+
+def test_a_defect_says_since_when_and_brings_its_program(short: Path, site: Path) -> None:
+    (track,) = (track for defect, track in HistoryPage(read(short)).defects if defect.rules == ("REG-02",))
+    page = Page(site / f"defects/{track.id}.html")
+    assert "not seen in the latest night" in page.text
+    assert "seen in 2 nights: first 2026-05-04 03:17, last 2026-05-05 03:17" in page.text
+    assert "not seen → seen with another kernel" in page.text
+    assert f"{name_of(3)}.html#cell%3Atrixie" in " ".join(page.addresses)
+
+
+def test_a_defect_that_a_program_shows_has_it_with_a_letter_and_what_mends_it(tmp_path: Path) -> None:
+    cell = tmp_path / "history" / name_of(0) / "forky"
+    cell.mkdir(parents=True)
+    shutil.copy(RECORDED, cell / "results.jsonl")
+    site = made(tmp_path / "history", tmp_path / "site")
+    assert list(broken_links(site)) == []
+    page = Page(site / f"defects/{IOVA_05}.html")
+    program = (site / f"defects/{IOVA_05}.c").read_text()
+    letter = (site / f"defects/{IOVA_05}.txt").read_text()
+    assert "int main(" in program
+    assert program in page.words
+    assert letter.startswith("Subject: rxe: ")
+    assert letter in page.words
+    assert "Find the pages of on-demand regions by the iova" in page.text
+    assert "in the source drivers/infiniband/sw/rxe/rxe_odp.c" in page.text
+
+
+def test_a_night_says_what_changed(site: Path) -> None:
+    page = Page(site / f"nights/{name_of(3)}.html")
+    assert "trixie: REG-02 PASS → FAIL" in page.text
+    assert "What was different under test kernel 6.12.1 → 6.12.2" in page.text
+
+
+def test_badges_are_pictures_that_say_it_in_words(site: Path) -> None:
+    said = {path.stem: ET.parse(path).getroot().get("aria-label") for path in (site / "badges").iterdir()}
+    assert said == {
+        "latest-night": "rdma-cts, latest night: 2 good",
+        "sid": "rdma-cts, sid: 1 rule kept, none violated",
+        "trixie": "rdma-cts, trixie: 2 of 3 rules violated",
+    }
+
+
+def test_nothing_in_a_history_becomes_markup_or_leaves_the_site(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    site = made(hostile(tmp_path / "history"), tmp_path / "out" / "site")
+    assert list(broken_links(site)) == []
+    pages = [Page(path) for path in site.rglob("*.html")]
+    assert not {"script", "b b"} & set().union(*(page.tags for page in pages))
+    assert not any("javascript:" in address or address == "x" for page in pages for address in page.addresses)
+    assert sum(MARKUP in page.words for page in pages) > len(RULES)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["site"]
+    for path in site.rglob("*.svg"):
+        ET.parse(path)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280), ("dark", 390)])
+def test_pages_fit_and_can_be_read(browser: webdriver.Chrome, site: Path, scheme: str, width: int) -> None:
+    media(browser, scheme)
+    size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    kinds = [site / "index.html", *(min((site / part).glob("*.html")) for part in ("defects", "nights"))]
+    for path in (*kinds, site / "rules/REG-15.html"):
+        browser.get(path.as_uri())
+        assert browser.execute_script("return getComputedStyle(document.querySelector('nav')).display") == "flex"
+        found: dict[str, float] = browser.execute_script(CONTRAST)
+        assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        assert browser.execute_script("return [...document.images].every(each => each.naturalWidth)")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    media(browser)
+
+
+def test_the_keyboard_alone_leads_to_a_rule(browser: webdriver.Chrome, site: Path) -> None:
+    browser.get((site / "index.html").as_uri())
+    links = browser.execute_script("return [...document.querySelectorAll('a')].map(each => each.textContent)")
+    press(browser, Keys.TAB * (links.index("REG-15") + 1), Keys.ENTER)
+    assert browser.find_element(By.TAG_NAME, "h1").text == "REG-15"
+    press(browser, Keys.TAB, Keys.ENTER)
+    assert browser.current_url.endswith("#main")
+
+
+def test_a_later_site_replaces_its_own_files_and_no_others(short: Path, tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    shutil.copytree(short, history)
+    out = made(history, tmp_path / "site")
+    (out / "CNAME").write_text("mine")
+    gone = out / "nights" / f"{name_of(0)}.html"
+    assert gone.exists()
+    shutil.rmtree(history / name_of(0))
+    made(history, out)
+    assert not gone.exists()
+    assert (out / "CNAME").read_text() == "mine"
+    assert list(broken_links(out)) == []
+    assert not list(out.glob(".rdma*"))
+
+
+def test_a_site_cannot_name_files_elsewhere_to_be_removed(short: Path, tmp_path: Path) -> None:
+    out = made(short, tmp_path / "site")
+    data = json.loads((out / "site.json").read_text())
+    data["files"] += ["../mine", "/tmp/mine", "rules/../../mine", "mine"]
+    (out / "site.json").write_text(json.dumps(data))
+    (tmp_path / "mine").write_text("kept")
+    (out / "mine").write_text("kept")
+    made(short, out)
+    assert (tmp_path / "mine").exists()
+    assert (out / "mine").exists()
+
+
+def test_a_disk_without_room_leaves_the_old_site(
+    short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = made(short, tmp_path / "site")
+    before = {path: path.read_bytes() for path in out.rglob("*.*")}
+    capsys.readouterr()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        assert main(["site", "--history", str(short), "--out", str(out)]) == 3
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert capsys.readouterr().err == f"rdma-cts: {out} cannot be written: File too large\n"
+    assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
+
+
+def test_nights_without_results_are_a_site_of_what_is_left(short: Path, tmp_path: Path) -> None:
+    history = tmp_path / "history"
+    shutil.copytree(short, history)
+    for path in history.glob("*/*/results.jsonl"):
+        path.unlink()
+    site = made(history, tmp_path / "site")
+    assert list(broken_links(site)) == []
+    page = Page(min((site / "defects").glob("*.html")))
+    assert "None: the results in which it was seen are gone." in page.text
+
+
+def _not_empty(folder: Path) -> str:
+    (folder / "site").mkdir()
+    (folder / "site/mine.txt").write_text("mine")
+    return f"{folder}/site is not empty, and no earlier site of this version; give another directory"
+
+
+def _other_site(folder: Path) -> str:
+    (folder / "site").mkdir()
+    (folder / "site/site.json").write_text('{"schema": "rdma-cts-site/0", "files": []}')
+    return f"{folder}/site is not empty, and no earlier site of this version; give another directory"
+
+
+def _file(folder: Path) -> str:
+    (folder / "site").write_text("mine")
+    return f"{folder}/site is not a directory"
+
+
+def _within(folder: Path) -> str:
+    (folder / "site").symlink_to(folder / "history" / "site")
+    (folder / "history/site").mkdir()
+    return f"{folder}/site is within the history, where every directory is a night; give another --out"
+
+
+def _link(folder: Path) -> str:
+    (folder / "site").mkdir()
+    (folder / "site/site.json").write_text('{"schema": "rdma-cts-site/1", "files": []}')
+    (folder / "site/rules").symlink_to(folder)
+    return f"{folder}/site/rules is a link, and not a directory of a site"
+
+
+def _no_night(folder: Path) -> str:
+    shutil.rmtree(folder / "history")
+    (folder / "history").mkdir()
+    return f"{folder}/history is not a history: there is no night in it"
+
+
+def _no_history(folder: Path) -> str:
+    shutil.rmtree(folder / "history")
+    return f"{folder}/history cannot be read: No such file or directory"
+
+
+def _other_version(folder: Path) -> str:
+    for path in (folder / "history").glob("*/*/cell.json"):
+        path.write_text('{"schema": "rdma-cts-cell/2"}')
+    said = "counts as not run: cell.json is damaged, or not of this version"
+    return f"{folder}/history: no night can be read; the first: {name_of(0)}, forky {said}"
+
+
+MISTAKES = (_not_empty, _other_site, _file, _within, _link, _no_night, _no_history, _other_version)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__.strip("_"))
+def test_a_mistake_is_one_line(
+    mistake: Callable[[Path], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "history" / name_of(0) / "forky", run_of({1: "FAIL"}))
+    keep(tmp_path / "history" / name_of(0) / "forky", Outcome(GOOD))
+    said = mistake(tmp_path)
+    assert main(["site", "--history", str(tmp_path / "history"), "--out", str(tmp_path / "site")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"rdma-cts: {said}"
