@@ -13,6 +13,7 @@ from pathlib import Path
 from commands import report, run_arguments
 from commands.output import out_directory, show
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
+from conformance.model.verdict import Verdict
 from conformance.results.effective import with_effective
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
 from conformance.results.rejudge import Rejudged, find, rejudge
@@ -24,7 +25,7 @@ from conformance.tables.profile import read_profile
 from conformance.tables.suite import VERSION, Suite
 from conformance.tables.tiers import left_out
 from reports.comparison import Change, compare
-from reports.digest import Digest, read
+from reports.digest import Digest, digest, read
 from reports.terminal import REPORT
 from reports.text import one_line
 
@@ -51,7 +52,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints what has changed. The exit status is the one that `run` would have had."""
     suite = run_arguments.suite_from(arguments)
     recorded = read_results(arguments.run)
-    old = read(arguments.run)
+    old = digest(recorded, arguments.run if arguments.run.is_dir() else arguments.run.parent, str(arguments.run))
     profile = read_profile(arguments.profile) if arguments.profile else None
     waivers = read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
     again = list(rejudge(suite, recorded, old.directory, profile))
@@ -100,6 +101,9 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
             }
         if waivers:
             footer["waivers"] = waivers.account(results, header)
+        elif recorded.footer and header.get("waivers"):  # without the file, what was wrong with it stays
+            waived = sum(record["effective"] == Verdict.WAIVED for record in results)
+            footer["waivers"] = {**recorded.footer.get("waivers", {}), "waived": waived}
         file.append(footer)
 
 

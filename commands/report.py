@@ -13,7 +13,7 @@ from commands.output import STANDARD_OUTPUT, out_path, show, write_out
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from conformance.run_options import given_path
-from reports.digest import read
+from reports.digest import Digest, read
 from reports.history import PAGE, read_history
 
 NAME = "report"
@@ -78,13 +78,13 @@ def _write(out: Path, report: bytes) -> None:
     write_out(out, report, f"report: {out}")
 
 
-def write_beside(directory: Path) -> None:
-    """Writes the reports that every run has with its results, the smaller ones first.
+def write_beside(directory: Path, digest: Digest | None = None) -> None:
+    """Writes the reports that every run has with its results, the smaller ones first; by default of its file.
 
     Each is tried, whatever became of the others. Raises UserError if the results are invalid, or for the first report
     that could not be written.
     """
-    digest = read(directory)
+    digest = digest or read(directory)
     failed: list[UserError] = []
     for name in BESIDE:
         made = renderer(name)

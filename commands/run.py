@@ -24,7 +24,8 @@ from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.profile import Profile
 from conformance.model.record import SupervisorFacts
-from conformance.results.records import FILE_NAME
+from conformance.results.records import FILE_NAME, Recorded
+from conformance.results.rejudge import unfounded
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
@@ -34,7 +35,7 @@ from conformance.tables.profile import read_profile
 from conformance.tables.shards import shipped_durations
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
-from reports.digest import read
+from reports.digest import Digest, digest, read
 from reports.progress import Progress
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 from runs.durations import expected_durations
@@ -171,6 +172,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         before = file.recorded()
         if before and before.footer and before.footer["complete"]:
             progress.say(f"the run in {out} is complete")
+            judged = None
         else:
             where = target.prepare(options, out, progress.say, arguments.yes, host, chosen.hazardous)
             _keep_plan(options, chosen, where, recorded_plan, out)
@@ -184,9 +186,28 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
                 if recording.done:  # a full disk, for example, takes nothing from what was recorded before
                     print(summary(read(out), out, level=arguments.level))
                 raise
+            judged = _judged_here(recording, before, chosen, out)
         lost = host.gone if host else ""
+        changed = file.changed()
     with crash_reports_in(out):
-        return _reported(out, arguments.level, lost)
+        return _reported(judged or read(out), out, arguments.level, lost, changed)
+
+
+def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, out: Path) -> Digest | None:
+    """What this process has judged; None if that is nothing.
+
+    Of a run that was carried on and has no violation, what the file had before is judged again: whoever has changed it
+    meanwhile must have changed an observation. Raises UserError (status 3).
+    """
+    recorded = recording.recorded
+    if recorded is None:
+        return None
+    found = digest(recorded, out, str(out))
+    if before and found.concluded.status == 0:
+        cases = {record["case"] for record in before.results}
+        if wrong := next(unfounded(chosen.suite, recorded, out, cases, chosen.profile), ""):
+            raise UserError(f"{out / FILE_NAME} was changed before the run was resumed: {wrong}", status=3)
+    return found
 
 
 def _chosen(options: RunOptions) -> Chosen:
@@ -271,16 +292,21 @@ def _supervise(recording: Recording, where: target.Target, progress: Progress, o
         where.durations.update(recording.took)
 
 
-def _reported(out: Path, level: int, lost: str) -> int:
-    """Makes the reports, prints the summary; returns the exit status. Raises UserError if the host is `lost`."""
-    digest = read(out)
+def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) -> int:
+    """Makes the reports, prints the summary; returns the exit status, which rests on no file that others can change.
+
+    Raises UserError if the host is `lost`, or if the file was `changed`.
+    """
     try:
-        report.write_beside(out)
+        report.write_beside(out, judged)
     finally:
-        print(summary(digest, out, level=level))
+        print(summary(judged, out, level=level))
+    if changed:
+        hint = "summary and reports are of what the run itself has judged"
+        raise UserError(changed, hint=hint, status=judged.status or 3)
     if lost:
         raise UserError(lost, hint=f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest", status=3)
-    return digest.status
+    return judged.status
 
 
 def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Start:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -21,19 +21,18 @@ from commands import run_arguments
 from commands.judge import write_judged
 from commands.output import show
 from conformance.errors import UserError
-from conformance.model.record import HeaderRecord, ResultRecord, RuleTexts
-from conformance.model.verdict import INCOMPLETE, VIOLATIONS
+from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.vocabulary import TIERS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results
-from conformance.results.rejudge import DISPUTED, UNOBSERVED, Rejudged, rejudge
+from conformance.results.rejudge import DISPUTED, UNOBSERVED, WITHOUT_EVIDENCE, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import given_path
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import SMOKE
-from reports.digest import Digest, digest
-from reports.text import format_count, one_line, plain
+from reports.digest import Digest, digest, wrong_by_tables
+from reports.text import format_count, one_line
 
 NAME = "verify"
 HELP = "Judge a bundled run again, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
@@ -45,8 +44,10 @@ _SIZES = list(TIERS)
 _NAMES_CASES = ("--on", "--rdma-only")  # as short as it can be given
 # Why a recorded verdict may stay as it is, and how that is said.
 _NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "in which worker and supervisor differ"}
-# Of these, nothing needs to have been observed in a case that the tables have; anything else is a claim.
-_WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
+
+_ON_A_HOST = (
+    "on a host: the library under test ran with the rights of the suite there, and could have changed what was recorded"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +107,8 @@ class Support:
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
         yield from filter(None, [self.remark])
+        if self.run.header["stack"] == "host":
+            yield _ON_A_HOST
         yield "; ".join([f"{format_count(results, 'result')} judged again", *self._not_judged()])
         yield from self.unfounded[:_MOST_SHOWN]
         if len(self.unfounded) > _MOST_SHOWN:
@@ -157,8 +160,8 @@ def _told_of(shown: Path, folder: Path) -> Iterator[None]:
 
 def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
     """What the header of a run of these tables cannot say; empty if there is nothing."""
-    if not _same_rules(header["rules"] or {}, plain(suite.registry.as_data())):
-        return "the rules of its header are not those of the tables"
+    if wrong := wrong_by_tables(header, suite):
+        return wrong
     planned = set(header["planned"])
     cases = [case for case in suite.cases if case.id in planned]
     named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # of these, a tier says nothing
@@ -168,13 +171,6 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
         if larger > (2 * len(suite.registry) if tier == SMOKE else 0):
             return f"{larger:,} planned cases are not of the tier {tier}"
     return ""
-
-
-def _same_rules(said: Mapping[str, RuleTexts], known: Mapping[str, RuleTexts]) -> bool:
-    """Whether these are the same rules. Another version may tell more or less of each, but nothing else."""
-    return said.keys() == known.keys() and all(
-        said[rule].get(name, text) == text for rule, texts in known.items() for name, text in texts.items()
-    )
 
 
 def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, sha256: str, said: str) -> Support:
@@ -198,7 +194,7 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
         *(
             f"{each.record['verdict']} of {each.record['case']}: {each.kept}"
             for each in kept
-            if each.kept not in _NOT_JUDGED or each.record["verdict"] not in _WITHOUT_EVIDENCE
+            if each.kept not in _NOT_JUDGED or each.record["verdict"] not in WITHOUT_EVIDENCE
         ),
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
     ]

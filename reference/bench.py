@@ -20,7 +20,7 @@ from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
-from conformance.model.vocabulary import DOORS, ENTRIES
+from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES
 from reference import header
 from reference.device import Device
 from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
@@ -106,9 +106,20 @@ class HeldQueue:
         found, self.queue.events = self.queue.events, []
         return found
 
+    @property
+    def capacity(self) -> tuple[int, int, int]:
+        """See Queue."""
+        return self._device.capacity(self.queue)
+
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send or an equivalent: 0, or the value of errno."""
+        """ibv_post_send, or a posting of one request: 0, or the value of errno."""
+        if self.queue.extended in BUILDERS:
+            return self.post_batch((request,))
         return _value(self._device.post_send(self.queue, request))
+
+    def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True) -> Return:
+        """One posting of ibv_wr_start: 0, or what ibv_wr_complete returns."""
+        return _value(self._device.post_batch(self.queue, requests, built))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         """ibv_post_recv: 0, or the value of errno."""
@@ -227,6 +238,10 @@ class ReferenceBench:
         """Returns a new pair of queue pairs. Raises Refused if the device does not have the type."""
         return HeldPair(self, spec, requester, responder)
 
+    def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
+        """ibv_create_qp_ex with these operations: 0, or errno."""
+        return _value(self.device.create_qp_ex_fault(kind, operations))
+
     def adapt(self, findings: Findings) -> None:
         """Pairs are renewed from now on as preflight has found."""
         self.findings = findings
@@ -288,7 +303,7 @@ _ELEMENTS = 3
 def _new(spec: QpSpec, pd: Pd) -> Queue:
     assert isinstance(pd, Domain)
     access = _ALL_RIGHTS if spec.access is None else spec.access
-    return Queue(0, spec.kind, pd, spec.sq_sig_all, access)
+    return Queue(0, spec.kind, pd, spec.sq_sig_all, access, inline=spec.inline, extended=spec.extended)
 
 
 def _value(errno: int) -> Return:

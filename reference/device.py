@@ -12,11 +12,11 @@ from reference.extended import Extended
 from reference.header import own_header
 from reference.memory import PAGE
 from reference.objects import Refused, Region
+from reference.postings import Postings
 from reference.reregistration import Change, Reregistration
-from reference.work import Work
 
 
-class Device(Reregistration, Advice, Work, Extended):
+class Device(Reregistration, Advice, Postings, Extended):
     """A device that does what the documents say."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:

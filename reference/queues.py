@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
+from conformance.model.vocabulary import BOTH_POSTERS, WINDOWS_POSTER, WR_POST
 from reference.access import Access
 from reference.objects import Domain, Refused
 
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
 _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
+# What a queue pair needs that is made for builders.
+_BUILT = {WR_POST: WR_POST, BOTH_POSTERS: WR_POST, WINDOWS_POSTER: WINDOWS_POSTER}
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")  # their receives are in a shared receive queue, which knows no states
 # The opcode of the completion, from enum ibv_wc_opcode, for operations that have another name there.
 _COMPLETED = {
@@ -32,7 +35,8 @@ _COMPLETED = {
 class Queue:
     """One queue pair. `access` are the rights of its peer, `receives` the posted receives as (wr_id, elements).
 
-    `asked_state` is the state to which the program has moved it.
+    `asked_state` is the state to which the program has moved it. A request carries at most
+    `inline` bytes itself; `extended` is that of its QpSpec.
     """
 
     number: int
@@ -42,6 +46,8 @@ class Queue:
     access: int
     state: str = "RESET"
     asked_state: str = "RESET"
+    inline: int = 0
+    extended: str = ""
     receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)
     polled: deque[Completion] = field(default_factory=deque)
     events: list[str] = field(default_factory=list)
@@ -64,7 +70,11 @@ class Queues(Access):
     def create_qp(self, queue: Queue) -> Queue:
         """Creates a queue pair and gives it a number. Raises Refused if the device does not have the type."""
         needs = "xrc" if queue.kind.startswith("XRC") else queue.kind.lower()
-        if queue.kind not in _KINDS or not self.stack.has(needs):
+        if (
+            queue.kind not in _KINDS
+            or not self.stack.has(needs)
+            or not self.stack.has(_BUILT.get(queue.extended, needs))
+        ):
             raise Refused(errno.EOPNOTSUPP)
         queue.number = self.new_handle()
         queue.domain.users += 1

@@ -83,6 +83,8 @@ OPTIONAL = (
     "uc",
     "ud",
     "rc_srq",
+    "wr_post",
+    "wr_post_windows",
     "zero_based",
     "iova_page_offset",
     "reg_dmabuf_mr",
@@ -97,7 +99,11 @@ _OPERATIONS = [
     for transport, operations in capability.ODP_OPERATIONS.items()
     for operation in operations
 ]
-_DEPENDENT = {"odp": ("odp_implicit", *_OPERATIONS), "rereg_mr": ("rereg_translation",)}
+_DEPENDENT = {
+    "odp": ("odp_implicit", *_OPERATIONS),
+    "rereg_mr": ("rereg_translation",),
+    "wr_post": ("wr_post_windows",),
+}
 
 
 def without(*names: str) -> Stack:

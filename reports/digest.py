@@ -112,7 +112,8 @@ class Digest:
     Every record has all keys of model/record_shape.py. Of the cases in `unrecorded` nothing is known but that they were
     planned; there may be many. `directory` holds the run's other files; `named` is what named
     the run: that or its file. `torn` is true if the last line of the file is incomplete. `confirmations` say which
-    violations occur alone.
+    violations occur alone. The `footer` counts what the results come to. `suite` is that of a run without a violation,
+    if its tables are known: what it needs and what it left out is not taken from its own header then.
     """
 
     directory: Path
@@ -123,6 +124,7 @@ class Digest:
     confirmations: tuple[ConfirmationRecord, ...] = ()
     unrecorded: frozenset[str] = frozenset()
     named: Path | None = None
+    suite: Suite | None = None
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -202,7 +204,7 @@ class Digest:
 
     @cached_property
     def _needs(self) -> Needs:
-        return Needs.of_header(self.header)
+        return self.suite.registry.needs if self.suite else Needs.of_header(self.header)
 
     @cached_property
     def unproven(self) -> Mapping[str, str]:
@@ -317,9 +319,9 @@ class Digest:
     @cached_property
     def _left_out(self) -> int | None:
         """How many cases of the default tier were not planned; None if an old file of other tables does not say."""
-        if "left_out" in self.header:
+        if "left_out" in self.header and not self.suite:
             return self.header["left_out"]
-        suite = _suite_of(self.header)
+        suite = self.suite or _suite_of(self.header)
         return len(left_out(suite.cases, self.header["planned"])) if suite else None
 
     @property
@@ -432,6 +434,14 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed(plain(recorded.footer), where) if recorded.footer else None
+    if footer:
+        count = Counter(record["effective"] for record in by_case.values())
+        footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}
+    # Whoever changes a run makes it look better: the tables are read for those that look good.
+    good = footer and not any(footer["verdicts"].get(verdict) for verdict in VIOLATIONS)
+    suite = _suite_of(header) if good else None
+    if suite and (wrong := wrong_by_tables(header, suite)):
+        raise UserError(f"{where} is not a run of its tables, or was changed: {wrong}")
     return Digest(
         directory,
         header,
@@ -441,14 +451,35 @@ def digest(recorded: Recorded, directory: Path, name: str = "") -> Digest:
         plain(recorded.confirmations),
         frozenset(unrecorded),
         Path(name) if name else None,
+        suite,
     )
 
 
 def _shard(header: HeaderRecord) -> str:
     """Which part of a run this is, or of how many it was made; empty for neither."""
     if shard := header.get("shard"):
-        return f"{shard['number']} of {shard['of']}"
+        return f"{shard.get('number', '?')} of {shard.get('of', '?')}"
     return f"{len(header['shards'])}, merged" if header.get("shards") else ""
+
+
+def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
+    """What the header of a run of these tables cannot say; empty if there is nothing.
+
+    Another version may tell more or less of a rule, but nothing else.
+    """
+    known = plain(suite.registry.as_data())
+    said = header["rules"]
+    if said.keys() != known.keys() or any(
+        said[rule].get(name, text) != text for rule, texts in known.items() for name, text in texts.items()
+    ):
+        return "the rules of its header are not those of the tables"
+    if header["controls"] and header["controls"] != plain(dict(suite.registry.needs.controls)):
+        return "the controls of its header are not those of the tables"
+    if (said_out := header.get("left_out")) is not None:
+        count = len(left_out(suite.cases, header["planned"]))
+        if said_out != count:
+            return f"{count:,} cases of the default tier are not planned, and its header says {said_out:,}"
+    return ""
 
 
 def _suite_of(header: HeaderRecord) -> Suite | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from conformance.model.case import Step
 from conformance.model.expected_errors import RELIABLE, refusal
-from conformance.model.vocabulary import FLUSHES, NULL
+from conformance.model.vocabulary import BUILDERS, FLUSHES, NULL
 from conformance.verbs import REGION, VERBS, product_of
 from reproducers import calls
 from reproducers.calls import bind_call, bound, wanted
@@ -36,6 +36,8 @@ def _prepare(writer: Writer, step: Step) -> None:
     """What both kinds of traffic need."""
     if str(step.arguments["contents"]) != "made":
         raise Inexpressible(f"it needs memory with the contents {step.arguments['contents']!s}")
+    if step.arguments["poster"] in BUILDERS:
+        raise Inexpressible("it posts by the builders of ibv_wr_post(3)")
     if step.then.outcome == "open" or step.then.because:
         writer.features.add("open")
     if step.then.opcode:

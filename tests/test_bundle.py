@@ -36,7 +36,7 @@ from reference.stack import without
 from reports.digest import read
 from reports.terminal import QUIET, summary
 from runs.plan import Plan, write_plan
-from samples import numbered
+from samples import consistent, numbered
 from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
@@ -99,7 +99,7 @@ def repacked(run: Path, to: Path, lines: list[dict[str, Any]], **more: bytes) ->
     """A bundle of these records whose manifest is right: made by somebody who knows how."""
     files = {f"points/{path.name}": path.read_bytes() for path in (run / "points").glob("*")}
     files |= {name.replace("_", "."): data for name, data in more.items()}
-    content = b"".join(map(encode, lines))
+    content = b"".join(map(encode, consistent(lines)))
     pack(to, about(content, to), {**files, "results.jsonl": content})
     return to
 
@@ -185,7 +185,7 @@ def waived_run(small: Suite, folder: Path) -> Path:
     sha256 = hashlib.sha256((folder / "waivers.yaml").read_bytes()).hexdigest()
     lines[0]["waivers"] = {"file": "waivers.yaml", "sha256": sha256}
     case |= {"verdict": "FAIL", "effective": "WAIVED", "waiver": {"for": case["case"], "issue": "x"}}
-    (run / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    (run / "results.jsonl").write_bytes(b"".join(map(encode, consistent(lines))))
     planned = tuple(lines[0]["planned"])
     write_plan(Plan(("--waivers", "waivers.yaml"), str(folder), planned, small.tables_sha256, "host", {}), run)
     return run
@@ -757,7 +757,7 @@ def test_what_is_wrong_with_a_run_is_reported_with_its_name(run: Path, tmp_path:
     lines = lines_of(run)
     lines[0]["tier"] = "default"
     lines[0]["planned"] += [case.id for case in SUITE.cases if case.tier == "exhaustive"]
-    (tmp_path / "run" / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    (tmp_path / "run" / "results.jsonl").write_bytes(b"".join(map(encode, consistent(lines))))
     assert main(["bundle", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err.startswith(
         f"rdma-cts: {tmp_path / 'run'} is not a run of these tables, or was changed: "
@@ -768,7 +768,7 @@ def test_a_run_whose_verdicts_do_not_follow_is_not_bundled(run: Path, tmp_path: 
     shutil.copytree(run, tmp_path / "run")
     lines = lines_of(run)
     next(line for line in lines if line.get("verdict") == "PASS" and line["observed"])["observed"] = {}
-    (tmp_path / "run" / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    (tmp_path / "run" / "results.jsonl").write_bytes(b"".join(map(encode, consistent(lines))))
     assert main(["bundle", str(tmp_path / "run")]) == 1
     assert "nothing was observed" in capsys.readouterr().err
     assert not (tmp_path / "run.rdma-cts.tar.xz").exists()

@@ -194,7 +194,7 @@ def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, suite:
     good = [path.read_bytes() for path in points]
     refused: list[str] = []
     for number in range(FILES):
-        data = damaged(lines, dice)
+        data = damaged(lines[:-1] if number % 2 else lines, dice)  # no figure contradicts a run that was cut short
         (folder / "results.jsonl").write_bytes(data)
         for path, content in zip(points, good, strict=True):
             path.write_bytes(damaged([content], dice) if number % 3 == 0 else content)

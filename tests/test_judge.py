@@ -18,6 +18,7 @@ from conformance.tables.suite import Suite, load_suite
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
+from samples import consistent
 
 SUITE = load_suite()
 SOME = [case for case in SUITE.cases if not case.hazardous and not case.sweep][::15]
@@ -49,7 +50,7 @@ def edited(run: Path, to: Path, **changes: object) -> Path:
     case = plain(run)["case"]
     next(line for line in lines if line.get("case") == case).update(changes)
     to.mkdir()
-    (to / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    (to / "results.jsonl").write_bytes(b"".join(map(encode, consistent(lines))))
     shutil.copytree(run / "points", to / "points")
     return to
 

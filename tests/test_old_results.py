@@ -1,7 +1,7 @@
 """A results file of an earlier version: every reader takes it, and its records are written as they were read.
 
 `old_results` is part of a real run in the Soft-RoCE guest, by the version before records had types; of that run only
-the directory in `argv` was replaced.
+the directory in `argv` was replaced, and header and footer were reduced to that part.
 """
 
 from __future__ import annotations

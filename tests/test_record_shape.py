@@ -79,9 +79,9 @@ def test_a_message_says_why_a_line_is_no_record(line: bytes, said: str, tmp_path
     ],
 )
 def test_a_message_says_what_a_value_may_be(change: dict[str, Any], said: str) -> None:
-    header = {**shape.HEADER, **change}
+    header: Any = {**shape.HEADER, **change}
     with pytest.raises(UserError) as caught:
-        shape.check(header, "here")  # type: ignore[arg-type]
+        shape.check(header, "here")
     assert str(caught.value).endswith(f": {said}")
 
 

@@ -20,7 +20,7 @@ from commands import run, run_arguments
 from conformance.device import bench
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.queue_pairs import DeviceQueue
-from conformance.device.xrc import PAIRS
+from conformance.device.xrc import pair_type
 from conformance.errors import UserError
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, completion_deadline_s
 from conformance.model.vocabulary import DIALECTS, TIERS
@@ -386,19 +386,28 @@ def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "pair"), [("RC", "DevicePair"), ("UD", "DevicePair"), ("XRC", "XrcPair"), ("RC_SRQ", "SharedReceivesPair")]
+    ("kind", "extended", "pair"),
+    [
+        ("RC", "", "DevicePair"),
+        ("UD", "", "DevicePair"),
+        ("XRC", "", "XrcPair"),
+        ("RC_SRQ", "", "SharedReceivesPair"),
+        ("RC", "FLUSH", "ExtendedPair"),
+        ("UC", "wr_post", "ExtendedPair"),
+    ],
 )
-def test_the_bench_hands_the_deadline_to_each_pair(kind: str, pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bench_hands_the_deadline_to_each_pair(
+    kind: str, extended: str, pair: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[Any] = []
 
-    def recording(name: str) -> Any:
-        return lambda *arguments: made.append((name, *arguments))
+    def recording(spec: Any) -> Any:
+        return lambda *arguments: made.append((pair_type(spec).__name__, *arguments))
 
-    monkeypatch.setattr(bench, "DevicePair", recording("DevicePair"))
-    monkeypatch.setattr(bench, "PAIRS", {kind: recording(made.__name__) for kind, made in PAIRS.items()})
+    monkeypatch.setattr(bench, "pair_type", recording)
     some = object.__new__(bench.DeviceBench)
     some.device, some._completion_deadline_s = cast(Any, "device"), 1.5
-    spec = cast(Any, SimpleNamespace(kind=kind))
+    spec = cast(Any, SimpleNamespace(kind=kind, extended=extended))
     some.pair(spec, cast(Any, "requester"), cast(Any, "responder"))
     assert made == [(pair, "device", spec, "requester", "responder", 1.5)]
 

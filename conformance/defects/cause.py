@@ -43,6 +43,7 @@ _GROUPS: Mapping[str, str] = {
             "immediates_in_order",
             "atomics_in_order",
             "regions_side_by_side",
+            "ibv_wr_post",
         ),
         ACCESS,
     ),

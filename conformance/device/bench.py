@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
+from typing import cast
 
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Entry, Memory
 from conformance.device import dmabuf, memory, other_process, windows
 from conformance.device.device import Device, ProtectionDomain, library_release
+from conformance.device.extended_posting import try_create
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.limits import check_lockable, locked_memory_limit
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
 from conformance.device.windows import DeviceWindow
-from conformance.device.xrc import PAIRS
+from conformance.device.xrc import pair_type
 from conformance.header import Check, installed_api
 from conformance.kernel import paging
 from conformance.kernel.resources import ResourceCounter
@@ -97,9 +99,12 @@ class DeviceBench:
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair:
         """Creates and connects a pair of queue pairs, in loopback or, with a peer, the requester there."""
-        return PAIRS.get(spec.kind, DevicePair)(
-            self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s
-        )
+        made = pair_type(spec)
+        return made(self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s)
+
+    def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
+        """Makes a queue pair for operations of enum ibv_qp_create_send_ops_flags, and destroys it: 0, or errno."""
+        return try_create(self.device, cast(ProtectionDomain, pd).pyverbs, kind, operations)
 
     def adapt(self, findings: Findings) -> None:
         """Pairs are handled from now on as preflight has found."""

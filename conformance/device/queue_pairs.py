@@ -6,13 +6,12 @@ and posts the requests that it can express exactly; posting.py posts the others.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
 from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.interface import Refusal
-from conformance.bench.work_requests import EXTENDED_OPCODES, BindInfo, Completion, SendRequest
+from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.device.async_events import events_of
 from conformance.device.connecting import ByStates, ConnectStrategy
 from conformance.device.device import Device, ProtectionDomain
@@ -40,14 +39,8 @@ _REMOTE, _ATOMIC = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ"), _ACCESS.value
 _FLUSHES = _ACCESS.mask_of("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 _STATES = ENUMS["ibv_qp_state"]
 _QP_TYPES = ENUMS["ibv_qp_type"]
-# enum ibv_qp_create_send_ops_flags: IBV_QP_EX_WITH_FLUSH, IBV_QP_EX_WITH_ATOMIC_WRITE
-_SEND_OPS = {"FLUSH": 1 << 11, "ATOMIC_WRITE": 1 << 12}
 # Types without a receive queue. A provider may lay out the queues differently if one is requested nevertheless.
 _SEND_ONLY = ("XRC_SEND",)
-_INIT_ATTR_PD, _INIT_ATTR_SEND_OPS = 1 << 0, 1 << 6  # enum ibv_qp_init_attr_mask
-# enum ibv_placement_type, and the range selectivity of enum ibv_selectivity_level
-_PLACEMENT = {"FLUSH_GLOBAL": 1, "FLUSH_PERSISTENT": 2, "FLUSH_BOTH": 3}
-_RANGE = 0
 
 
 def elements_on(device: Device) -> int:
@@ -73,7 +66,7 @@ class DeviceQueue:
         self.kind, self.sq_sig_all = spec.kind, spec.sq_sig_all
         self.cq = CQ(device.context, _CQ_DEPTH)
         try:
-            self.qp = self._create_extended() if spec.extended else self._create()
+            self.qp = self._create()
         except BaseException:
             self.cq.close()
             raise
@@ -114,20 +107,6 @@ class DeviceQueue:
     def pyverbs_pd(self) -> Any:
         """The pyverbs object of its protection domain."""
         return cast(ProtectionDomain, self.pd).pyverbs
-
-    def _create_extended(self) -> Any:
-        from pyverbs.qp import QPEx, QPInitAttrEx
-
-        attributes = QPInitAttrEx(
-            qp_type=_QP_TYPES.value_of(self.kind),
-            scq=self.cq,
-            rcq=self.cq,
-            cap=self._capacity(),
-            pd=self.pyverbs_pd,
-            comp_mask=_INIT_ATTR_PD | _INIT_ATTR_SEND_OPS,
-            send_ops_flags=_SEND_OPS[self.spec.extended],
-        )
-        return QPEx(self.device.context, attributes)
 
     def move_to(self, state: str, peer: int) -> None:
         """Moves the queue pair on to INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
@@ -218,10 +197,8 @@ class DeviceQueue:
         return events_of(self.poster.qp, self.poster.context)
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send, or the ibv_wr_* call if only that can post the request: 0, or the value of errno."""
+        """ibv_post_send: 0, or the value of errno."""
         self._share_memory()
-        if request.opcode in EXTENDED_OPCODES:
-            return exact(lambda: self._post_extended(request))
         return self.poster.send(request, self._destination)
 
     def _share_memory(self) -> None:
@@ -229,16 +206,6 @@ class DeviceQueue:
         if isinstance(self.remote, RemoteDevice):
             self.remote.push()
             self._memory = self.remote
-
-    def _post_extended(self, request: SendRequest) -> None:
-        self.qp.wr_start()
-        self.qp.wr_id, self.qp.wr_flags = request.wr_id, request.flags
-        if request.opcode == "ATOMIC_WRITE":
-            self.qp.wr_atomic_write(request.rkey, request.remote_addr, request.swap.to_bytes(8, sys.byteorder))
-        else:
-            placement = _PLACEMENT[request.opcode]
-            self.qp.wr_flush(request.rkey, request.remote_addr, request.length, placement, _RANGE)
-        self.qp.wr_complete()
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
         """ibv_post_recv: 0, or the value of errno."""

@@ -17,6 +17,7 @@ from typing import Any
 from conformance.bench.calls import Pd, Return
 from conformance.bench.work_requests import SendRequest
 from conformance.device.device import Device
+from conformance.device.extended_posting import ExtendedPair
 from conformance.device.posting import Poster
 from conformance.device.qp_states import modify_to, query_state
 from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue
@@ -110,3 +111,8 @@ class XrcPair(SharedReceivesPair):
 
 # The pairs of the types that are not those of DevicePair.
 PAIRS: Mapping[str, type[DevicePair]] = {XRC: XrcPair, RC_SRQ: SharedReceivesPair}
+
+
+def pair_type(spec: QpSpec) -> type[DevicePair]:
+    """The class of the pairs of a description."""
+    return ExtendedPair if spec.extended else PAIRS.get(spec.kind, DevicePair)

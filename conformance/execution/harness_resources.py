@@ -16,6 +16,7 @@ from conformance.errors import NotConnected, SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.model.case import QpSpec
 from conformance.model.expected_errors import DATAGRAM_HEADER
+from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, WR_POST
 from conformance.verbs import ENUMS
 
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
@@ -87,7 +88,8 @@ def create_pair(bench: Bench, spec: QpSpec, pds: Mapping[str, Pd]) -> Pair:
         code = getattr(error, "error_code", None)
         if code is None:
             raise
-        creates = spec.kind.removesuffix("_SEND").lower()
+        built = WR_POST if spec.extended == BOTH_POSTERS else spec.extended
+        creates = built if built in BUILDERS else spec.kind.removesuffix("_SEND").lower()
         raise SetupRefused(f"making a queue pair of type {spec.kind}", errno_name(code), creates=creates) from error
 
 

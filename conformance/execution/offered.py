@@ -19,6 +19,7 @@ from conformance.execution.harness_resources import create_pair
 from conformance.kernel import paging
 from conformance.model import capability
 from conformance.model.case import QpSpec
+from conformance.model.vocabulary import BUILDERS
 from conformance.verbs import ENUMS
 
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
@@ -50,13 +51,14 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     for region in (mr, dmabuf.mr, *(returned.mr for returned in regions.values())):
         if region:
             entry.dereg_mr(region)
+    newer = {poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd) for poster in BUILDERS}
+    newer |= {name: entry.offers(name) for name in capability.BY_SYMBOL}
     types = {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
     memory.close()
     with suppress(Exception):  # the cases report what a device does not release
         pd.close()
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
     kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
-    newer = {name: entry.offers(name) for name in capability.BY_SYMBOL}
     return verbs | kinds | types | newer
 
 

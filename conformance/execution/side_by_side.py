@@ -94,6 +94,7 @@ def _probe(call: str, at: int, length: int, outcome: str, **arguments: Argument)
         "pd": "pd",
         "qp_type": "RC",
         "with_flags": Flags(0, ()),
+        "poster": "post_send",
     }
     wanted = {**given, **arguments}
     return Step(call, {key: wanted[key] for key in CALLS[call]}, Expectation(outcome))

@@ -16,7 +16,7 @@ from conformance.bench.doors import start_of
 from conformance.bench.interface import Queue
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest, next_rkey, other_opcode
 from conformance.errors import SetupRefused
-from conformance.execution import element_lists, in_flight, memory_events, ordering, side_by_side, traffic
+from conformance.execution import batches, element_lists, in_flight, memory_events, ordering, side_by_side, traffic
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
 from conformance.execution.context import CaseContext, null_result, result_of
 from conformance.model.case import Argument, Step
@@ -356,6 +356,8 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "ibv_alloc_buf": _alloc_buf,
     "ibv_export_buf_dmabuf_fd": _export_buf,
     "query_mr": _query_mr,
+    "ibv_wr_post": batches.wr_post,
+    "create_qp_ex": batches.create_qp_ex,
     "ibv_dereg_mr": _dereg_mr,
     "ibv_rereg_mr": _rereg_mr,
     "ibv_rereg_mr_experimental": _rereg_mr_experimental,

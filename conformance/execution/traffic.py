@@ -323,13 +323,14 @@ def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[
 def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
     """The connection of an operation: over the pair that the case names, else one of the harness."""
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
+    posted = str(step.arguments["poster"]).removeprefix("post_send")
     if step.call == "local_traffic":
-        return context.harness.connection(kind, pd)
+        return context.harness.connection(kind, pd, extended=posted)
     via, operation, access = str(step.arguments["via"]), str(step.arguments["op"]), step.arguments["qp_access"]
     if via != NULL:
         return context.connection(via)
     assert isinstance(access, Flags)
-    extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else ""
+    extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else posted
     flags, length = context.numbers(step.arguments, "with_flags", "length")
     return context.harness.connection(kind, pd, access.mask, extended, length if flags & _INLINE else 0)
 

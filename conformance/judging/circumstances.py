@@ -12,12 +12,13 @@ from conformance.model.case import Argument, Arguments, Case, Flags, MrSpec, Sge
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, REGION, REGIONS, WINDOW, Fault
 from conformance.model.positions import locate
 from conformance.model.quantity import WRAP, Quantity
-from conformance.model.vocabulary import BINDS, PRODUCTS, REGISTRATIONS
+from conformance.model.vocabulary import BINDS, BUILDERS, PRODUCTS, REGISTRATIONS
 from conformance.verbs import ENUMS
 
 _ACCESS = ENUMS["ibv_access_flags"]
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _KEYS = ("rkey", "lkey")
+POSTED = "requests of ibv_wr_post"
 # Calls that end an object or its key, by the name of the argument.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
@@ -37,7 +38,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         verb=step.call,
         entry=case.entry,
         step=number,
-        operation=str(step.arguments.get("op", fault.operation)),
+        operation=_operation(step) or fault.operation,
         key=key.kind if key else "",
         outside=fault.outside or scene.is_outside(step),
         dead=bool(key and key.dead),
@@ -45,6 +46,15 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         access=_named(access.mask) if isinstance(access, Flags) else (),
         used=step.call in REGISTRATIONS and any(scene.uses(later) for later in case.afterwards[number:]),
     )
+
+
+def _operation(step: Step) -> str:
+    """What an operation is named after: its opcode, or where builders post it, that they do."""
+    if step.call != "ibv_wr_post" and step.arguments.get("poster") not in BUILDERS:
+        return str(step.arguments.get("op", ""))
+    flags = step.arguments.get("with_flags")
+    inline = step.arguments.get("batch") == "reused" or (isinstance(flags, Flags) and "INLINE" in flags.names)
+    return f"{POSTED} with inline data" if inline else POSTED
 
 
 @dataclass(frozen=True)

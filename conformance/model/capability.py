@@ -55,6 +55,8 @@ MEANING: Mapping[str, str] = {
     "uc": "a queue pair of type UC can be created: no declaration exists",
     "ud": "a queue pair of type UD can be created: no declaration exists",
     "rc_srq": "a queue pair of type RC with a shared receive queue can be created",
+    "wr_post": "a queue pair of type RC can be created whose requests are posted by the builders of ibv_wr_post(3)",
+    "wr_post_windows": "the same, with the builders of binds and invalidations",
     "zero_based": "a region with ZERO_BASED can be registered: no declaration exists",
     "iova_page_offset": "ibv_reg_mr_iova takes an hca_va with another offset in its page than addr has",
     "reg_dmabuf_mr": "offered by the provider: no declaration exists",

@@ -81,8 +81,8 @@ class QpSpec:
     """A queue pair with a peer of the same type. `state` is one of vocabulary.QP_STATES.
 
     `access` are its qp_access_flags; None means all that the device supports. `extended` is FLUSH or ATOMIC_WRITE if
-    the pair is to use that operation, which needs extended queue pairs. `inline` is the number of bytes that a request
-    of the peer can carry itself.
+    the pair is to use that operation, which needs extended queue pairs, and one of BUILDERS if its requests are posted
+    by the builders of ibv_wr_post(3). `inline` is the number of bytes that a request of the peer can carry itself.
     """
 
     kind: str
@@ -175,6 +175,7 @@ _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
     "rkey": ("",),
     "pages": ("present",),
     "with_flags": (Flags(0, ()),),
+    "poster": ("post_send",),
 }
 
 

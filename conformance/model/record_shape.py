@@ -186,11 +186,12 @@ def mismatch_of(record: Record) -> str:
     return mismatch(record, described) if described else ""
 
 
-def check(record: Record, where: str) -> None:
-    """Raises UserError, which begins with `where`, if a value of the record is of another type than the contract's."""
-    completed(record, where)
+def check(record: _Record, where: str) -> _Record:
+    """The record as `completed`, whose values all have the types of the contract. Raises UserError as that does."""
+    complete = completed(record, where)
     if wrong := mismatch_of(record):
         raise UserError(f"{where}: {wrong}")
+    return complete
 
 
 def completed(record: _Record, where: str) -> _Record:
@@ -208,7 +209,7 @@ def _completed_header(header: HeaderRecord, where: str) -> HeaderRecord:
     shaped = _completed(header, HEADER, where)
     for id_, texts in shaped["rules"].items():
         if not isinstance(texts, dict):
-            raise UserError(f"{where}: rule {_printable(id_)} is not an object")
+            raise UserError(f"{where}: rule {printable(id_)} is not an object")
     if not isinstance(shaped["device"].get("caps") or {}, dict):
         raise UserError(f"{where}: `device.caps` is not an object")
     return cast(HeaderRecord, shaped)
@@ -216,7 +217,7 @@ def _completed_header(header: HeaderRecord, where: str) -> HeaderRecord:
 
 def _completed_result(result: ResultRecord, where: str) -> ResultRecord:
     """The result with each key of RESULT, and with the keys of its parts that readers need. Raises UserError."""
-    where = f"{where}: case {_printable(result['case'])}"
+    where = f"{where}: case {printable(result['case'])}"
     shaped = _completed(result, RESULT, where)
     _check_texts(shaped["rules"], f"{where}: `rules`")
     _check_texts(shaped["notes"], f"{where}: `notes`")
@@ -231,7 +232,7 @@ def _completed_result(result: ResultRecord, where: str) -> ResultRecord:
     for name, labels in space["axes"].items():
         _check_texts(
             labels["subsets"] if isinstance(labels, dict) and "subsets" in labels else labels,
-            f"{where}: axis {_printable(name)}",
+            f"{where}: axis {printable(name)}",
         )
     if any(not isinstance(count, int) for count in shaped["points"].values()):
         raise UserError(f"{where}: a count of points is not a number")
@@ -255,7 +256,7 @@ def _completed_footer(footer: FooterRecord, where: str) -> FooterRecord:
 
 def _checked_confirmation(record: ConfirmationRecord, where: str) -> ConfirmationRecord:
     """The confirmation as it is. Raises UserError for a value of another type than the contract's."""
-    where = f"{where}: the confirmation of {_printable(record['case'])}"
+    where = f"{where}: the confirmation of {printable(record['case'])}"
     shaped = _completed(record, CONFIRMATION, where)
     _check_texts(shaped["after"], f"{where}: `after`")
     for name in ("in_run", "alone"):
@@ -329,6 +330,6 @@ def _check_texts(value: Any, where: str) -> None:
         raise UserError(f"{where} is not a list of texts")
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """The name in a form that is safe for a message of one line."""
     return name if name.isprintable() else ascii(name)

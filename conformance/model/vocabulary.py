@@ -103,6 +103,24 @@ IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC", "RC_SRQ")
 LIST_TYPES = ("RC", "RC_SRQ")
 FORK_CHILDREN = ("writes", "waits")
+# How requests are posted. A pair made for BATCHES takes both ways.
+WR_POST, WINDOWS_POSTER, BOTH_POSTERS = "wr_post", "wr_post_windows", "both"
+BUILDERS = (WR_POST, WINDOWS_POSTER)
+POSTERS = {
+    "post_send": "ibv_post_send",
+    WR_POST: "ibv_wr_start, a builder with its setters, and ibv_wr_complete",
+    WINDOWS_POSTER: "the same, on a queue pair that is also made for binds and invalidations",
+}
+# Postings of several requests in one critical region of ibv_wr_start.
+BATCHES = {
+    "completed": "RDMA WRITEs, of which nothing is seen before ibv_wr_complete",
+    "aborted": "the same, given up with ibv_wr_abort",
+    "alternating": "batches of ibv_post_send and of the builders in turn",
+    "reused": "one RDMA WRITE with inline data, whose buffer is written again before ibv_wr_complete",
+    "too_many": "more requests than the queue has room for",
+    "too_many_elements": "an RDMA WRITE and one of more elements than the queue pair was made for",
+    "too_long_inline": "an RDMA WRITE and one with more inline data than the queue pair was made for",
+}
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
 _ACCESS = ArgumentSpec("flags", "ibv_access_flags")
@@ -117,6 +135,7 @@ _MEMORY = ArgumentSpec("object", "memory", "buf")
 _ROUNDS = ArgumentSpec("quantity", default="100")
 _POSITION = ArgumentSpec("word", "position", "whole", words=tuple(POSITIONS))
 _CONTENTS = ArgumentSpec("word", "contents", "made", words=tuple(CONTENTS))
+_POSTER = ArgumentSpec("word", "poster", "post_send", words=tuple(POSTERS))
 
 # The vendor's dialect of a verb is a call of its own.
 _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in verbs.VENDOR_VERBS.items()}}
@@ -201,6 +220,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
         # The send flags of the request beside SIGNALED.
         "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
+        "poster": _POSTER,
     },
     # An operation whose local side is a list of elements; `guarded` is memory that must not take part if it is refused.
     "list_traffic": {
@@ -236,6 +256,22 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "contents": _CONTENTS,
         "pd": _PD,
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
+        "poster": _POSTER,
+    },
+    # One posting of several requests into consecutive ranges of `length` bytes from `addr` on.
+    "ibv_wr_post": {
+        "batch": ArgumentSpec("word", "batch", words=tuple(BATCHES)),
+        "rkey": ArgumentSpec("quantity"),
+        "addr": _ADDR,
+        "length": ArgumentSpec("quantity", default="64"),
+        "pd": _PD,
+        "qp_type": ArgumentSpec("word", "qp_type", "RC", words=("RC", "UC")),
+    },
+    # A queue pair that says which operations it will post, and is not used.
+    "create_qp_ex": {
+        "type": ArgumentSpec("word", "qp_type", words=("RC", "UC", "UD")),
+        "operations": ArgumentSpec("flags", "ibv_qp_create_send_ops_flags"),
+        "pd": _PD,
     },
 }
 # The subject of a folder of tables: a verb, the API as a whole, or sequences of all verbs.

@@ -12,8 +12,11 @@ from datetime import UTC, datetime
 from conformance.errors import UserError
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord, ResumedRecord
 from conformance.model.verdict import Verdict
-from conformance.results.records import Recorded
+from conformance.results.checked_json import parse
+from conformance.results.records import Recorded, encode
 
+# The files that a run is given.
+_GIVEN = ("waivers", "profile")
 # The parts of the environment that must not change during a run; the taint may.
 _STACK = ("kernel", "rdma_core", "pyverbs", "python")
 
@@ -68,6 +71,22 @@ class PriorSessions:
         """The record at the beginning of a further session."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return {"type": "resumed", "started": now, "earlier_s": round(self.seconds, 3)}
+
+    def check_plan(self, planned: Mapping[str, object], tables_sha256: str) -> None:
+        """Raises UserError unless the header says what a new run of the same plan would say: `planned`, by key.
+
+        A key that the header of an older version lacks is not compared. Other tables, `argv` and `under_test` are found
+        elsewhere.
+        """
+        if tables_sha256 != (self.header.get("suite") or {}).get("tables_sha256"):
+            return
+        for key in ("rules", "controls", "planned", "left_out", "stack", "subject", "tier", "seed", "devices", *_GIVEN):
+            said, own = self.header.get(key), parse(encode({key: planned.get(key)}))[key]
+            if said != own and (key == "devices" or (key in planned and key in self.header)):
+                raise UserError(
+                    f"the run cannot be resumed, because `{key}` of its header is not that of its plan",
+                    hint="start a new run",
+                )
 
     def check(self, header: HeaderRecord) -> None:
         """Raises UserError if a worker's header has another stack than the beginning of the run."""

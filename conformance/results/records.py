@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement, answering_layer
@@ -32,12 +32,13 @@ from conformance.model.record import (
     Record,
     ResultRecord,
 )
-from conformance.model.record_shape import check, record_of
+from conformance.model.record_shape import HEADER, check, printable, record_of
 from conformance.model.rules import Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
+from conformance.results.consistency import wrong_footer, wrong_header, wrong_result
 from conformance.results.rule_conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
@@ -183,40 +184,90 @@ class Recorded:
 def read_results(path: Path) -> Recorded:
     """Reads a results file, or the one in a directory.
 
-    Raises UserError if it cannot be read, or has a line that is not a record of the schema.
+    Raises UserError if it cannot be read, has a line that is not a record of the schema, or contradicts itself.
     """
     file = path / FILE_NAME if os.path.isdir(path) else path  # that of another user may not be looked at
     try:
         data = read_regular(file)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    no_header = f"{file}: no header of schema {SCHEMA}"
-    header: HeaderRecord | None = None
-    footer: FooterRecord | None = None
-    results: list[ResultRecord] = []
-    others: list[OtherRecord] = []
-    *lines, torn = data.split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line:
-            continue
+    lines = data.split(b"\n")
+    torn = lines.pop()  # it counts as incomplete even if it can be decoded
+    return _Reader(file).read(lines, bool(torn))
+
+
+class _Reader:
+    """Reads the lines of one file, and refuses the first one that does not agree with those before it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._header: HeaderRecord | None = None
+        self._known: HeaderRecord = HEADER  # the same with the keys that an old file lacks
+        self._results: list[ResultRecord] = []
+        self._completed: dict[str, ResultRecord] = {}  # the same by case, with the keys that an old file lacks
+        self._others: list[OtherRecord] = []
+        self._tried: set[tuple[str, str]] = set()
+        self._footer: FooterRecord | None = None
+
+    def read(self, lines: Sequence[bytes], torn: bool) -> Recorded:
+        """The records in these lines. Raises UserError."""
+        for number, line in enumerate(lines, 1):
+            if line:
+                self._read(line, f"{self._file}:{number}")
+        return Recorded(self._begun(), self._results, self._footer, torn, self._others)
+
+    def _begun(self) -> HeaderRecord:
+        if self._header is None:
+            raise UserError(f"{self._file}: no header of schema {SCHEMA}")
+        return self._header
+
+    def _read(self, line: bytes, where: str) -> None:
         try:
             record = decode(line)
         except ValueError as error:
-            raise UserError(f"{file}:{number}: not a line of {SCHEMA}: {error}") from error
+            raise UserError(f"{where}: not a line of {SCHEMA}: {error}") from error
         if record["type"] == "header":
             if record["schema"] != SCHEMA:
-                raise UserError(no_header)
-            if header:
-                raise UserError(f"{file}:{number}: a second header")
-            header = record
-        elif record["type"] == "result":
-            results.append(record)
+                raise UserError(f"{self._file}: no header of schema {SCHEMA}")
+            if self._header:
+                raise UserError(f"{where}: a second header")
+            self._header, self._known = record, check(record, where)
+            if wrong := wrong_header(self._known):
+                raise UserError(f"{where}: {wrong}")
+            return
+        self._begun()
+        header = self._known
+        complete = check(record, where)
+        if self._footer:
+            raise UserError(f"{where}: a {record['type']} after the footer, which is the last line of a run")
+        if record["type"] == "result":
+            wrong = (
+                "it has a result already"
+                if record["case"] in self._completed
+                else wrong_result(cast(ResultRecord, complete), header)
+            )
+            if wrong:
+                raise UserError(f"{where}: case {printable(record['case'])}: {wrong}")
+            self._results.append(record)
+            self._completed[record["case"]] = cast(ResultRecord, complete)
         elif record["type"] == "footer":
-            footer = record
+            completed = list(self._completed.values())
+            others = Recorded(header, others=self._others)
+            if wrong := wrong_footer(record, header, completed, others.confirmations):
+                raise UserError(f"{where}: the file contradicts itself: the footer's {wrong}")
+            self._footer = record
         else:
-            others.append(record)
-        check(record, f"{file}:{number}")
-    if header is None:
-        raise UserError(no_header)
-    # A last line without a line feed counts as incomplete even if it can be decoded.
-    return Recorded(header, results, footer, bool(torn), others)
+            self._check_confirmation(record, where)
+            self._others.append(record)
+
+    def _check_confirmation(self, record: OtherRecord, where: str) -> None:
+        if record["type"] != "confirmation":
+            return
+        found = self._completed.get(record["case"])
+        tried = (record["case"], record.get("point", ""))
+        wrong = "it was tried already" if tried in self._tried else ""
+        if not found or found["verdict"] not in VIOLATIONS:
+            wrong = "it has no violation to be tried again"
+        if wrong:
+            raise UserError(f"{where}: the confirmation of {printable(record['case'])}: {wrong}")
+        self._tried.add(tried)

@@ -7,7 +7,7 @@ Not for judging (judging/).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from conformance.model.kind import Kind
 from conformance.model.observation import without_undeclared
 from conformance.model.profile import Profile
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.points import read_points
 from conformance.results.records import Recorded, result_record
 from conformance.results.sweep_record import sweep_record
@@ -29,6 +29,8 @@ from conformance.tables.suite import Suite
 
 UNOBSERVED = "nothing was observed"
 DISPUTED = "the worker and its supervisor came to different verdicts"
+# Of these, nothing needs to have been observed in a case that the tables have; anything else is a claim.
+WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,18 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
             raise UserError(
                 f"{directory}: what was observed of {record['case']} cannot be judged ({reason})"
             ) from error
+
+
+def unfounded(
+    suite: Suite, recorded: Recorded, directory: Path, cases: Collection[str], profile: Profile
+) -> Iterator[str]:
+    """For each result of these cases whose verdict does not follow from what was observed, a line that says so."""
+    for before, again in zip(recorded.results, rejudge(suite, recorded, directory, profile), strict=True):
+        if before["case"] in cases:
+            if again.kept and (again.kept not in (UNOBSERVED, DISPUTED) or before["verdict"] not in WITHOUT_EVIDENCE):
+                yield f"{before['verdict']} of {before['case']}: {again.kept}"
+            elif again.record["verdict"] != before["verdict"]:
+                yield f"{before['case']} is recorded as {before['verdict']}, and is {again.record['verdict']}"
 
 
 def known_capabilities(recorded: Recorded) -> Capabilities:

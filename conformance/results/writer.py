@@ -6,6 +6,7 @@ One process at a time: the file is locked while it is open. The kernel unlocks i
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -34,6 +35,7 @@ class ResultsFile:
         """
         self.path = path
         self._durable = durable
+        self._content = hashlib.sha256()  # of what the file has, as far as this process knows
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -82,6 +84,7 @@ class ResultsFile:
         if not whole.endswith(end):
             raise UserError(f"{self.path} does not end like the results of a run; it cannot be resumed")
         self._keep = len(whole) - len(end)
+        self._content = hashlib.sha256(whole[: self._keep])
         return PriorSessions.of(recorded, ended)
 
     def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
@@ -98,10 +101,24 @@ class ResultsFile:
                 os.ftruncate(self._fd, self._keep)
                 self._keep = None
             write_all(self._fd, data)
+            self._content.update(data)
             if self._durable:
                 os.fdatasync(self._fd)
         except OSError as error:
             raise not_written(self.path, error) from error
+
+    def changed(self) -> str:
+        """Says that another process has changed the file since this one began to write it; empty if none has."""
+        try:
+            there = self.path.stat()
+            with open(self._fd, "rb", closefd=False) as file:
+                file.seek(0)
+                content = hashlib.file_digest(file, "sha256")
+            if os.path.samestat(there, os.fstat(self._fd)) and content.digest() == self._content.digest():
+                return ""
+        except OSError:
+            pass
+        return f"{self.path} was changed by another process while the run wrote it"
 
     def close(self) -> None:
         """Closes and unlocks the file after its contents have reached the disk. Removes one without any record."""

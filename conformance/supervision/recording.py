@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
@@ -20,6 +20,7 @@ from conformance.model.record import (
     FooterRecord,
     HeaderRecord,
     OfferedRecord,
+    OtherRecord,
     ProgressRecord,
     ResultRecord,
     StartRecord,
@@ -27,7 +28,7 @@ from conformance.model.record import (
 from conformance.model.verdict import Verdict
 from conformance.results.effective import with_effective
 from conformance.results.prior_sessions import PriorSessions, stack_change
-from conformance.results.records import encode, footer_record, result_record
+from conformance.results.records import Recorded, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, cut
 from conformance.supervision.losses import loss_of
@@ -64,17 +65,27 @@ class Recording:
         self._workers = prior.boots if prior else 0
         self._uncounted = 0
         self._device_of: dict[int, str] = {}  # by worker, if several devices share the cases
+        self._footer: FooterRecord | None = None
 
     @property
     def boot_id(self) -> str:
         """Identifies the present boot of the kernel under test, if that is the kernel of a host; else empty."""
         return self.plan.boot_id()
 
+    @property
+    def recorded(self) -> Recorded | None:
+        """What this process has recorded, whatever has become of the file; None if no worker has sent a header."""
+        if not self.header:
+            return None
+        others: list[OtherRecord] = list(self._confirmations or ())
+        return Recorded(self.header, list(self.done.values()), self._footer, others=others)
+
     def carry_on(self) -> None:
-        """Begins a further session, if there was an earlier one."""
+        """Begins a further session, if there was an earlier one. Raises UserError if its header is not of this plan."""
         prior = self._prior
         if not prior:
             return
+        prior.check_plan({**self.plan.facts, **self._known()}, self.plan.suite.tables_sha256)
         self._file.append(prior.resumed_record())
         self.listener.run_started(prior.header, len(self.cases))
         if prior.in_flight in self.cases and self.boot_id and prior.boot_id != self.boot_id:
@@ -125,15 +136,18 @@ class Recording:
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
         """The header of the run: of the worker's only what the worker alone can know."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
-        known = {
+        header = cast(HeaderRecord, {**own, **self.plan.facts, **self._known()})
+        header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
+        return header
+
+    def _known(self) -> dict[str, Any]:
+        """What of a header follows from the tables."""
+        return {
             "rules": self._registry.as_data(),
             "controls": dict(self._registry.needs.controls),
             "planned": list(self.cases),
             "left_out": len(left_out(self.plan.suite.cases, self.cases)) + self.plan.suite.unread,
         }
-        header = cast(HeaderRecord, {**own, **self.plan.facts, **known})
-        header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
-        return header
 
     def _append_worker(self) -> None:
         self._file.append({"type": "worker", "boot_id": self.boot_id})
@@ -225,5 +239,6 @@ class Recording:
         if self.plan.waivers and self.header:
             results = [self.done[case] for case in self.cases if case in self.done]
             footer["waivers"] = self.plan.waivers.account(results, self.header)
+        self._footer = footer
         self._file.append(footer)
         return footer

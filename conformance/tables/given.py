@@ -19,6 +19,8 @@ from conformance.yamldoc.reader import Reader
 
 # No address space of Linux is larger.
 _MAX_MEMORY = 1 << 57
+# How a queue pair is made for each way to post its requests.
+_EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDERS}}
 _BUFFERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "memory": ("memory", vocabulary.MEMORY_KINDS),
     "dmabufs": ("a dma-buf", vocabulary.DMABUF_KINDS),
@@ -142,6 +144,7 @@ def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
         reader.word(fields.get("state"), "state", vocabulary.QP_STATES) or "RTS",
         reader.truth(fields.get("sq_sig_all"), "sq_sig_all"),
         read_flags(reader, fields["access"], "ibv_access_flags").mask if "access" in fields else None,
+        _EXTENDED[reader.word(fields.get("poster"), "poster", vocabulary.POSTERS) or "post_send"],
     )
 
 

@@ -70,6 +70,7 @@ QUEUE_PAIR: Keys = {
     "state": Key("queue-pair state"),
     "sq_sig_all": Key("truth"),
     "access": Key("access flags"),
+    "poster": Key("poster"),
 }
 WINDOW: Keys = {"type": Key("window type", required=True), "pd": Key("name"), "bound": Key("bind")}
 SWEEP: Keys = {

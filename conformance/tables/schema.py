@@ -364,6 +364,7 @@ SHAPES: Mapping[str, Callable[[], Schema]] = {
     "windows by name": lambda: _named(_keyed(keys.WINDOW)),
     "queue-pair type": lambda: _or_axis(_words(ENUMS["ibv_qp_type"].short_names)),
     "queue-pair state": lambda: _or_axis(_words(vocabulary.QP_STATES)),
+    "poster": lambda: _or_axis(_words(vocabulary.POSTERS)),
     "access flags": lambda: _ref("flags of ibv_access_flags"),
     "window type": lambda: _of_enum("ibv_mw_type"),
     # The bind is that of the described window, so that `mw` is excluded.

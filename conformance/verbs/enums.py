@@ -190,6 +190,29 @@ SEND_FLAGS = Enum(
     document="ibv_bind_mw(3), <infiniband/verbs.h>",
 )
 
+CREATE_SEND_OPS = Enum(
+    "ibv_qp_create_send_ops_flags",
+    "IBV_QP_EX_WITH_",
+    "Which operations a queue pair posts by the builders of ibv_wr_post(3).",
+    (
+        V("IBV_QP_EX_WITH_RDMA_WRITE", 1 << 0, "ibv_wr_rdma_write"),
+        V("IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM", 1 << 1, "ibv_wr_rdma_write_imm"),
+        V("IBV_QP_EX_WITH_SEND", 1 << 2, "ibv_wr_send"),
+        V("IBV_QP_EX_WITH_SEND_WITH_IMM", 1 << 3, "ibv_wr_send_imm"),
+        V("IBV_QP_EX_WITH_RDMA_READ", 1 << 4, "ibv_wr_rdma_read"),
+        V("IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP", 1 << 5, "ibv_wr_atomic_cmp_swp"),
+        V("IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD", 1 << 6, "ibv_wr_atomic_fetch_add"),
+        V("IBV_QP_EX_WITH_LOCAL_INV", 1 << 7, "ibv_wr_local_inv"),
+        V("IBV_QP_EX_WITH_BIND_MW", 1 << 8, "ibv_wr_bind_mw"),
+        V("IBV_QP_EX_WITH_SEND_WITH_INV", 1 << 9, "ibv_wr_send_inv"),
+        V("IBV_QP_EX_WITH_TSO", 1 << 10, "ibv_wr_send_tso"),
+        V("IBV_QP_EX_WITH_FLUSH", 1 << 11, "ibv_wr_flush", since="46"),
+        V("IBV_QP_EX_WITH_ATOMIC_WRITE", 1 << 12, "ibv_wr_atomic_write"),
+    ),
+    flags=True,
+    document="ibv_create_qp_ex(3), <infiniband/verbs.h>",
+)
+
 # The vendor's page on its experimental verb adds one flag, without a number.
 EXPERIMENTAL_ACCESS_FLAGS = Enum(
     "ibv_access_flags",
@@ -234,6 +257,7 @@ ALL = (
     ADVISE_FLAG,
     UVERBS_ADVISE_FLAG,
     SEND_FLAGS,
+    CREATE_SEND_OPS,
 )
 
 # From <infiniband/verbs.h>. The kernel and libibverbs ignore unknown bits in this range and refuse unknown bits

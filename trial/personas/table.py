@@ -77,6 +77,8 @@ def _without(where: str, *names: str) -> dict[str, str]:
 _PAGING = ("odp", "odp_implicit", "odp_atomic", "odp_uc_write", "odp_flush", "odp_atomic_write", "advise_mr")
 _FLUSHING = ("flush_global", "flush_persistent", "atomic_write")
 _WINDOWS = ("mw_type_1", "mw_type_2")
+_BINDING = (*_WINDOWS, "wr_post_windows")
+_BUILDING = ("wr_post", "wr_post_windows")
 _CHANGING = ("rereg_mr", "rereg_translation")
 _ELSEWHERE = ("immediate_data", "iba_statuses", "read_sinks")
 
@@ -104,7 +106,7 @@ _MLX5 = Persona(
 
 _MLX4 = Persona(
     "mlx4",
-    _without("providers/mlx4/mlx4.c: mlx4_ctx_ops", *_PAGING, "reg_dmabuf_mr", *_FLUSHING),
+    _without("providers/mlx4/mlx4.c: mlx4_ctx_ops", *_PAGING, "reg_dmabuf_mr", *_FLUSHING, *_BUILDING),
     {
         **_CORE,
         **_CHANGES,
@@ -128,7 +130,7 @@ _IRDMA: Mapping[type[Device], str] = {
 }
 _IRDMA_THIRD = Persona(
     "irdma",
-    _without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, "uc", "xrc"),
+    _without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, *_BUILDING, "uc", "xrc"),
     {
         **_IRDMA,
         NoBindOfZeroBasedRegions: "providers/irdma/uverbs.c: irdma_ubind_mw",
@@ -140,7 +142,7 @@ _IRDMA_FLAG = f"{_HW}/irdma/verbs.c: irdma_query_device, which declares windows 
 _IRDMA_SECOND = Persona(
     "irdma-e810",
     {
-        **_without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, "uc", "xrc", "rc_srq"),
+        **_without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, *_BUILDING, "uc", "xrc", "rc_srq"),
         **_without("providers/irdma/uverbs.c: irdma_upost_send, IRDMA_FEATURE_ATOMIC_OPS", "atomics"),
         **_without(f"{_HW}/irdma/verbs.c: irdma_alloc_mw is of the third generation only", *_WINDOWS),
     },
@@ -169,7 +171,7 @@ _IRDMA_IWARP = Persona(
 _BNXT_RE = Persona(
     "bnxt_re",
     {
-        **_without("providers/bnxt_re/main.c: bnxt_re_cntx_ops", *_PAGING, *_CHANGING, *_WINDOWS, *_FLUSHING, "xrc"),
+        **_without("providers/bnxt_re/main.c: bnxt_re_cntx_ops", *_PAGING, *_CHANGING, *_BINDING, *_FLUSHING, "xrc"),
         **_without("providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits", "uc"),
     },
     {
@@ -183,7 +185,7 @@ _BNXT_RE = Persona(
 _HNS = Persona(
     "hns",
     {
-        **_without("providers/hns/hns_roce_u.c: hns_common_ops", *_PAGING, *_WINDOWS, *_FLUSHING, "reg_dmabuf_mr"),
+        **_without("providers/hns/hns_roce_u.c: hns_common_ops", *_PAGING, *_BINDING, *_FLUSHING, "reg_dmabuf_mr"),
         **_without("providers/hns/hns_roce_u_verbs.c: check_qp_create_mask", "uc"),
     },
     {
@@ -199,7 +201,7 @@ _HNS = Persona(
 _EFA = Persona(
     "efa",
     {
-        **_without("providers/efa/verbs.c: efa_create_qp", "rc", "uc", "xrc"),
+        **_without("providers/efa/verbs.c: efa_create_qp", "rc", "uc", "xrc", *_BUILDING),
         **_without("providers/efa/verbs.c: efa_check_qp_attr", "rc_srq"),
         **_without("providers/efa/efa.c: efa_ctx_ops", *_PAGING, *_CHANGING, *_WINDOWS),
         **_without(f"{_HW}/efa/efa_verbs.c: efa_port_link_layer, of no standard", "iba_statuses"),
@@ -219,7 +221,7 @@ _EFA = Persona(
 _MANA = Persona(
     "mana",
     {
-        **_without("providers/mana/qp.c: mana_create_qp", "uc", "ud", "xrc"),
+        **_without("providers/mana/qp.c: mana_create_qp", "uc", "ud", "xrc", *_BUILDING),
         **_without(f"{_HW}/mana/device.c: mana_ib_dev_ops", *_PAGING, *_CHANGING, *_WINDOWS, *_FLUSHING, "rc_srq"),
         **_without("providers/mana/wr.c: is_opcode_supported", "atomics"),
     },
@@ -239,7 +241,9 @@ _ERDMA = Persona(
     "erdma",
     {
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_qp_validate_attr", "uc", "ud", "xrc", "rc_srq"),
-        **_without("providers/erdma/erdma.c: erdma_context_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
+        **_without(
+            "providers/erdma/erdma.c: erdma_context_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
+        ),
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_query_device", *_FLUSHING),
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_get_port_immutable", "iba_statuses", "read_sinks"),
         **_without("providers/erdma/erdma_verbs.c: erdma_push_one_sqe, which reads into one element", "read_lists"),
@@ -261,7 +265,9 @@ _CXGB4 = Persona(
     "cxgb4",
     {
         **_without("providers/cxgb4/qp.c: c4iw_post_send", "atomics", "immediate_data"),
-        **_without("providers/cxgb4/dev.c: c4iw_ctx_common_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
+        **_without(
+            "providers/cxgb4/dev.c: c4iw_ctx_common_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
+        ),
         **_without(f"{_HW}/cxgb4/qp.c: c4iw_create_qp", "uc", "ud", "xrc"),
         **_without(f"{_HW}/cxgb4/provider.c: c4iw_query_device", *_FLUSHING, "read_lists"),
         **_without(f"{_HW}/cxgb4/provider.c: c4iw_port_immutable", "iba_statuses", "read_sinks"),
@@ -290,7 +296,9 @@ _QEDR = Persona(
     "qedr",
     {
         **_without(f"{_HW}/qedr/verbs.c: qedr_check_qp_attrs", "uc", "ud"),
-        **_without("providers/qedr/qelr_main.c: qelr_ctx_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
+        **_without(
+            "providers/qedr/qelr_main.c: qelr_ctx_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
+        ),
         **_without(f"{_HW}/qedr/verbs.c: qedr_query_device", *_FLUSHING),
     },
     _QEDR_COMMON,
@@ -322,7 +330,9 @@ _SIW = Persona(
     "siw",
     {
         **_without("providers/siw/siw.c: push_send_wqe", "atomics", "immediate_data"),
-        **_without("providers/siw/siw.c: siw_context_ops", *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"),
+        **_without(
+            "providers/siw/siw.c: siw_context_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
+        ),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_create_qp", "uc", "ud", "xrc"),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_query_device", *_FLUSHING, "read_lists"),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_get_port_immutable", "iba_statuses", "read_sinks"),

@@ -1,0 +1,199 @@
+"""Postings of several requests: one critical region of ibv_wr_start, completed or given up.
+
+The rules are those of ibv_wr_post(3): nothing is carried out before ibv_wr_complete returns 0, and then everything is.
+Not for single requests, which traffic.py makes with `poster: wr_post`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from conformance.bench.calls import Sge, errno_name
+from conformance.bench.interface import BuildingQueue
+from conformance.bench.memory_areas import EMPTY, repeated
+from conformance.bench.work_requests import SIGNALED, SendRequest
+from conformance.execution.connection import LoopbackConnection
+from conformance.execution.context import CaseContext
+from conformance.model.case import Step
+from conformance.model.observation import Observation
+from conformance.model.vocabulary import BOTH_POSTERS
+from conformance.verbs import ENUMS
+
+_REQUESTS = 8  # of a posting that fits
+_ROUNDS = 4  # of postings in turn
+_INLINE_SIZE = 64  # bytes of inline data for which the queue pairs are made
+_INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
+_FILLED = 0x80  # the byte of the first message; the next one has the next byte
+
+
+@dataclass
+class _Posting:
+    """What a posting is made of: its connection, and the ranges into which its requests write, by number."""
+
+    context: CaseContext
+    connection: LoopbackConnection
+    rkey: int
+    addr: int
+    length: int
+    source: Sge
+
+    @property
+    def queue(self) -> BuildingQueue:
+        return cast(BuildingQueue, self.connection.pair.requester)
+
+    def write(self, number: int, flags: int = SIGNALED) -> SendRequest:
+        """An RDMA WRITE of its own byte into the range with a number."""
+        at = number * self.length
+        ctypes.memset(self.source.addr + at, _FILLED + number, self.length)
+        part = Sge(self.source.addr + at, self.length, self.source.lkey)
+        request = SendRequest("RDMA_WRITE", self.context.next_wr_id(), (part,), rkey=self.rkey)
+        return request._replace(remote_addr=self.addr + at, flags=flags)
+
+    def writes(self, numbers: Sequence[int]) -> list[SendRequest]:
+        return [self.write(number) for number in numbers]
+
+    def arrived(self, numbers: Sequence[int]) -> list[int]:
+        """Which of these ranges are no longer as they were."""
+        return [each for each in numbers if self._content(each) != repeated(EMPTY, self.length)]
+
+    def _content(self, number: int) -> bytes:
+        return ctypes.string_at(self.addr + number * self.length, self.length)
+
+    def missing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
+        """Awaits the requests, and says what is wrong with the first that was not carried out; empty if all were."""
+        found = [(each.wr_id, each.status) for each in self.queue.completions(len(requests))]
+        if found != [(each.wr_id, "SUCCESS") for each in requests]:
+            self.connection.stale = True
+            statuses = " ".join(status for _, status in found)
+            return f"{len(requests)} requests of a posting completed with {statuses or 'nothing'}"
+        wrong = [each for each in numbers if self._content(each) != repeated(_FILLED + each, self.length)]
+        return f"request {wrong[0]} completed and its bytes are not there" if wrong else ""
+
+    def executed(self, numbers: Sequence[int], allowed: int) -> str:
+        """Posts one more request, into the range `allowed`, and says which of those before it was carried out."""
+        marker = self.write(allowed)
+        returned = self.queue.post_batch((marker,))
+        if returned.value:
+            return f"the posting after it was refused with {errno_name(returned.value)}"
+        found = [each.wr_id for each in self.queue.completions(1)]
+        if found != [marker.wr_id]:
+            self.connection.stale = True
+            return "a request that was given up completed" if found else "the posting after it did not complete"
+        moved = self.arrived(numbers)
+        return f"request {moved[0]} was carried out all the same" if moved else ""
+
+
+def wr_post(context: CaseContext, step: Step) -> Observation:
+    """Makes one of vocabulary.BATCHES. `returned` is 0, or describes the first error."""
+    rkey, addr, length = context.numbers(step.arguments, "rkey", "addr", "length")
+    kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
+    connection = context.harness.connection(kind, pd, extended=BOTH_POSTERS, inline=_INLINE_SIZE)
+    connection.renew_if_stale()
+    queue = cast(BuildingQueue, connection.pair.requester)
+    longest = max(length, queue.capacity[2] + 1)
+    source = context.harness.scratch(queue.pd, longest * _REQUESTS, "posting")
+    memory = context.memory_around(addr, longest * _REQUESTS)
+    ctypes.memset(memory.addr, EMPTY, memory.size)
+    posting = _Posting(context, connection, rkey % (1 << 32), addr, length, source)
+    what = _BATCHES[str(step.arguments["batch"])](posting)
+    return {"rc": 0, "returned": what or "0", "errno": "", "layer": "provider"}
+
+
+def _completed(posting: _Posting) -> str:
+    numbers = range(_REQUESTS)
+    early: list[object] = []
+
+    def built() -> bool:
+        early.extend(posting.arrived(numbers) or posting.queue.completions(1, 0.0))
+        return True
+
+    requests = posting.writes(numbers)
+    returned = posting.queue.post_batch(requests, built)
+    if returned.value:
+        return f"ibv_wr_complete returned {errno_name(returned.value)}"
+    return "a request was carried out before ibv_wr_complete" if early else posting.missing(requests, numbers)
+
+
+def _aborted(posting: _Posting) -> str:
+    numbers = range(_REQUESTS - 1)
+    posting.queue.post_batch(posting.writes(numbers), lambda: False)
+    return posting.executed(numbers, _REQUESTS - 1)
+
+
+def _alternating(posting: _Posting) -> str:
+    for _ in range(_ROUNDS):
+        numbers = range(_REQUESTS // 2)
+        requests = posting.writes(numbers)
+        for first in (0, 2):
+            returned = posting.queue.post_batch(requests[first : first + 1])
+            returned = returned if returned.value else posting.queue.post_send(requests[first + 1])
+            if returned.value:
+                return f"a request was refused with {errno_name(returned.value)}"
+        wrong = posting.missing(requests, numbers)
+        if wrong:
+            return wrong
+        ctypes.memset(posting.addr, EMPTY, posting.length * len(numbers))
+    return ""
+
+
+def _reused(posting: _Posting) -> str:
+    request = posting.write(0, SIGNALED | _INLINE)
+    request = request._replace(sges=(request.sges[0]._replace(lkey=0),))
+
+    def built() -> bool:
+        ctypes.memset(posting.source.addr, EMPTY, posting.length)
+        return True
+
+    returned = posting.queue.post_batch((request,), built)
+    if returned.value:
+        return f"ibv_wr_complete returned {errno_name(returned.value)}"
+    return posting.missing((request,), (0,))
+
+
+def _whole_or_nothing(posting: _Posting, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
+    """A posting that may be refused: then nothing of it is carried out, else everything."""
+    returned = posting.queue.post_batch(requests)
+    return posting.executed(numbers, _REQUESTS - 1) if returned.value else posting.missing(requests, numbers)
+
+
+def _too_many(posting: _Posting) -> str:
+    count = posting.queue.capacity[0] + 1
+    requests = [posting.write(each % (_REQUESTS - 1)) for each in range(count)]
+    return _whole_or_nothing(posting, requests, range(_REQUESTS - 1))
+
+
+def _too_many_elements(posting: _Posting) -> str:
+    first, second = posting.writes((0, 1))
+    most = posting.queue.capacity[1] + 1
+    (whole,) = second.sges
+    parts = [whole._replace(addr=whole.addr + each, length=1) for each in range(most - 1)]
+    rest = whole._replace(addr=whole.addr + most - 1, length=posting.length - (most - 1))
+    return _whole_or_nothing(posting, (first, second._replace(sges=(*parts, rest))), (0, 1))
+
+
+def _too_long_inline(posting: _Posting) -> str:
+    posting.length = posting.queue.capacity[2] + 1
+    first = posting.write(0)
+    return _whole_or_nothing(posting, (first, posting.write(1, SIGNALED | _INLINE)), (0, 1))
+
+
+_BATCHES: dict[str, Callable[[_Posting], str]] = {
+    "completed": _completed,
+    "aborted": _aborted,
+    "alternating": _alternating,
+    "reused": _reused,
+    "too_many": _too_many,
+    "too_many_elements": _too_many_elements,
+    "too_long_inline": _too_long_inline,
+}
+
+
+def create_qp_ex(context: CaseContext, step: Step) -> Observation:
+    """Makes a queue pair that says which operations it will post, and destroys it."""
+    pd = context.pds[str(step.arguments["pd"])]
+    returned = context.bench.create_qp_ex(pd, str(step.arguments["type"]), context.number(step.arguments["operations"]))
+    name = errno_name(returned.value) if returned.value else ""
+    return {"rc": returned.value, "returned": name or "0", "errno": name, "layer": "provider"}

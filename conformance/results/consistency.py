@@ -1,0 +1,158 @@
+"""Whether a results file contradicts itself: what follows from its results is compared with what else it says.
+
+No reader concludes from the footer, nor from an effective verdict that nothing in the file supports. Keys that a file
+of an older version lacks are not compared. Not for the shape of records (model/record_shape.py), nor for verdicts,
+which only the observations give (rejudge.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from conformance.defects import is_of_stack
+from conformance.model.evidence import Needs
+from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord
+from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.results.rule_conclusions import conclude_rules
+from conformance.tables.suite import VERSION
+
+# What another version may count in another way: which evidence a rule needs, and what a call is.
+_OF_VERSION = ("rules", "rule_totals", "points")
+
+
+def wrong_header(header: HeaderRecord) -> str:
+    """What a completed header says that cannot be true, as a clause; empty if there is nothing."""
+    if len(set(map(str, header["planned"]))) < len(header["planned"]):
+        return "a case is planned twice"
+    # In a guest the whole stack is judged, unless the command says something else.
+    in_guest = header["stack"] not in ("", "host")
+    if (
+        in_guest
+        and header.get("subject") == "device"
+        and not any(word.startswith("--subject") for word in header["argv"])
+    ):
+        return "the run is in a guest, and its subject is the device, which its arguments do not say"
+    return ""
+
+
+def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
+    """What a result says that cannot be true in the run of this header, as a clause; empty if there is nothing.
+
+    The result is `completed`.
+    """
+    verdict, effective = record["verdict"], record["effective"]
+    counted = [
+        *(name for name, count in record["points"].items() if count),
+        *record["rule_verdicts"].values(),
+        *(each.get("verdict") or Verdict.FAIL for each in record["deviations"]),
+    ]
+    if verdict not in (*VIOLATIONS, *INCOMPLETE) and (worse := next(filter(VIOLATIONS.__contains__, counted), "")):
+        return f"its verdict is {verdict}, and a part of it is {worse}"
+    if effective == verdict:
+        return "it is not waived, and has a waiver" if record["waiver"] else ""
+    if verdict not in VIOLATIONS:
+        return f"its verdict is {verdict}, which cannot count as {effective}"
+    if effective == Verdict.STACK:
+        if header.get("subject") != "device":
+            return "it counts as STACK, and the run is not about a device"
+        of_other_version = header["suite"].get("version") != VERSION
+        return "" if of_other_version or is_of_stack(record) else "it counts as STACK, and is not of the stack"
+    if effective != Verdict.WAIVED:
+        return f"its verdict is {verdict}, which cannot count as {effective}"
+    return _wrong_waiver(record, header)
+
+
+def _wrong_waiver(record: ResultRecord, header: HeaderRecord) -> str:
+    if not (waiver := record["waiver"]):
+        return "it counts as WAIVED, and has no waiver"
+    if not header.get("waivers"):
+        return "it counts as WAIVED, and the run had no waivers"
+    target = waiver.get("for", "")
+    if target not in (record["case"], *record["rules"]) and not target.startswith("defect "):
+        return f"its waiver is for {target or 'nothing'}"
+    expires, started = _day(waiver.get("expires")), _day(header.get("started"))
+    # A run says when it started in UTC, and a waiver ends by the calendar of where it was used.
+    if expires and started and expires < started - timedelta(days=1):
+        return f"its waiver had expired on {expires}, before the run"
+    return ""
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return datetime.fromisoformat(text or "").date()
+    except ValueError:
+        return None
+
+
+def wrong_footer(
+    footer: FooterRecord,
+    header: HeaderRecord,
+    results: Sequence[ResultRecord],
+    confirmations: Sequence[ConfirmationRecord],
+) -> str:
+    """What the footer says that does not follow from the results, as a clause; empty if there is nothing.
+
+    Header and results are `completed`.
+    """
+    for key, said, found in _compared(footer, header, results, confirmations):
+        if said != found:
+            return f"`{key}` is {_short(said)}, and its results come to {_short(found)}"
+    return ""
+
+
+def _compared(
+    footer: FooterRecord,
+    header: HeaderRecord,
+    results: Sequence[ResultRecord],
+    confirmations: Sequence[ConfirmationRecord],
+) -> Iterator[tuple[str, Any, Any]]:
+    """Each figure of the footer: its name, what the footer says, and what the results come to."""
+    judged = {record["case"] for record in results if record["verdict"] != Verdict.MISSED}
+    yield "complete", footer["complete"], judged.issuperset(header["planned"])
+    yield "verdicts", _without_zeros(footer["verdicts"]), dict(Counter(record["effective"] for record in results))
+    waived = sum(record["effective"] == Verdict.WAIVED for record in results)
+    if "waivers" in header:
+        yield "waivers", bool(footer.get("waivers")), bool(header["waivers"])
+    if "waived" in (account := footer.get("waivers") or {}):
+        yield "waivers.waived", account["waived"], waived
+    if tried := footer.get("confirmation"):
+        confirmed = sum(record["confirmed"] for record in confirmations)
+        yield "confirmation.confirmed", tried.get("confirmed"), confirmed
+        yield "confirmation.not_confirmed", tried.get("not_confirmed"), len(confirmations) - confirmed
+    elif confirmations:
+        yield "confirmation", "absent", f"{len(confirmations)} confirmations"
+    if "left_out" not in header or header["suite"].get("version") != VERSION:
+        return
+    concluded = conclude_rules(results, Needs.of_header(header))
+    rules = {rule: concluded[rule].verdict for rule in header["rules"] if rule in concluded}
+    without = len(header["rules"]) - len(rules)
+    found: dict[str, Any] = {
+        "rules": rules,
+        "rule_totals": {**dict(Counter(rules.values())), "without_case": without},
+        "points": sum(sum(record["points"].values()) or 1 for record in results),
+    }
+    for key in _OF_VERSION:
+        if key in footer:
+            yield from _parts(key, footer[key], found[key])  # type: ignore[literal-required]
+
+
+def _parts(key: str, said: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
+    """A figure, or each of those in an object that differs."""
+    if isinstance(said, Mapping) and isinstance(found, Mapping):
+        said, found = _without_zeros(said), _without_zeros(found)
+        for name in sorted({*said, *found}):
+            yield f"{key}.{name}", said.get(name), found.get(name)
+    else:
+        yield key, said, found
+
+
+def _without_zeros(counts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: count for name, count in counts.items() if count != 0}
+
+
+def _short(value: Any) -> str:
+    text = "absent" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -1,0 +1,87 @@
+"""ibv_wr_post(3): postings of several requests, which are carried out together or not at all.
+
+Each decision is a method, as in regions.py.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+
+from conformance.bench.calls import Sge
+from conformance.bench.work_requests import SendRequest
+from conformance.verbs import ENUMS
+from reference.queues import Queue
+from reference.work import Work
+
+_INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
+_OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
+_DEPTH, _ELEMENTS = 16, 3
+_UNRELIABLE = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "LOCAL_INV", "BIND_MW")
+_SUPPORTED = {
+    "RC": _OPERATIONS.mask_of(*_OPERATIONS.short_names) & ~_OPERATIONS.value_of("TSO"),
+    "UC": _OPERATIONS.mask_of(*_UNRELIABLE),
+    "UD": _OPERATIONS.mask_of("SEND", "SEND_WITH_IMM", "TSO"),
+}
+
+
+class Postings(Work):
+    """Queue pairs whose requests are posted by builders."""
+
+    inline_data: bytes | None = None  # of the request that is being carried out
+
+    def capacity(self, queue: Queue) -> tuple[int, int, int]:
+        """How many requests the send queue holds, and how many elements and bytes of inline data each has at most."""
+        return _DEPTH, _ELEMENTS, queue.inline
+
+    def create_qp_ex_fault(self, kind: str, operations: int) -> int:
+        """Returns the errno of a queue pair that is asked for operations which its type does not have, or 0."""
+        return errno.EOPNOTSUPP if operations & ~_SUPPORTED[kind] or not self.stack.has("wr_post") else 0
+
+    def batch_fault(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
+        """Returns the errno of a posting that cannot be carried out as a whole, or 0."""
+        depth, elements, inline = self.capacity(queue)
+        if len(requests) > depth:
+            return errno.ENOMEM
+        long = any(len(each.sges) > elements or self.inline_length(each) > inline for each in requests)
+        return errno.EINVAL if long else 0
+
+    def inline_length(self, request: SendRequest) -> int:
+        """Returns the number of bytes that a request carries itself."""
+        return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
+
+    def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:
+        """The inline setter: returns the bytes that it copies, without looking at a key; None of other requests."""
+        if not request.flags & _INLINE:
+            return None
+        return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)
+
+    def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
+        """See Work; inline data were copied before."""
+        return super().gather(queue, sges) if self.inline_data is None else self.inline_data
+
+    def post_batch(self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]) -> int:
+        """ibv_wr_start, the builders with their setters, and ibv_wr_complete. Returns its errno, or 0.
+
+        If `built` returns False, ibv_wr_abort instead of the last, which gives all of them up.
+        """
+        fault = self.batch_fault(queue, requests)
+        copied = [(each, None if fault else self.set_inline(queue, each)) for each in requests]
+        if not built():
+            return self.abort(queue, requests)
+        return fault or self.complete_batch(queue, copied)
+
+    def abort(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
+        """ibv_wr_abort: nothing of what was built is carried out. Returns 0."""
+        return 0
+
+    def complete_batch(self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]) -> int:
+        """ibv_wr_complete: carries out the requests with their inline data. Returns the errno of the first fault."""
+        for request, self.inline_data in requests:
+            try:
+                fault = self.post_send(queue, request)
+            finally:
+                self.inline_data = None
+            if fault:
+                return fault
+        return 0

@@ -1,0 +1,347 @@
+"""Attacks on the judge, by table: what is tried, what is promised, and where it is reported.
+
+Each row tries to get "conforms", or a better verdict, out of a run that has not earned it. Whoever knows another attack
+adds a row, and a way of trying it if none of TRIED fits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bundles.archive import pack
+from bundles.claims import claims
+from commands import verify
+from commands.__main__ import main
+from conformance.model.rules import Registry
+from conformance.results.records import encode
+from conformance.tables.suite import VERSION, Suite
+from recorded_reference import record
+from reports import digest
+from samples import consistent, numbered
+
+Line = dict[str, Any]
+Says = pytest.CaptureFixture[str]
+STARTED = "2026-01-02T03:04:05+00:00"
+WAIVER = {"for": "reg_mr/sample/c3", "issue": "x", "owner": "me", "expires": "2030-01-01"}
+
+
+@dataclass(frozen=True)
+class Attack:
+    """`how` changes the lines of a run in which the case c3 fails, or has none to change; `by` is a key of TRIED.
+
+    `promised` is what has to come of it, and `said` is in what the user is told then.
+    """
+
+    name: str
+    by: str
+    promised: str
+    said: str
+    how: Callable[[list[Line]], Sequence[Line]] = list
+
+
+def footer(**changes: Any) -> Callable[[list[Line]], list[Line]]:
+    """With these changes of the footer."""
+    return lambda lines: [*lines[:-1], {**lines[-1], **changes}]
+
+
+def head(**changes: Any) -> Callable[[list[Line]], list[Line]]:
+    """With these changes of the header, and a footer that follows."""
+    return lambda lines: consistent([{**lines[0], **changes}, *lines[1:]])
+
+
+def failing(**changes: Any) -> Callable[[list[Line]], list[Line]]:
+    """With these changes of the result that fails, and a footer that follows."""
+
+    def changed(lines: list[Line]) -> list[Line]:
+        return consistent([{**line, **changes} if line.get("case", "").endswith("c3") else line for line in lines])
+
+    return changed
+
+
+def passes(lines: list[Line]) -> list[Line]:
+    """With a verdict that nobody has judged."""
+    changed = failing(verdict="PASS", effective="PASS", fault=None)(lines)
+    return [*changed[:-1], {**changed[-1], "rules": {"REG-01": "PASS"}, "rule_totals": {"PASS": 1, "without_case": 0}}]
+
+
+def without_waivers(lines: list[Line]) -> list[Line]:
+    """A waived violation, in a run that says nothing of waivers."""
+    return failing(effective="WAIVED", waiver=WAIVER)(lines)
+
+
+def of_waivers(**waiver: Any) -> Callable[[list[Line]], list[Line]]:
+    """A waived violation whose waiver is changed."""
+    file = {"file": "w.yaml", "sha256": "0" * 64}
+    return lambda lines: failing(effective="WAIVED", waiver={**WAIVER, **waiver})(
+        [{**lines[0], "waivers": file}, *lines[1:]]
+    )
+
+
+ALL_PASS = {"PASS": 8}
+CONTRADICTS = "the file contradicts itself: the footer's "
+ATTACKS = (
+    # A results file that contradicts itself
+    Attack(
+        "the footer counts no violation", "file", "refused", f":10: {CONTRADICTS}`verdicts`", footer(verdicts=ALL_PASS)
+    ),
+    Attack(
+        "the footer verifies the rule",
+        "file",
+        "refused",
+        f"{CONTRADICTS}`rules.REG-01`",
+        footer(rules={"REG-01": "PASS"}),
+    ),
+    Attack(
+        "the footer counts other rules",
+        "file",
+        "refused",
+        f"{CONTRADICTS}`rule_totals.FAIL`",
+        footer(rule_totals={"PASS": 1}),
+    ),
+    Attack("the footer counts more calls", "file", "refused", f"{CONTRADICTS}`points`", footer(points=99_999)),
+    Attack(
+        "an incomplete run is complete",
+        "file",
+        "refused",
+        f":9: {CONTRADICTS}`complete`",
+        lambda lines: [*lines[:4], *lines[5:]],
+    ),
+    Attack(
+        "the violation was not confirmed",
+        "file",
+        "refused",
+        f"{CONTRADICTS}`confirmation",
+        footer(confirmation={"confirmed": 0, "not_confirmed": 1, "not_tried": 0}),
+    ),
+    Attack(
+        "a second result, which passes",
+        "file",
+        "refused",
+        ":10: case reg_mr/sample/c3: it has a result already",
+        lambda lines: consistent([*lines[:-1], {**lines[1], "case": "reg_mr/sample/c3"}, lines[-1]]),
+    ),
+    Attack(
+        "a result after the footer",
+        "file",
+        "refused",
+        ":11: a result after the footer",
+        lambda lines: [*lines, lines[1]],
+    ),
+    Attack("a second footer", "file", "refused", ":11: a footer after the footer", lambda lines: [*lines, lines[-1]]),
+    Attack(
+        "a result before the header",
+        "file",
+        "refused",
+        "no header of schema",
+        lambda lines: [lines[1], lines[0], *lines[2:]],
+    ),
+    Attack(
+        "a violation counts as PASS",
+        "file",
+        "refused",
+        ":5: case reg_mr/sample/c3: its verdict is FAIL, which cannot count as PASS",
+        failing(effective="PASS"),
+    ),
+    Attack(
+        "a violation is waived, without waivers",
+        "file",
+        "refused",
+        "it counts as WAIVED, and the run had no waivers",
+        without_waivers,
+    ),
+    Attack(
+        "a violation is waived, without its waiver",
+        "file",
+        "refused",
+        "it counts as WAIVED, and has no waiver",
+        failing(effective="WAIVED"),
+    ),
+    Attack(
+        "the waiver of another case",
+        "file",
+        "refused",
+        "its waiver is for reg_mr/sample/c4",
+        of_waivers(**{"for": "reg_mr/sample/c4"}),
+    ),
+    Attack(
+        "a waiver that had expired",
+        "file",
+        "refused",
+        "its waiver had expired on 2025-12-31",
+        of_waivers(expires="2025-12-31"),
+    ),
+    Attack(
+        "a violation is of the stack",
+        "file",
+        "refused",
+        "it counts as STACK, and the run is not about a device",
+        failing(effective="STACK"),
+    ),
+    Attack(
+        "it is not what the stack answers",
+        "file",
+        "refused",
+        "it counts as STACK, and is not of the stack",
+        lambda lines: failing(effective="STACK")(head(subject="device")(lines)),
+    ),
+    Attack(
+        "a guest is judged as a device",
+        "file",
+        "refused",
+        ":1: the run is in a guest, and its subject is the device",
+        head(subject="device", stack="forky"),
+    ),
+    Attack(
+        "a case passes, and a point of it fails",
+        "file",
+        "refused",
+        "its verdict is PASS, and a part of it is FAIL",
+        lambda lines: failing(points={"PASS": 9, "FAIL": 1})(passes(lines)),
+    ),
+    Attack(
+        "a rule of a case that passes is violated",
+        "file",
+        "refused",
+        "its verdict is PASS, and a part of it is CRASH",
+        lambda lines: failing(rule_verdicts={"REG-01": "CRASH"})(passes(lines)),
+    ),
+    Attack(
+        "a case planned twice",
+        "file",
+        "refused",
+        ":1: a case is planned twice",
+        lambda lines: head(planned=[*lines[0]["planned"], "reg_mr/sample/c3"])(lines),
+    ),
+    Attack(
+        "a case is no more planned",
+        "good file",
+        "refused",
+        "its header says 0",
+        lambda lines: head(planned=lines[0]["planned"][1:])([lines[0], *lines[2:]]),
+    ),
+    Attack(
+        "the rules of a header ask for less",
+        "good file",
+        "refused",
+        "the rules of its header are not those of the tables",
+        lambda lines: head(rules={"REG-01": {**lines[0]["rules"]["REG-01"], "level": "may"}})(lines),
+    ),
+    Attack(
+        "the controls of a header ask for nothing",
+        "good file",
+        "refused",
+        "the controls of its header are not those",
+        head(controls={"refused X": "granted Y"}),
+    ),
+    # A verdict that nobody has judged
+    Attack("a verdict is edited", "judged", "judged again", "PASS -> FAIL", passes),
+    Attack(
+        "a verdict is edited, in a bundle",
+        "bundle",
+        "supports nothing",
+        "verdict is recorded as PASS, and is FAIL",
+        passes,
+    ),
+)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Suite:
+    """In place of the suite: eight cases of one rule."""
+    eight = numbered(8)
+    suite: Suite = Suite(Registry([eight.registry["REG-01"]]), eight.tables, eight.tables_sha256)
+    monkeypatch.setattr(verify, "load_suite", lambda _: suite)
+    monkeypatch.setattr("commands.run_arguments.load_suite", lambda *_: suite)
+    monkeypatch.setattr(digest, "load_suite", lambda: suite)
+    monkeypatch.setattr(digest, "tables_digest", lambda _: suite.tables_sha256)
+    return suite
+
+
+@pytest.fixture
+def good(small: Suite, tmp_path: Path) -> list[Line]:
+    """The lines of a run in which nothing is violated."""
+    data = record(tmp_path / "good", small, small.cases, started=STARTED)
+    lines = [json.loads(line) for line in (data / "results.jsonl").read_bytes().splitlines()]
+    lines[0]["suite"]["version"] = VERSION
+    return lines
+
+
+def failed(good: list[Line]) -> list[Line]:
+    """The same, in which one case fails."""
+    observed = {"returned": "NULL", "errno": "EINVAL", "layer": "kernel"}
+    lines = failing(verdict="FAIL", effective="FAIL", observed=observed, fault={"kind": "refused"})(good)
+    return [*lines[:-1], {**lines[-1], "rules": {"REG-01": "FAIL"}, "rule_totals": {"FAIL": 1, "without_case": 0}}]
+
+
+def written(lines: Sequence[Line], folder: Path) -> Path:
+    """The run of these lines."""
+    folder.mkdir()
+    (folder / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
+    return folder
+
+
+def said_by(capsys: Says, *arguments: object) -> tuple[int, str]:
+    """The exit status of a command, and all that it says."""
+    capsys.readouterr()
+    status = main(list(map(str, arguments)))
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    assert "defect of the suite" not in err
+    return status, out + err
+
+
+def by_file(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """Every reader refuses the file."""
+    run = written(lines, folder / "run")
+    for reader in (
+        ["report", "--format", "summary"],
+        ["judge"],
+        ["bundle"],
+        ["compare", run],
+        ["coverage", "--results"],
+    ):
+        if reader[0] in ("report", "judge", "bundle") or attack.by == "file":
+            status, said = said_by(capsys, *reader, run)
+            assert (status, attack.said in said) == (2, True), (reader, said)
+
+
+def by_judge(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """`judge` puts it right."""
+    status, said = said_by(capsys, "judge", written(lines, folder / "run"))
+    assert (status, attack.said in said) == (1, True), said
+
+
+def by_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """`verify` says that it supports nothing."""
+    run = written(lines, folder / "run")
+    pack(folder / "bundle", claims(digest.read(run)), {"results.jsonl": (run / "results.jsonl").read_bytes()})
+    status, said = said_by(capsys, "verify", folder / "bundle")
+    assert (status, attack.said in said) == (1, True), said
+
+
+TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
+    "file": by_file,
+    "good file": by_file,
+    "judged": by_judge,
+    "bundle": by_bundle,
+}
+
+
+def test_the_run_that_is_attacked_says_what_it_has_earned(good: list[Line], tmp_path: Path, capsys: Says) -> None:
+    assert said_by(capsys, "judge", written(good, tmp_path / "1"))[0] == 0
+    status, said = said_by(capsys, "judge", written(failed(good), tmp_path / "2"))
+    assert (status, "0 verdicts changed" in said) == (1, True), said
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_an_attack_is_reported_and_gains_nothing(
+    attack: Attack, good: list[Line], tmp_path: Path, capsys: Says
+) -> None:
+    before = good if attack.by.startswith("good") else failed(good)
+    TRIED[attack.by](list(attack.how([dict(line) for line in before])), attack, tmp_path, capsys)
