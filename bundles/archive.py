@@ -29,6 +29,8 @@ _OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
 MOST_BYTES = 256 << 20  # of all members; a default run has 4 MB
+_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # bytes, and bytes more for each compressed one; a default run has 30
+_SLACK = 16 << 20  # of manifest and tar
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000
 _MEMORY = 128 << 20  # of the decompressor
@@ -114,7 +116,20 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
     for name, data in {MANIFEST: manifest.encoded(), **ordered}.items():
         parts += [compressor.compress(part) for part in (_head(name, len(data)), data, _padding(len(data)))]
     parts += [compressor.compress(_END), compressor.flush()]
-    write_atomically(path, b"".join(parts))
+    packed = b"".join(parts)
+    if manifest.unpacked > _most_unpacked(len(packed)):
+        raise UserError("the run repeats itself too much for a bundle: nobody would unpack it", hint=_REPEATED)
+    write_atomically(path, packed)
+
+
+_REPEATED = (
+    f"a bundle is at most {_MOST_RATIO} times as large unpacked; a console.log that repeats a line can be removed"
+)
+
+
+def _most_unpacked(packed: int) -> int:
+    """The bytes to which so many compressed ones may expand."""
+    return _ALWAYS_UNPACKED + _MOST_RATIO * packed
 
 
 _END = bytes(2 * _BLOCK)
@@ -179,6 +194,7 @@ class _Source:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+        self._packed = self._unpacked = 0  # bytes so far
         self.sha256 = hashlib.sha256()
 
     def read(self, size: int) -> Iterator[bytes]:
@@ -188,6 +204,9 @@ class _Source:
                 raise _WrongError("it ends too early")
             part = self._xz.decompress(self._more(), min(size, _CHUNK))
             size -= len(part)
+            self._unpacked += len(part)
+            if self._unpacked > _most_unpacked(self._packed) + _SLACK:
+                raise _WrongError(f"it is more than {_MOST_RATIO} times as large unpacked")
             yield part
 
     def _more(self) -> bytes:
@@ -197,6 +216,7 @@ class _Source:
         if not data:
             raise _WrongError("it ends too early")
         self.sha256.update(data)
+        self._packed += len(data)
         return data
 
     def whole(self, size: int) -> bytes:

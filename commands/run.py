@@ -272,6 +272,7 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
         chosen.profile,
         options.case_deadline_s,
         where.durations.read() if where.durations else {},
+        options.sequences,
     )
 
 

@@ -6,7 +6,10 @@ adds a row, and a way of trying it if none of TRIED fits.
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +17,22 @@ from typing import Any
 
 import pytest
 
+from actors import HEADER, IDS, SUITE, Stage, ran, start, verdicts
 from bundles.archive import pack
 from bundles.claims import claims
 from commands import verify
 from commands.__main__ import main
+from conformance.errors import UserError
+from conformance.model.bounds import MOST_DEVIATIONS, MOST_VALUES
 from conformance.model.rules import Registry
+from conformance.model.space import Space
+from conformance.results.points import store_points
 from conformance.results.records import encode
+from conformance.sweeps.outcome import Outcome, Points
 from conformance.tables.suite import VERSION, Suite
 from recorded_reference import record
 from reports import digest
-from samples import consistent, numbered
+from samples import consistent, numbered, observed_result
 
 Line = dict[str, Any]
 Says = pytest.CaptureFixture[str]
@@ -239,6 +248,16 @@ ATTACKS = (
         "the controls of its header are not those",
         head(controls={"refused X": "granted Y"}),
     ),
+    # A worker that wants another verdict, or to be waited for
+    Attack("a crash names a sequence and another rule", "crash", "the rule of its own case", "CRASH"),
+    Attack("progress without end", "progress", "BROKEN after a bound", "although it made progress"),
+    Attack(
+        "a record for which the file has no room", "large", "BROKEN, and a file that is read", "a file of results has"
+    ),
+    # What makes a reader work for ever, or fill the memory
+    Attack("a sweep whose points differ in 500 ways", "sweep", "100 ways, no longer than others", "400"),
+    Attack("a bundle that expands without end", "bomb", "refused while it is read", "100 times as large unpacked"),
+    Attack("a file of millions of values", "values", "refused before it is decoded", "values, more than the"),
     # A verdict that nobody has judged
     Attack("a verdict is edited", "judged", "judged again", "PASS -> FAIL", passes),
     Attack(
@@ -325,11 +344,83 @@ def by_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says)
     assert (status, attack.said in said) == (1, True), said
 
 
+def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+    """A worker dies, and its last progress was a row of its own."""
+    row = {"type": "progress", "case": IDS[0], "point": "p", "row": "- {}", "rule": "REG-15"}
+    stage = Stage(folder)
+    recorded = stage.play([HEADER, start(0), encode(row)], ran(1, 2, 3))
+    found = recorded.results[0]
+    assert (found["verdict"], found["rules"]) == (attack.said, ["REG-01"])
+    assert not {"deviations", "rule_verdicts"} & set(found)
+
+
+def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+    """A worker makes progress for ever, by a clock of the test's own."""
+    clock = itertools.count(0.0, 60.0)
+    points = ({"type": "progress", "case": IDS[0], "point": "p", "done": done} for done in itertools.count())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("conformance.supervision.session.time.monotonic", lambda: next(clock))
+        recorded = Stage(folder).play(itertools.chain([HEADER, start(0)], map(encode, points)), ran(1, 2, 3))
+    assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
+    assert attack.said in recorded.results[0]["reason"]
+
+
+def by_large(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+    """The file is nearly full."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("conformance.results.writer.MOST_RESULTS_BYTES", 3500)
+        recorded = Stage(folder).play(ran(0, 1, 2, 3))
+    assert "BROKEN" in verdicts(recorded)
+    assert any(attack.said in line["reason"] for line in recorded.results)
+
+
+def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+    """Each of 500 outcomes is explained, as far as a record keeps them."""
+    space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(9)]}})
+    outcomes = [Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(500)]
+    index = array("H", (point * 7919 % 500 for point in range(space.size)))
+    record = observed_result(SUITE.cases[0]) | {"points_data": Points(space, outcomes, index).as_data(IDS[0])}
+    began = time.process_time()
+    found = store_points(record, folder)
+    assert time.process_time() - began < 60
+    assert len(found["deviations"]) == MOST_DEVIATIONS
+    assert f"{found['deviations_left_out']:,}" == attack.said
+
+
+def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """A small file that is much larger unpacked."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_ALWAYS_UNPACKED", "_SLACK"):
+            patch.setattr(f"bundles.archive.{name}", 1 << 20)
+        with pytest.raises(UserError, match="repeats itself too much"):
+            pack(folder / "bundle", {}, {"results.jsonl": bytes(4 << 20)})
+        patch.setattr("bundles.archive._most_unpacked", lambda _: 1 << 30)
+        pack(folder / "bundle", {}, {"results.jsonl": bytes(4 << 20)})
+        patch.setattr("bundles.archive._most_unpacked", lambda packed: (1 << 20) + 100 * packed)
+        status, said = said_by(capsys, "verify", folder / "bundle")
+    assert (status, attack.said in said) == (2, True), said
+
+
+def by_values(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """A line of empty lists."""
+    run = written(lines, folder / "run")
+    with (run / "results.jsonl").open("ab") as file:
+        file.write(b'{"type":"x","y":[' + b"[]," * (MOST_VALUES // 2) + b"[]]}\n")
+    status, said = said_by(capsys, "report", "--format", "summary", run)
+    assert (status, attack.said in said) == (2, True), said
+
+
 TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
     "file": by_file,
     "good file": by_file,
     "judged": by_judge,
     "bundle": by_bundle,
+    "crash": by_crash,
+    "progress": by_progress,
+    "large": by_large,
+    "sweep": by_sweep,
+    "bomb": by_bomb,
+    "values": by_values,
 }
 
 

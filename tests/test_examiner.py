@@ -12,6 +12,7 @@ import pytest
 
 from conformance.execution.runner import run_case
 from conformance.judging.kernel_alarms import decisive_lines, kernel_alarm
+from conformance.model import bounds
 from conformance.model.case import Case
 from conformance.model.observation import KernelEvidence
 from conformance.model.profile import Profile
@@ -119,11 +120,11 @@ def test_what_is_recorded_has_bounds_and_says_what_was_cut(suite: Suite) -> None
     kept = judge.judged(case, changed(line, {"kernel": seen}))["kernel"]["log"]
     assert len(kept) == limits.MOST_LOG_LINES + 1
     assert "(800 lines are left out)" in kept
-    assert all(len(each) < limits.MOST_CHARACTERS + 100 for each in kept)
+    assert all(len(each) < bounds.MOST_CHARACTERS + 100 for each in kept)
     remarks = {**line["observed"], "not_covered": ["a remark"] * 150}
     notes = judge.judged(case, changed(line, {"observed": remarks}))["notes"]
     assert notes[-1] == "50 more remarks are left out"
-    assert len(notes) == limits.MOST_NOTES + 1
+    assert len(notes) == bounds.MOST_NOTES + 1
 
 
 NOISE = ["[  1.0] nothing to see"]

@@ -14,8 +14,15 @@ CASE_DEADLINE_S = 120.0
 # still be judged before it counts as a hang.
 COMPLETION_DEADLINE_S = 20.0
 _COMPLETION_SHARE = 1 / 6
+# How many of its deadlines a case may take as a whole, whatever progress it makes: two hours by default.
+_DEADLINES = 60
 
 
 def completion_deadline_s(case_deadline_s: float) -> float:
     """The deadline of one completion in a case with that deadline; both in seconds."""
     return min(COMPLETION_DEADLINE_S, case_deadline_s * _COMPLETION_SHARE)
+
+
+def longest_case_s(case_deadline_s: float) -> float:
+    """How long a case with that deadline may take as a whole; both in seconds."""
+    return case_deadline_s * _DEADLINES

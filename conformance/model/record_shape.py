@@ -108,6 +108,7 @@ RESULT: ResultRecord = {
     "rule_verdicts": {},
     "alarms": [],
     "deviations": [],
+    "deviations_left_out": 0,
     "points_file": "",
 }
 FOOTER: FooterRecord = {

@@ -10,12 +10,20 @@ import json
 import math
 from typing import Any, NoReturn
 
+from conformance.model.bounds import MOST_VALUES
+
 MOST_LEVELS = 40  # of nesting; no file of the suite has half as many
+_LARGE = 1 << 20  # bytes of a text whose values are counted
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or a library can return
 
 
 def parse(data: bytes | str) -> Any:
-    """The value of a JSON text. Raises ValueError if it is none, is nested too deeply, or has too large a number."""
+    """The value of a JSON text.
+
+    Raises ValueError if it is none, is nested too deeply, has too large a number, or far more values than any text has.
+    """
+    if len(data) > _LARGE and values_in(data) > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values")
     try:
         value = json.loads(data, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded)
     except json.JSONDecodeError as error:
@@ -26,6 +34,13 @@ def parse(data: bytes | str) -> Any:
         raise ValueError("nested too deeply") from error
     _check_depth(value)
     return value
+
+
+def values_in(data: bytes | str) -> int:
+    """About how many values a JSON text has, and at least as many as take memory of their own."""
+    if isinstance(data, str):
+        return data.count(",") + data.count("[") + data.count("{")
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def _check_depth(value: Any) -> None:

@@ -84,4 +84,4 @@ def symptoms(record: ResultRecord) -> list[Symptom]:
 def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:
     """The waiver of the first symptom if each symptom of the result has one; None otherwise."""
     found = [next((waiver for waiver in waivers if waiver.covers(symptom)), None) for symptom in symptoms(record)]
-    return found[0] if found and all(found) else None
+    return found[0] if found and all(found) and not record.get("deviations_left_out") else None

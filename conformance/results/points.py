@@ -13,6 +13,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.judging import located
+from conformance.model.bounds import MOST_DEVIATIONS
 from conformance.model.case import Case
 from conformance.model.fault import Fault
 from conformance.model.record import Deviation, ResultRecord
@@ -22,7 +23,7 @@ from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.conclusions import format_more, format_points
 from conformance.results.files import write_atomically
-from conformance.sweeps.formula import explain
+from conformance.sweeps.formula import Effort, explain
 from conformance.sweeps.outcome import Points
 
 FOLDER = "points"
@@ -40,13 +41,17 @@ def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -
     if (folder / FOLDER).is_symlink():
         raise UserError(f"{folder / FOLDER} is a symbolic link; the points of sweeps are written to no other place")
     write_atomically(folder / name, json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode() + b"\n")
-    found = deviations(Points.of_data(data), record["repro"])
+    points = Points.of_data(data)
+    found = deviations(points, record["repro"])
     if case:
         found = [_with_procedure(each, case) for each in found]
     kept = record.copy()
     del kept["points_data"]
+    more = len(_deviating(points)) - len(found)
     if found:
-        kept["reason"] = f"{record['reason']}; {_headline(found)}"
+        kept["reason"] = f"{record['reason']}; {_headline(found, more)}"
+    if more:
+        kept["deviations_left_out"] = more
     return {**kept, "deviations": found, "points_file": name}
 
 
@@ -58,13 +63,16 @@ def _file_name(case: str) -> str:
 
 
 def deviations(points: Points, repro: str) -> list[Deviation]:
-    """The deviating points by outcome, the most frequent first. `repro` is the command that runs the sweep alone."""
+    """The deviating points by outcome, the most frequent first, as far as a record keeps them.
+
+    `repro` is the command that runs the sweep alone.
+    """
     counts = points.counts()
     found: list[Deviation] = []
-    for number, outcome in enumerate(points.outcomes):
-        if outcome.verdict not in (*VIOLATIONS, Verdict.BROKEN):
-            continue
-        explained = explain(points, number)
+    effort = Effort()
+    for number in sorted(_deviating(points), key=lambda number: -counts[number])[:MOST_DEVIATIONS]:
+        outcome = points.outcomes[number]
+        explained = explain(points, number, effort)
         text = points.space.text(explained.smallest)
         found.append(
             {
@@ -82,7 +90,13 @@ def deviations(points: Points, repro: str) -> list[Deviation]:
                 "repro": f"{repro}#{text}",
             }
         )
-    return sorted(found, key=lambda each: -each["count"])
+    return found
+
+
+def _deviating(points: Points) -> list[int]:
+    """The numbers of the outcomes that deviate."""
+    bad = (*VIOLATIONS, Verdict.BROKEN)
+    return [number for number, outcome in enumerate(points.outcomes) if outcome.verdict in bad]
 
 
 def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
@@ -106,8 +120,8 @@ def _at(point: Case, fault: Fault) -> Fault:
     return found if fault.call else replace(found, call="", verb=fault.verb)
 
 
-def _headline(found: list[Deviation]) -> str:
-    return f"{found[0]['observed']} ({format_points(found[0])}){format_more(len(found) - 1)}"
+def _headline(found: list[Deviation], more: int) -> str:
+    return f"{found[0]['observed']} ({format_points(found[0])}){format_more(len(found) - 1 + more)}"
 
 
 def points_path(folder: Path, record: ResultRecord) -> Path:

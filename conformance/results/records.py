@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement, answering_layer
+from conformance.model.bounds import MOST_VALUES
 from conformance.model.case import Case
 from conformance.model.fault import FaultKind
 from conformance.model.kind import Kind
@@ -37,7 +38,7 @@ from conformance.model.rules import Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
-from conformance.results.checked_json import parse
+from conformance.results.checked_json import parse, values_in
 from conformance.results.consistency import wrong_footer, wrong_header, wrong_result
 from conformance.results.rule_conclusions import conclude_rules
 
@@ -191,6 +192,8 @@ def read_results(path: Path) -> Recorded:
         data = read_regular(file)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    if (values := values_in(data)) > MOST_VALUES:
+        raise UserError(f"{file} has {values:,} values, more than the {MOST_VALUES:,} of any run")
     lines = data.split(b"\n")
     torn = lines.pop()  # it counts as incomplete even if it can be decoded
     return _Reader(file).read(lines, bool(torn))

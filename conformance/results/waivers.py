@@ -99,6 +99,8 @@ class Waiver:
 
     def differs(self, record: ResultRecord) -> str:
         """How a violation that it covers differs from the one that it describes; empty if it is that one."""
+        if more := record.get("deviations_left_out"):
+            return f"it departs in {more:,} more ways, which the result does not have"
         others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {self.rule}
         if self.rule and others:
             return f"it also violates {', '.join(sorted(others))}"

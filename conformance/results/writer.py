@@ -12,9 +12,11 @@ import stat
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.model.bounds import MOST_RESULTS_BYTES, MOST_RESULTS_VALUES
 from conformance.model.case import Case
 from conformance.model.record import Record, ResultRecord
 from conformance.model.verdict import Verdict
+from conformance.results.checked_json import values_in
 from conformance.results.files import not_written, write_all
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
@@ -35,6 +37,7 @@ class ResultsFile:
         """
         self.path = path
         self._durable = durable
+        self._values = 0  # in its records
         self._content = hashlib.sha256()  # of what the file has, as far as this process knows
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +88,7 @@ class ResultsFile:
             raise UserError(f"{self.path} does not end like the results of a run; it cannot be resumed")
         self._keep = len(whole) - len(end)
         self._content = hashlib.sha256(whole[: self._keep])
+        self._values = values_in(whole[: self._keep])
         return PriorSessions.of(recorded, ended)
 
     def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
@@ -102,10 +106,20 @@ class ResultsFile:
                 self._keep = None
             write_all(self._fd, data)
             self._content.update(data)
+            self._values += values_in(data)
             if self._durable:
                 os.fdatasync(self._fd)
         except OSError as error:
             raise not_written(self.path, error) from error
+
+    def lacks_room(self, record: ResultRecord) -> str:
+        """Why the file would be larger with this record than readers take; empty if it would not."""
+        data = encode(record)
+        if os.fstat(self._fd).st_size + len(data) > MOST_RESULTS_BYTES:
+            return f"a file of results has at most {MOST_RESULTS_BYTES:,} bytes, and this one has {len(data):,}"
+        if self._values + values_in(data) > MOST_RESULTS_VALUES:
+            return f"a file of results has at most {MOST_RESULTS_VALUES:,} values, and this one has {values_in(data):,}"
+        return ""
 
     def changed(self) -> str:
         """Says that another process has changed the file since this one began to write it; empty if none has."""

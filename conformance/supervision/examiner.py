@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from conformance.judging import Basis, Judgement, conclude
 from conformance.judging.kernel_alarms import decisive_lines
+from conformance.model.bounds import MOST_NOTES, cut
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
@@ -26,9 +27,8 @@ from conformance.results.records import encode, result_record
 # The most that a result keeps of what a worker sends; what is cut is said (docs/results.md has these figures).
 MOST_LOG_LINES = 200
 MOST_ALARMS = 100
-MOST_NOTES = 100
 MOST_OBSERVED_BYTES = 1 << 18
-MOST_CHARACTERS = 2000  # of a reason, and of a line of the kernel's log
+MOST_EXAMPLES_BYTES = 1 << 22  # of all observations of a sweep
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,9 @@ class Examiner:
         size = len(encode(line["observed"]))
         if size > MOST_OBSERVED_BYTES:
             return self._broken(case, f"the worker's observation has {size:,} bytes, more than {MOST_OBSERVED_BYTES:,}")
+        size = len(encode({"examples": line["points_data"]["examples"]})) if "points_data" in line else 0
+        if size > MOST_EXAMPLES_BYTES:
+            return self._broken(case, f"its observations have {size:,} bytes, more than {MOST_EXAMPLES_BYTES:,}")
         try:
             found = self._judged(case, line)
         except Exception as error:  # the line can be anything that has the right types
@@ -147,10 +150,3 @@ def bounded_log(lines: Sequence[str], decisive: Collection[int] = ()) -> list[st
         found.append(cut(lines[number]))
         end = number + 1
     return found
-
-
-def cut(text: str) -> str:
-    """A text, or its beginning with how much is left out."""
-    if len(text) <= MOST_CHARACTERS:
-        return text
-    return f"{text[:MOST_CHARACTERS]}… ({len(text) - MOST_CHARACTERS:,} characters are left out)"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.judging import crash_location, first_alarm, located, site_in
+from conformance.model.bounds import cut
 from conformance.model.case import Case
 from conformance.model.fault import Fault, FaultKind
-from conformance.supervision.examiner import cut
 from conformance.supervision.worker import WorkerEnd
 
 SILENT = WorkerEnd("no answer within its deadline", kind=FaultKind.HUNG)

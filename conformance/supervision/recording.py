@@ -12,7 +12,9 @@ from typing import Any, cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
+from conformance.model.bounds import cut
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence
 from conformance.model.record import (
     ConfirmationRecord,
@@ -30,7 +32,7 @@ from conformance.results.effective import with_effective
 from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import Recorded, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
-from conformance.supervision.examiner import Examiner, bounded_log, cut
+from conformance.supervision.examiner import Examiner, bounded_log
 from conformance.supervision.losses import loss_of
 from conformance.supervision.run_plan import RunPlan
 from conformance.supervision.violations import Violation, violations
@@ -166,8 +168,8 @@ class Recording:
         verdict = Verdict(judgement.verdict)
         record = self._result(case.id, replace(judgement, reason=cut(judgement.reason)), log)
         rule = at.get("rule", "") if at else ""
-        # A random sequence: record it, and the rule that it is about.
-        if at and row and len(row) <= _MOST_ROW and rule in self._registry:
+        # A random sequence: record it, and the rule that it is about. No other case is about another rule than its own.
+        if at and row and len(row) <= _MOST_ROW and case.kind is Kind.SEQUENCES and rule in case.rules:
             deviation: Deviation = {"when": cut(at["point"]), "rules": [rule], "row": row}
             record["deviations"] = [deviation]
             record["rule_verdicts"] = {**dict.fromkeys(case.rules, Verdict.PASS), rule: verdict}
@@ -201,6 +203,8 @@ class Recording:
 
     def append(self, record: ResultRecord) -> None:
         """Records a result that is prepared."""
+        if reason := self._file.lacks_room(record):
+            record = {**self._result(record["case"], Judgement(Verdict.BROKEN, reason), []), "repro": record["repro"]}
         if self.header:
             record = with_effective(record, self.header, self.plan.waivers)
         self.done[record["case"]] = record

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from conformance.model.case import Case
+from conformance.model.deadline import longest_case_s
 from conformance.model.fault import verdict_of
 from conformance.model.record import HeaderRecord, OfferedRecord, Record, ResultRecord
 from conformance.model.record_shape import mismatch_of
@@ -32,6 +33,7 @@ def repeat(
     """
     hearing = _Hearing(cases, examiner)
     until = time.monotonic() + START_DEADLINE_S
+    last = until + longest_case_s(case_deadline_s) * len(cases)
     try:
         while raw := worker.next_line(max(0.0, until - time.monotonic())):
             before = hearing.changes
@@ -40,11 +42,11 @@ def repeat(
                 assert hearing.examiner is not None
                 return hearing.examiner.judged(wanted, answer)
             if hearing.changes != before:
-                until = time.monotonic() + case_deadline_s
+                until = min(time.monotonic() + case_deadline_s, last)
             elif time.monotonic() >= until:
                 raw = None
                 break
-        if hearing.in_flight != wanted.id:
+        if hearing.in_flight != wanted.id or time.monotonic() >= last:
             return None
         if raw is None:
             return _lost(wanted, SILENT, worker)

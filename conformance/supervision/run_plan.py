@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conformance.model.case import Case
-from conformance.model.deadline import CASE_DEADLINE_S
+from conformance.model.deadline import CASE_DEADLINE_S, longest_case_s
 from conformance.model.profile import Profile
 from conformance.model.record import SupervisorFacts
 from conformance.results.waivers import Waivers
@@ -27,7 +27,8 @@ class RunPlan:
     the same target, on the device of that name if several share the cases. `boot_id` returns what identifies the boot
     of the kernel under test if that is the kernel of a host, which may go down and take this process along: the file
     then records the start of each case, too. `waivers` determine effective verdicts, and `profile` what the device must
-    have. `durations` are the seconds that cases took in an earlier run, by id; they only decide who runs what.
+    have. `durations` are the seconds that cases took in an earlier run, by id; they only decide who runs what. Random
+    sequences are tried for `sequences_s` seconds.
     """
 
     suite: Suite
@@ -39,3 +40,9 @@ class RunPlan:
     profile: Profile = field(default_factory=Profile)
     case_deadline_s: float = CASE_DEADLINE_S
     durations: Mapping[str, float] = field(default_factory=dict)
+    sequences_s: float = 0.0
+
+    @property
+    def longest_case_s(self) -> float:
+        """How long a case may take as a whole, whatever progress it makes, in seconds."""
+        return longest_case_s(self.case_deadline_s) + self.sequences_s

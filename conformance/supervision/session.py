@@ -14,11 +14,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from conformance.errors import UserError
+from conformance.model.bounds import cut
 from conformance.model.record import HeaderRecord, ProgressRecord, Record, ResultRecord, StartRecord
 from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
-from conformance.supervision.examiner import Examiner, cut
+from conformance.supervision.examiner import Examiner
 from conformance.supervision.losses import SILENT
 from conformance.supervision.recording import Recording
 from conformance.supervision.worker import START_DEADLINE_S, TRIES, Worker, WorkerEnd
@@ -88,12 +89,17 @@ class Session:
                 if record:
                     self._handle(record)
                 # By the clock: a worker that always has something to say is not waited for either.
+                if self._in_flight and time.monotonic() >= self._begun + self._recording.plan.longest_case_s:
+                    self._endless()
+                    return
                 if raw is None or (self._changes == before and time.monotonic() >= until):
                     self._hung()
                     return
             if self._changes != before:
                 plan = self._recording.plan
                 until = time.monotonic() + (plan.case_deadline_s if self._in_flight else START_DEADLINE_S)
+                if self._in_flight:
+                    until = min(until, self._begun + plan.longest_case_s)
 
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
         """The record of a line, and what is wrong with one that is none.
@@ -199,6 +205,13 @@ class Session:
         self.end_reason = SILENT.what
         if self._in_flight:
             self._record_loss(SILENT)
+        self._worker.kill()
+
+    def _endless(self) -> None:
+        """Handles a case that makes progress for ever: that says nothing about the device."""
+        seconds = self._recording.plan.longest_case_s
+        self.end_reason = f"{self._in_flight} was not done within {seconds:,.0f} s, although it made progress"
+        self._break(f"it was not done within {seconds:,.0f} s, although it made progress")
         self._worker.kill()
 
     def _ended(self, end: WorkerEnd) -> None:

@@ -20,6 +20,8 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 MAX_VARIABLES = 8
 # A set is split into at most this many parts; a longer formula would not help anybody.
 _MAX_PARTS = 64
+# How many sets are minimised for one sweep, at a third of a second each; no recorded sweep needed ten.
+_MOST_MINIMISED = 70
 # Points that were not tested: whether they would deviate is unknown.
 _NOT_TESTED = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 ALWAYS, NEVER = "always", "never"
@@ -39,8 +41,15 @@ class Explanation:
     smallest: int
 
 
-def explain(points: Points, number: int) -> Explanation:
-    """The explanation of the points with the outcome `number`."""
+@dataclass
+class Effort:
+    """How much may still be spent on the formulas of one sweep: the sets that may be minimised."""
+
+    left: int = _MOST_MINIMISED
+
+
+def explain(points: Points, number: int, effort: Effort | None = None) -> Explanation:
+    """The explanation of the points with the outcome `number`; without a formula once the effort is spent."""
     own = points.outcomes[number]
     same = (own.expected, own.rule, own.clause)
     marks = [
@@ -52,11 +61,11 @@ def explain(points: Points, number: int) -> Explanation:
     smallest = min(
         (point for point, mark in enumerate(table) if mark == 2), key=lambda point: (points.space.weight(point), point)
     )
-    when, minimal = describe(points.space, table)
+    when, minimal = describe(points.space, table, effort)
     return Explanation(when, minimal, len(table) - table.count(0), smallest)
 
 
-def describe(space: Space, table: bytes) -> tuple[str, bool]:
+def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[str, bool]:
     """An expression (see model/predicate.py) for a set of points, and whether it is minimal.
 
     It is true where `table` is 2 and false where it is 1; where `table` is 0, it may be either.
@@ -65,7 +74,7 @@ def describe(space: Space, table: bytes) -> tuple[str, bool]:
         import sympy.logic  # noqa: F401
     except ImportError:
         return NO_SYMPY, False
-    return _Set(_variables_of(space), table).formula()
+    return _Set(_variables_of(space), table, effort or Effort()).formula()
 
 
 @dataclass(frozen=True)
@@ -115,8 +124,8 @@ def _variables_of(space: Space) -> tuple[_Variable, ...]:
 class _Set:
     """A set of points by variables, `table[marks]` being 2 inside, 1 outside and 0 where it does not matter."""
 
-    def __init__(self, variables: Sequence[_Variable], table: bytes) -> None:
-        self.variables, self.table = list(variables), table
+    def __init__(self, variables: Sequence[_Variable], table: bytes, effort: Effort) -> None:
+        self.variables, self.table, self.effort = list(variables), table, effort
         for number in range(len(self.variables) - 1, -1, -1):
             self._merge(number)
 
@@ -165,7 +174,10 @@ class _Set:
         """The expression, and whether it is minimal."""
         if not self.variables or 1 not in self.table or 2 not in self.table:
             return (ALWAYS if 2 in self.table else NEVER), True
+        if self.effort.left <= 0:
+            return self._no_description(), False
         if len(self._variables()) <= MAX_VARIABLES:
+            self.effort.left -= 1
             return self._minimised(), True
         for number, variable in enumerate(self.variables):
             for value, part in enumerate(self._slices(number)):
@@ -177,11 +189,11 @@ class _Set:
 
     def _without(self, number: int, value: int) -> _Set:
         variable, slices = self.variables[number], self._slices(number)
-        rest = _Set((), b"")
+        rest = _Set((), b"", self.effort)
         rest.variables, rest.table = list(self.variables), self.table
         classes = [labels for other, labels in enumerate(variable.classes) if other != value]
         rest._replace(number, classes, [part for other, part in enumerate(slices) if other != value])
-        return _Set(rest.variables, rest.table)
+        return _Set(rest.variables, rest.table, self.effort)
 
     def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
         """A class that determines the result alone, joined with the formula of the other classes."""
@@ -195,15 +207,20 @@ class _Set:
         """The set by the classes of one variable, each described alone."""
         parts = math.prod(len(each.classes) for each in self.variables[: -MAX_VARIABLES or None])
         if parts > _MAX_PARTS:
-            names = ", ".join(dict.fromkeys(each.flag or each.axis for each in self.variables))
-            return f"no short description: it depends on {names}"
+            return self._no_description()
+        if parts > self.effort.left:
+            return self._no_description()
         terms = []
         for value, part in enumerate(self._slices(0)):
-            inner, _ = _Set(self.variables[1:], part).formula()
+            inner, _ = _Set(self.variables[1:], part, self.effort).formula()
             if inner != NEVER:
                 literal = self.variables[0].literal(value)
                 terms.append(literal if inner == ALWAYS else f"{literal} & ({inner})")
         return " | ".join(terms)
+
+    def _no_description(self) -> str:
+        names = ", ".join(dict.fromkeys(each.flag or each.axis for each in self.variables))
+        return f"no short description: it depends on {names}"
 
     def _variables(self) -> list[tuple[int, int]]:
         """The yes-or-no variables, as (variable, class): one for two classes, else one for each class."""

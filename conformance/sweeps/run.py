@@ -29,6 +29,7 @@ from conformance.execution.runner import CaseRun, Progress, RunContext
 from conformance.execution.traffic import again_if_lost, is_lost
 from conformance.judging import Basis, Judgement, conclude, kernel_alarm, located, sentence
 from conformance.kernel.resources import count_when_settled, leaked
+from conformance.model.bounds import MOST_NOTES, cut
 from conformance.model.case import Case, Expectation
 from conformance.model.fault import WHAT, Fault, FaultKind
 from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample, without_undeclared
@@ -353,21 +354,22 @@ class _PointJudge:
         elif "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
             # A row's set-up is known to work; one of a sweep's many combinations may be impossible on this stack.
             judgement = Judgement(Verdict.UNREACHABLE, judgement.reason)
-        seen = _HEX.sub("0x…", judgement.reason)
+        seen = _HEX.sub("0x…", cut(judgement.reason))
         for step in (case.when, *case.afterwards):
             seen = seen.replace(_HEX.sub("0x…", str(step)), step.title)
         expected, clause_text = format_expectation(clause.then), clause.text
         if rule != clause.rule:
             expected, clause_text = "a set-up that succeeds whenever it is made", ""
         fault = judgement.fault and _of_any_point(judgement.fault)
-        outcome = Outcome(judgement.verdict, expected, seen, rule, clause_text, judgement.notes, fault)
+        notes = tuple(map(cut, judgement.notes[:MOST_NOTES]))
+        outcome = Outcome(judgement.verdict, expected, cut(seen), rule, clause_text, notes, fault)
         text = self.sweep.space.text(point)
-        return outcome, {"point": text, "reason": judgement.reason, "observed": conclusion.observation}
+        return outcome, {"point": text, "reason": cut(judgement.reason), "observed": conclusion.observation}
 
 
 def _of_any_point(fault: Fault) -> Fault:
     """The fault without what differs from point to point: where it is (see judging/circumstances.py), and numbers."""
-    came = tuple(_HEX.sub("0x…", each) for each in fault.seen)
+    came = tuple(_HEX.sub("0x…", cut(each)) for each in fault.seen[:MOST_NOTES])
     allowed = tuple(_HEX.sub("0x…", each) for each in fault.expected)
     title = fault.call.partition("(")[0]
     return Fault(**{**{name: getattr(fault, name) for name in WHAT}, "call": title, "expected": allowed, "seen": came})
