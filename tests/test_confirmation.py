@@ -255,7 +255,8 @@ def test_a_run_that_is_cut_short_at_any_byte_confirms_the_rest(tmp_path: Path) -
 
 
 def test_a_run_carried_on_on_another_stack_confirms_nothing_there(tmp_path: Path) -> None:
-    data = b"".join(encode(record) for record in [samples.header(planned=IDS), {"type": "worker", "boot_id": ""}])
+    head = samples.header(planned=IDS, stack="test")
+    data = b"".join(encode(record) for record in [head, {"type": "worker", "boot_id": ""}])
     done = [result(case, "FAIL" if case.id == IDS[3] else "PASS", worker=1) for case in SUITE.cases]
     (tmp_path / "results.jsonl").write_bytes(data + b"".join(map(encode, done)))
     run = Run(tmp_path, always(3))
