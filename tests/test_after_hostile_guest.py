@@ -1,4 +1,4 @@
-"""A guest with a hostile overlay forges bytecode of the suite; a run after it, of the image alone, has nothing of it."""
+"""A guest with a hostile overlay forges bytecode of the suite; a later run of the image alone has nothing of it."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ def test_an_honest_run_is_not_touched_by_an_overlay_before_it(cache: Path, tmp_p
     (packages / "forger.py").write_text("")
     second, said = run(cache, tmp_path / "second", "--overlay", str(tmp_path / "overlay"))
     assert "FORGED" not in said
-    assert second.header["derived"]["files"] > 100
+    assert second.header["derived"]["files"] > 10
     (worker,) = [record for record in second.others if record["type"] == "worker"]
     assert worker["derived"] == second.header["derived"]
