@@ -14,7 +14,7 @@ from conformance.tables.suite import ROOT
 from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 CASE = "dereg_mr/deregistration/of-none"
 MODULE = "conformance/execution/runner.py"
 # Each Python of the guest writes bytecode that Python takes for that of the module, and the host for a derived file.

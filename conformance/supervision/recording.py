@@ -123,10 +123,13 @@ class Recording:
             self._append_worker(each)
 
     def check(self, worker_header: HeaderRecord) -> None:
-        """Raises UserError if this run was begun on another stack, or if the header is larger than any can be."""
+        """Raises UserError if this run was begun on another stack or device, or if the header is larger than any."""
         size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
         if size > _MOST_HEADER_BYTES:
             raise UserError(f"a worker's header has {size:,} bytes", status=3)
+        device, asked = worker_header["device"].get("name", ""), self.plan.devices
+        if asked and device not in asked:
+            raise UserError(f"a worker has the device {device}, and was asked for {' or '.join(asked)}", status=3)
         if self._prior:
             self._prior.check(self._completed(worker_header))
         elif self.header and (change := stack_change(self.header, worker_header)):
