@@ -126,7 +126,7 @@ class Supervisor:
                 return False
             self._started += 1
             self._workers.add(worker)
-            number = self._recording.worker_started()
+            number = self._recording.worker_started(worker.derived)
         session = Session(worker, number, batch, self._shared)
         try:
             session.listen()
