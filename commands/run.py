@@ -271,6 +271,7 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
         where.boot_id,
         waivers,
         chosen.profile,
+        options.devices or (guest_driver(options).device,),
         options.case_deadline_s,
         where.durations.read() if where.durations else {},
         options.sequences,

@@ -484,7 +484,10 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     if (said_out := header.get("left_out")) is not None:
         count = len(left_out(suite.cases, header["planned"]))
         if said_out != count:
-            return f"{count:,} cases of the default tier are not planned, and its header says {said_out:,}"
+            missing = (
+                f"{format_count(count, 'case')} of the default tier {'is' if count == 1 else 'are'} not in the plan"
+            )
+            return f"{missing}, and its header says {said_out:,}"
     return ""
 
 

@@ -402,7 +402,7 @@ def test_the_page_of_findings_tells_on_which_stacks_the_cases_of_a_defect_pass(t
     passing[0]["stack"] = "sid"
     for record in passing[1:]:
         if str(record.get("case", "")).startswith("bind_mw/"):
-            record["verdict"] = record["effective"] = "PASS"
+            record |= {"verdict": "PASS", "effective": "PASS", "rule_verdicts": {}, "deviations": []}
     sid = tmp_path / "sid.jsonl"
     sid.write_text("".join(json.dumps(record) + "\n" for record in passing))
     assert main(["findings", str(RECORDED / "forky.jsonl"), str(sid), "--out", str(tmp_path)]) == 0
