@@ -57,6 +57,7 @@ _PHRASES: Mapping[str, str] = {
     WITHOUT_CASE: "without a case in this run",
 }
 _MOST_REASONS = 4
+_VARIABLE = "given.environment."  # of --guest-env
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
 
 
@@ -400,6 +401,11 @@ class Digest:
         return (f"it does not declare {', '.join(names)}",) if names else ()
 
 
+def called(name: str) -> str:
+    """What people call an entry of Digest.under_test: all are hashes but the variables that a user has given."""
+    return f"variable {name.removeprefix(_VARIABLE)}" if name.startswith(_VARIABLE) else f"hash of {name}"
+
+
 def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
     """The most common reasons, each with its number of rules."""
     count = Counter(reason for reason, _ in sorted(pairs))
@@ -478,7 +484,10 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     if (said_out := header.get("left_out")) is not None:
         count = len(left_out(suite.cases, header["planned"]))
         if said_out != count:
-            return f"{count:,} cases of the default tier are not planned, and its header says {said_out:,}"
+            missing = (
+                f"{format_count(count, 'case')} of the default tier {'is' if count == 1 else 'are'} not in the plan"
+            )
+            return f"{missing}, and its header says {said_out:,}"
     return ""
 
 

@@ -89,7 +89,7 @@ def findings(host: str) -> list[Finding]:
     try:
         link.ask("doctor")
         reply = link.answer("findings", _FINDINGS_S)
-        return [Finding(**finding) for finding in reply["findings"]]
+        return [Finding(each["state"], each["about"], each["text"], each["remedy"]) for each in reply["findings"]]
     finally:
         link.end(_FINDINGS_S)
 

@@ -43,6 +43,8 @@ def ran(*numbers: int) -> list[bytes]:
 class Actor:
     """A worker that says what its script holds and then ends."""
 
+    derived = None
+
     def __init__(self, script: Script, ending: WorkerEnd = WorkerEnd(), left: str = "") -> None:  # noqa: B008
         self.script = script
         self.ending = ending

@@ -27,7 +27,7 @@ from commands import verify
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.rules import Registry
-from conformance.results.records import encode
+from conformance.results.records import encode, footer_record
 from conformance.tables.selection import Selection
 from conformance.tables.suite import ROOT, Suite, load_suite
 from recorded_reference import record
@@ -36,7 +36,7 @@ from reference.stack import without
 from reports.digest import read
 from reports.terminal import QUIET, summary
 from runs.plan import Plan, write_plan
-from samples import consistent, numbered
+from samples import consistent, numbered, registry
 from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
@@ -210,7 +210,7 @@ def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsy
     )
     waivers = tmp_path / "waivers.yaml"
     expires = NOW.date() + timedelta(days=30)
-    making = ["waivers", "--from", str(folder), "--owner", "me", "--issue", "https://bugs.example/1", "--expires"]
+    making = ["waivers", "--run", str(folder), "--owner", "me", "--issue", "https://bugs.example/1", "--expires"]
     assert main([*making, str(expires), "--out", str(waivers)]) == 0
     assert main(["judge", str(folder), "--waivers", str(waivers), "--out", str(tmp_path / "judged")]) == 0
     assert re.search(
@@ -544,14 +544,25 @@ def test_a_result_of_a_case_that_does_not_exist(run: Path, tmp_path: Path, capsy
     assert "PASS of reg_mr/no/such: there is no such case any more" in said
 
 
-def test_a_case_left_out_of_the_plan_is_missed(whole: Path, tmp_path: Path, capsys: Says) -> None:
+@pytest.mark.parametrize(
+    ("left_out", "status", "said"),
+    [
+        (0, 2, "1 case of the default tier is not in the plan, and its header says 0"),
+        (1, 3, "1 case of the default tier not in the run"),
+    ],
+)
+def test_a_case_left_out_of_the_plan_is_missed(
+    whole: Path, tmp_path: Path, capsys: Says, left_out: int, status: int, said: str
+) -> None:
     folder = unpacked(whole, tmp_path)
     lines = lines_of(folder)
     gone = lines.pop(5)
     lines[0]["planned"].remove(gone["case"])
-    status, said = verified(repacked(folder, tmp_path / "forged", lines), capsys)
-    assert status == 3
-    assert "1 case of the default tier not in the run" in said
+    lines[0]["left_out"] = left_out
+    results: list[Any] = [line for line in lines if line["type"] == "result"]
+    lines[-1] |= footer_record(lines[0]["planned"], results, registry(), duration_s=1.0)
+    found, text = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    assert (found, said in text) == (status, True), text
 
 
 def test_points_that_are_not_those_of_the_record(run: Path, tmp_path: Path, capsys: Says) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -175,9 +176,71 @@ def test_files_that_a_guest_has_derived_are_laid_out_as_the_suite_is(tmp_path: P
     (suite / "derived/new-00000000000000000000000000000000.so").write_bytes(b"\0new")
     files = derivation.encoded(suite, packed)
     assert set(files) == {"a/__pycache__/x.pyc", "derived/new-00000000000000000000000000000000.so"}
-    derivation.keep(kept, files, ["a/x.py"])
-    assert (kept / "a/__pycache__/x.pyc").read_bytes() == b"changed"
-    assert (kept / "derived/new-00000000000000000000000000000000.so").read_bytes() == b"\0new"
+    derivation.keep(kept, files, MODULES)
+    target = tmp_path / "target"
+    laid = derivation.lay(kept, target, MODULES)
+    assert laid
+    assert laid["files"] == 2
+    assert (target / "a/__pycache__/x.pyc").read_bytes() == b"changed"
+    assert (target / "derived/new-00000000000000000000000000000000.so").read_bytes() == b"\0new"
+
+
+MODULES = {"a/x.py": "1" * 64}
+BYTECODE = "a/__pycache__/x.cpython-314.pyc"
+
+
+def another_module(kept: Path) -> dict[str, str]:
+    return {"a/x.py": "2" * 64}
+
+
+def no_module(kept: Path) -> dict[str, str]:
+    return {}
+
+
+def changed(kept: Path) -> dict[str, str]:
+    (kept / BYTECODE).write_bytes(b"forged")
+    return MODULES
+
+
+def planted(kept: Path) -> dict[str, str]:
+    (kept / BYTECODE).rename(kept / "a/__pycache__/y.cpython-314.pyc")
+    return {**MODULES, "a/y.py": "1" * 64}
+
+
+def without_index(kept: Path) -> dict[str, str]:
+    (kept / "index.json").unlink()
+    return MODULES
+
+
+def damaged_index(kept: Path) -> dict[str, str]:
+    (kept / "index.json").write_text("[1]")
+    return MODULES
+
+
+def index_of_others(kept: Path) -> dict[str, str]:
+    (kept / "index.json").chmod(0o666)
+    return MODULES
+
+
+def outside(kept: Path) -> dict[str, str]:
+    index = kept / "index.json"
+    index.write_text(index.read_text().replace(BYTECODE, f"../kept/{BYTECODE}"))
+    return MODULES
+
+
+@pytest.mark.parametrize(
+    "change",
+    [another_module, no_module, changed, planted, without_index, damaged_index, index_of_others, outside],
+    ids=lambda change: change.__name__,
+)
+def test_a_derived_file_is_used_only_with_the_module_it_was_made_of(
+    tmp_path: Path, change: Callable[[Path], dict[str, str]]
+) -> None:
+    kept = tmp_path / "kept"
+    derivation.keep(kept, {BYTECODE: "YQ=="}, MODULES)
+    assert derivation.lay(kept, tmp_path / "as it is", MODULES)
+    assert derivation.lay(kept, tmp_path / "suite", change(kept)) is None
+    assert not (tmp_path / "suite").exists()
 
 
 @pytest.mark.parametrize(
@@ -199,7 +262,7 @@ def test_files_that_a_guest_has_derived_are_laid_out_as_the_suite_is(tmp_path: P
 )
 def test_nothing_else_is_taken_from_a_guest(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"derived file|damaged"):
-        derivation.keep(tmp_path / "cache" / "kept", {name: text}, ["conformance/errors.py"])
+        derivation.keep(tmp_path / "cache" / "kept", {name: text}, {"conformance/errors.py": ""})
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -208,18 +271,16 @@ def test_more_than_a_suite_can_have_is_not_taken_from_a_guest(tmp_path: Path) ->
     large = {"a/__pycache__/x.cpython-314.pyc": "A" * (33 << 20)}
     for files in (many, large):
         with pytest.raises(ValueError, match="more than the suite has"):
-            derivation.keep(tmp_path / "kept", files, ["a/x.py"])
+            derivation.keep(tmp_path / "kept", files, MODULES)
     assert not (tmp_path / "kept").exists()
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_only_a_guest_without_anything_of_the_user_hands_files_over(tmp_path: Path, is_clean: bool) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a/x.py").write_text("")
-    made = job.Job(((tmp_path / "a", "a"),), "", derived=tmp_path / "kept", is_clean=is_clean)
-    files = {"a/__pycache__/x.cpython-314.pyc": "YQ=="}
-    freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, made)
-    assert (tmp_path / "kept/a/__pycache__/x.cpython-314.pyc").exists() == is_clean
+    made = job.Job((), "", derived=tmp_path / "kept", is_clean=is_clean)
+    files = {BYTECODE: "YQ=="}
+    freezing._keep_derived({"type": "guest", "event": "derived", "files": files}, made, job.Packed(MODULES, None))
+    assert (tmp_path / "kept" / BYTECODE).exists() == is_clean
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "parent"])

@@ -5,6 +5,7 @@ With the real sshd, and a kernel that dies: test_lab_in_guest.py.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -428,7 +429,8 @@ def test_a_host_of_which_only_noise_comes_did_not_answer(
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
 def test_noise_is_no_sign_of_life(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, noise: str) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
-    answer = 'read -r program; read -r secret size; echo "$secret M {\\"event\\": \\"hello\\"}"'
+    hello = json.dumps({"event": "hello", "folder": "/tmp/x", "boot_id": "1", "machine": "m", "python": "3"})
+    answer = f"read -r program; read -r secret size; echo \"$secret M \"'{hello}'"
     stand_in.client(f"#!/bin/sh\n{answer}\n{noise}\n")
     connection = link.connected(ADDRESS, b"\n", PATIENCE_S)
     try:

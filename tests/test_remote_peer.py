@@ -290,7 +290,7 @@ class Requesters:
         if name != "fake0":
             raise UserError(f"no RDMA device {name!r}; this host has none", status=4)
     def facts(self):
-        return {"transport": "RoCE", "capabilities": {}, "endpoint": {"address": "x", "lid": 7, "active_mtu": 4}}
+        return {"transport": "RoCE", "capabilities": {}, "endpoint": {"address": "::1", "lid": 7, "active_mtu": 4}}
     def answer(self, call, arguments):
         while call == "hang" and not os.path.exists(os.environ["TMPDIR"] + "/answer"):
             time.sleep(0.01)

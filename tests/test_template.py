@@ -248,14 +248,14 @@ class Freezer:
         self.ends = 0  # how many guests somebody ends before one lives
         self.during: Callable[[Path], None] = lambda folder: None
 
-    def freeze(self, folder: Path, ingredients: Ingredients) -> dict[str, Any]:
+    def freeze(self, folder: Path, ingredients: Ingredients) -> tuple[dict[str, Any], None]:
         self.made += 1
         for name in FILES:
             (folder / name).write_bytes(name.encode() * 10000)
         self.during(folder)
         if self.failure:
             raise self.failure
-        return {"type": "guest", "event": "up", "uptime_s": 1.5}
+        return {"type": "guest", "event": "up", "uptime_s": 1.5}, None
 
     def resume(self, folder: Path, ingredients: Ingredients, request: Request, console: Path) -> Guest:
         if self.ends:

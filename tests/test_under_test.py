@@ -154,6 +154,8 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, image: Image) 
     (early / "virtio_blk.ko").unlink()
     (early / "udmabuf.ko").write_bytes(module("7.3.0-mine"))
     assert "has no module" in refused(image, kernel=kernel, modules=early)
+    (empty / "README").touch()
+    assert "holds no module; give what" in refused(image, kernel=kernel, modules=empty)
 
 
 def test_a_directory_laid_over_a_link_of_the_merged_usr_does_not_hide_what_is_there(

@@ -46,7 +46,7 @@ class Mirror:
     def apply(self, changes: Iterable[tuple[int, str]]) -> None:
         """Writes what has changed at the other end. Raises ValueError for memory that is not held."""
         for addr, text in changes:
-            content = zlib.decompress(base64.b64decode(text))
+            content = zlib.decompressobj().decompress(base64.b64decode(text), _PIECE)
             for start, known in self._known.items():
                 if start <= addr and addr + len(content) <= start + len(known):
                     ctypes.memmove(addr, content, len(content))

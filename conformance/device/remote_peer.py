@@ -80,7 +80,8 @@ class RemoteDevice:
         self.channel = channel
         self.transport = TRANSPORTS[facts["transport"]]
         self.capabilities: dict[str, bool] = facts["capabilities"]
-        self._endpoint = Endpoint(**facts["endpoint"])
+        endpoint = facts["endpoint"]
+        self._endpoint = Endpoint(endpoint["address"], endpoint["lid"], endpoint["active_mtu"])
         self._mirror = Mirror()
 
     @property

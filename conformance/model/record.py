@@ -74,6 +74,15 @@ class UnderTest(TypedDict, total=False):
     given: dict[str, Any]
 
 
+class DerivedFiles(TypedDict):
+    """Files that another guest has derived from the suite, and that this one was given: how many, and SHA-256 over
+    their names and contents, and over the names and contents of the suite's modules."""
+
+    files: int
+    sha256: str
+    suite_sha256: str
+
+
 class RuleTexts(TypedDict, total=False):
     """The fields of a rule that reports show, so that they need no other file.
 
@@ -143,7 +152,8 @@ class HeaderRecord(TypedDict):
 
     `left_out` is the number of cases of the default tier that are not planned. `controls` names what has to be granted
     for a refusal to count, where that is not the same operation on the same set-up. `shard` is there if this is a part
-    of a run, `shards` if it was made of parts: the header of each, its size, and the figures of its footer.
+    of a run, `shards` if it was made of parts: the header of each, its size, and the figures of its footer. `derived`
+    is there if the guest that sent the header was given files that another one had derived.
     """
 
     type: Literal["header"]
@@ -167,6 +177,7 @@ class HeaderRecord(TypedDict):
     judged_again: NotRequired[JudgedAgain]
     shard: NotRequired[ShardFacts]
     shards: NotRequired[list[dict[str, Any]]]
+    derived: NotRequired[DerivedFiles]
 
 
 # A result and its parts.
@@ -408,10 +419,14 @@ class OfferedRecord(TypedDict):
 
 
 class WorkerRecord(TypedDict):
-    """A worker has started. `boot_id` is empty unless the kernel under test is that of a host."""
+    """A worker has started. `boot_id` is empty unless the kernel under test is that of a host.
+
+    `derived` is there if the worker is a guest that was given files that another one had derived.
+    """
 
     type: Literal["worker"]
     boot_id: str
+    derived: NotRequired[DerivedFiles]
 
 
 class ResumedRecord(TypedDict):
@@ -442,10 +457,11 @@ class ConfirmationRecord(TypedDict):
     """Whether a violation occurs without the cases that ran before it.
 
     `point` is a point of a sweep, absent if the whole case was tried. `by` is "run" if the case was the first one of
-    its worker, and "repetition" if it was tried again alone in a fresh worker. It is confirmed by any violation of the
-    case alone; if that is another one, or there is none, both occurrences are there. Of one that was not seen at the
-    first try, `after` are the cases after which it occurs again, empty if it did not occur again at all, and absent if
-    that was not searched; then `repetitions` says how often it was tried alone, and seen.
+    its worker, "repetition" if it was tried again alone in a fresh worker, and "company" if it occurred again, with the
+    same verdict, in a fresh worker with other violations. It is confirmed by any violation of the case alone; if that
+    is another one, or there is none, both occurrences are there. Of one that was not seen at the first try, `after` are
+    the cases after which it occurs again, empty if it did not occur again at all, and absent if that was not searched;
+    then `repetitions` says how often it was tried alone, and seen.
     """
 
     type: Literal["confirmation"]

@@ -18,6 +18,7 @@ from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence
 from conformance.model.record import (
     ConfirmationRecord,
+    DerivedFiles,
     Deviation,
     FooterRecord,
     HeaderRecord,
@@ -26,6 +27,7 @@ from conformance.model.record import (
     ProgressRecord,
     ResultRecord,
     StartRecord,
+    WorkerRecord,
 )
 from conformance.model.verdict import Verdict
 from conformance.results.effective import with_effective
@@ -65,7 +67,7 @@ class Recording:
         self._prior = prior
         self._confirmations: list[ConfirmationRecord] | None = list(prior.confirmations) or None if prior else None
         self._workers = prior.boots if prior else 0
-        self._uncounted = 0
+        self._uncounted: list[DerivedFiles | None] = []
         self._device_of: dict[int, str] = {}  # by worker, if several devices share the cases
         self._footer: FooterRecord | None = None
 
@@ -94,32 +96,40 @@ class Recording:
             end = WorkerEnd("the host went down while the case ran")
             self.record_loss(self.cases[prior.in_flight], end, None, [], NO_WORKER)
 
-    def worker_started(self) -> int:
-        """Counts a worker; returns its number."""
+    def worker_started(self, derived: DerivedFiles | None = None) -> int:
+        """Counts a worker, which was given these derived files; returns its number."""
         self._workers += 1
         if self.header_received:
-            self._append_worker()
+            self._append_worker(derived)
         else:
-            self._uncounted += 1
+            self._uncounted.append(derived)
         return self._workers
 
-    def begin(self, worker_header: HeaderRecord) -> None:
-        """Handles the first header of this session. Raises UserError if the run was begun on another stack."""
+    def begin(self, worker_header: HeaderRecord, derived: DerivedFiles | None = None) -> None:
+        """Handles the first header of this session, of a worker that was given these derived files.
+
+        Raises UserError if the run was begun on another stack.
+        """
         self.check(worker_header)
         header = self._completed(worker_header)
+        if derived:
+            header["derived"] = derived
         self.header_received = True
         if not self._prior:
             self.header = header
             self._file.append(header)
             self.listener.run_started(header, len(self.cases))
-        for _ in range(self._uncounted):
-            self._append_worker()
+        for each in self._uncounted:
+            self._append_worker(each)
 
     def check(self, worker_header: HeaderRecord) -> None:
-        """Raises UserError if this run was begun on another stack, or if the header is larger than any can be."""
+        """Raises UserError if this run was begun on another stack or device, or if the header is larger than any."""
         size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
         if size > _MOST_HEADER_BYTES:
             raise UserError(f"a worker's header has {size:,} bytes", status=3)
+        device, asked = worker_header["device"].get("name", ""), self.plan.devices
+        if asked and device not in asked:
+            raise UserError(f"a worker has the device {device}, and was asked for {' or '.join(asked)}", status=3)
         if self._prior:
             self._prior.check(self._completed(worker_header))
         elif self.header and (change := stack_change(self.header, worker_header)):
@@ -151,8 +161,9 @@ class Recording:
             "left_out": len(left_out(self.plan.suite.cases, self.cases)) + self.plan.suite.unread,
         }
 
-    def _append_worker(self) -> None:
-        self._file.append({"type": "worker", "boot_id": self.boot_id})
+    def _append_worker(self, derived: DerivedFiles | None) -> None:
+        record: WorkerRecord = {"type": "worker", "boot_id": self.boot_id}
+        self._file.append({**record, "derived": derived} if derived else record)
 
     def case_started(self, record: StartRecord) -> None:
         """Records that a case is in flight, if the kernel under test may take this process down with it."""

@@ -27,8 +27,9 @@ class RunPlan:
     the same target, on the device of that name if several share the cases. `boot_id` returns what identifies the boot
     of the kernel under test if that is the kernel of a host, which may go down and take this process along: the file
     then records the start of each case, too. `waivers` determine effective verdicts, and `profile` what the device must
-    have. `durations` are the seconds that cases took in an earlier run, by id; they only decide who runs what. Random
-    sequences are tried for `sequences_s` seconds.
+    have. `devices` are the names of which a worker's device has to have one, if that is known. `durations` are the
+    seconds that cases took in an earlier run, by id; they only decide who runs what. Random sequences are tried for
+    `sequences_s` seconds.
     """
 
     suite: Suite
@@ -38,6 +39,7 @@ class RunPlan:
     boot_id: Callable[[], str] = str
     waivers: Waivers | None = None
     profile: Profile = field(default_factory=Profile)
+    devices: Sequence[str] = ()
     case_deadline_s: float = CASE_DEADLINE_S
     durations: Mapping[str, float] = field(default_factory=dict)
     sequences_s: float = 0.0

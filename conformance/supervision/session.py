@@ -144,7 +144,7 @@ class Session:
         if self._header:
             return
         if not self._recording.header_received:
-            self._recording.begin(record)
+            self._recording.begin(record, self._worker.derived)
         try:
             self._examiner = self._recording.examiner(record, None)
         except UserError as error:

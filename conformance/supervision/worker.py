@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from conformance.model.fault import FaultKind
-from conformance.model.record import HeaderRecord, ResultRecord
+from conformance.model.record import DerivedFiles, HeaderRecord, ResultRecord
 
 # The deadline until the first case, in seconds: pytest starts and reads the tables, under emulation.
 START_DEADLINE_S = 180.0
@@ -32,8 +32,11 @@ class Worker(Protocol):
     """One instance of the process that runs cases; see fixtures.guest.guest.Guest.
 
     `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
-    says why no other worker can use the device, or is empty. `kill` may be called from another thread."""
+    says why no other worker can use the device, or is empty. `kill` may be called from another thread. `derived` are
+    the files that a guest was given of those that other guests had derived."""
 
+    @property
+    def derived(self) -> DerivedFiles | None: ...
     def next_line(self, timeout: float) -> bytes | None: ...
     def end(self) -> WorkerEnd: ...
     def kill(self) -> None: ...

@@ -1,0 +1,43 @@
+"""In place of ssh: a host that answers each request with what a test has prepared for it. No test itself.
+
+HOSTILE is a file with JSON: by request, and by "hello", a list of messages. A message "flood" is sent for ever, one
+"silence" is not sent, and everything is printed to standard error as often as "stderr" says before the first request.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def main() -> None:
+    prepared = json.loads(Path(os.environ["HOSTILE"]).read_text())
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    source.readline()
+    secret, size = source.readline().split()
+    source.read(int(size))
+    for _ in range(prepared.get("stderr", 0)):
+        sys.stderr.write("x" * 65535 + "\n")
+
+    def tell(messages: list[dict[str, object]]) -> None:
+        for message in messages:
+            line = secret + b" M " + json.dumps(message).encode() + b"\n"
+            if message.get("event") == "silence":
+                time.sleep(3600)
+            while True:
+                sink.write(line)
+                sink.flush()
+                if not message.get("flood"):
+                    break
+
+    tell(prepared["hello"])
+    for line in source:
+        if line.strip():
+            tell(prepared.get(json.loads(line)["do"], []))
+
+
+if __name__ == "__main__":
+    main()

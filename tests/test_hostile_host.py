@@ -1,0 +1,210 @@
+"""Hosts that turn on the program that has connected to them, by table: what they send, and what comes of it.
+
+A host may lie about its device; it may not choose a name, a size or a time here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.tables.suite import ROOT
+from fixtures.hosts import link, messages, protocol, remote_worker
+from fixtures.hosts.address import Address
+from fixtures.hosts.remote_host import Means, RemoteHost
+from fixtures.hosts.remote_worker import Place
+from fixtures.system import console as consoles
+
+ADDRESS = Address("host.invalid")
+HELLO = {"event": "hello", "boot_id": "boot-1", "machine": "x86_64", "python": "3.13.5", "folder": "/tmp/rdma-cts-1"}
+CHECKED = {"event": "checked", "device": "fake0", "same": {"kernel": "7.2", "fake0": {"firmware": "1"}}}
+ENDED = {"event": "ended", "what": "it is over", "external": False, "kind": "kernel-died", "by": ""}
+CLOSED = {"event": "closed", "stuck": ""}
+ERROR = {"event": "error", "message": "no", "hint": "", "status": 3}
+FACTS: dict[str, Any] = {
+    "transport": "RoCE",
+    "capabilities": {"ATOMIC": True},
+    "endpoint": {"address": "::1", "lid": 0, "active_mtu": 5},
+}
+OPENED = {"event": "opened", "facts": FACTS}
+FINDING = {"state": "ok", "about": "a", "text": "b", "remedy": ""}
+OUTPUT = {"event": "output", "text": "x"}
+
+# What is no message of the agent, and what is said of it.
+MALFORMED: list[tuple[dict[str, Any], str]] = [
+    ({"event": "surprise"}, "an unknown message, 'surprise'"),
+    ({"event": "hello"}, "`hello` has no `boot_id`"),
+    ({**HELLO, "folder": None}, "`hello` has no `folder`"),
+    ({**HELLO, "boot_id": 7}, "boot_id is 7, not a text"),
+    ({**HELLO, "boot_id": "../../x"}, "`boot_id` is '../../x'"),
+    ({**HELLO, "machine": "x\x1b[2J"}, "`machine` is 'x\\x1b[2J'"),
+    ({**HELLO, "folder": "x" * 5000}, "has a text of 5,000 characters"),
+    ({"event": "checked", "device": "fake0"}, "`checked` has no `same`"),
+    ({**CHECKED, "same": []}, "same is a list, not an object"),
+    ({**CHECKED, "same": {"a": {"b": 1}}}, "same.a.b is 1, not a text"),
+    ({**CHECKED, "same": {str(number): "x" for number in range(2000)}}, "has 2,000 values in one place"),
+    ({**CHECKED, "device": ["fake0"]}, "device is a list, not a text"),
+    ({**ENDED, "external": "no"}, 'external is "no", not true or false'),
+    ({"event": "ended"}, "`ended` has no `by`"),
+    ({**CLOSED, "stuck": False}, "stuck is false, not a text"),
+    ({**ERROR, "message": "x" * 30_000_000}, "has a text of 30,000,000 characters"),
+    ({**ERROR, "status": "3"}, 'status is "3", not an integer'),
+    ({"event": "kernel"}, "`kernel` has no `line`"),
+    ({"event": "output", "text": None}, "`output` has no `text`"),
+    ({"event": "output", "text": "x" * (2 << 20)}, "has a text of 2,097,152 characters"),
+    ({"event": "tail", "lines": "all of them"}, 'lines is "all of them", not a list'),
+    ({"event": "findings", "findings": [{**FINDING, "state": 1}]}, "findings[0].state is 1, not a text"),
+    ({"event": "findings", "findings": [{"state": "ok"}]}, "`findings` has no `findings.about`"),
+    ({"event": "opened", "facts": {**FACTS, "transport": "smoke"}}, "`transport` is 'smoke'"),
+    ({"event": "opened", "facts": {"transport": "RoCE"}}, "`opened` has no `facts.capabilities`"),
+    ({"event": "opened", "facts": {**FACTS, "endpoint": {}}}, "`opened` has no `facts.endpoint.active_mtu`"),
+    ({"event": "opened", "facts": {**FACTS, "endpoint": {**FACTS["endpoint"], "address": "x"}}}, "`address` is 'x'"),
+    ({"event": "answered", "failed": 1}, "failed is 1, not a text"),
+]
+
+
+@pytest.mark.parametrize(("message", "said"), MALFORMED, ids=[said for _, said in MALFORMED])
+def test_what_no_agent_sends_is_no_message(message: dict[str, Any], said: str) -> None:
+    found = messages.wrong(message)
+    assert said in found
+    assert len(found) < 300
+    assert found.isprintable()
+
+
+def test_what_the_agent_sends_is_a_message() -> None:
+    good: list[dict[str, Any]] = [
+        HELLO,
+        CHECKED,
+        ENDED,
+        CLOSED,
+        ERROR,
+        OPENED,
+        OUTPUT,
+        {"event": "alive"},
+        {"event": "kernel", "line": ""},
+    ]
+    good += [{"event": "answered", "value": [1]}, {"event": "answered", "failed": "x", "refused": None, "errno": 5}]
+    good += [{"event": "tail", "lines": ["x"]}, {"event": "findings", "findings": [FINDING]}]
+    assert [messages.wrong(message) for message in good] == [""] * len(good)
+
+
+class Hostile:
+    """A host that sends what it was told to."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.script = folder / "script.json"
+        self.console = folder / "console.log"
+        self.said: list[str] = []
+        client = folder / "bin" / "ssh"
+        client.parent.mkdir()
+        client.write_text(f"#!/bin/sh\nexec {sys.executable} {ROOT / 'tests/hostile_ssh.py'}\n")
+        client.chmod(0o755)
+        monkeypatch.setenv("PATH", str(client.parent), prepend=os.pathsep)
+        monkeypatch.setenv("HOSTILE", str(self.script))
+
+    def sends(self, **answers: Any) -> None:
+        """From now on, by request; see hostile_ssh.py."""
+        self.script.write_text(json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **answers}))
+
+    def open(self, device: str = "") -> RemoteHost:
+        """The host, whose device has been looked at."""
+        host = RemoteHost(ADDRESS, b"", {"device": device}, Means(1.0), self.said.append)
+        try:
+            host.open()
+        except BaseException:
+            host.__exit__()
+            raise
+        return host
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
+    made = Hostile(tmp_path, monkeypatch)
+    made.sends()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("asked", "answers", "said"),
+    [
+        (
+            "",
+            {"check": [{**CHECKED, "device": "x/../../planted"}]},
+            "the device 'x/../../planted', and was asked for its",
+        ),
+        ("", {"check": [{**CHECKED, "device": "a,b"}]}, "speaks of the device 'a,b'"),
+        ("", {"check": [{**CHECKED, "device": ".."}]}, "speaks of the device '..'"),
+        ("fake1", {}, "speaks of the device 'fake0', and was asked for fake1"),
+        ("", {"check": [{**ERROR, "message": "y" * 4000}]}, "2,000 characters are left out"),
+        ("", {"hello": [{**HELLO, "boot_id": 1}]}, "sent what no agent of this suite sends: `hello`: boot_id is 1"),
+        ("", {"check": [{"event": "checked"}]}, "sent what no agent of this suite sends: `checked` has no `device`"),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, str) else "",
+)
+def test_a_host_chooses_no_name_here(hostile: Hostile, asked: str, answers: dict[str, Any], said: str) -> None:
+    hostile.sends(**answers)
+    with pytest.raises(UserError) as caught:
+        hostile.open(asked)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 2200
+    assert caught.value.status == 3
+
+
+def test_a_worker_of_which_nonsense_comes_was_ended_from_outside(hostile: Hostile) -> None:
+    hostile.sends(start=[{**ENDED, "external": 1}])
+    with hostile.open() as host:
+        worker = Place(host, [], hostile.console, link=host.first).start(["x"])
+        assert worker.next_line(60.0) == b""
+        assert worker.end().external
+        assert "external is 1, not true or false" in worker.end().what
+        worker.close()
+
+
+@pytest.mark.parametrize("flooded", ["start", "tail", "close"])
+def test_a_host_that_prints_for_ever_fills_no_disk_and_takes_no_time(
+    hostile: Hostile, monkeypatch: pytest.MonkeyPatch, flooded: str
+) -> None:
+    for name in ("_ANSWER_S", "_CLOSED_S"):
+        monkeypatch.setattr(remote_worker, name, 2.0)
+    monkeypatch.setattr(consoles, "MOST_BYTES", 4 << 20)
+    monkeypatch.setattr(consoles, "_KEPT_BYTES", 1 << 20)
+    hostile.sends(**{flooded: [{"event": "output", "text": "x" * 60_000, "flood": True}]})
+    with hostile.open() as host:
+        worker = Place(host, [], hostile.console, link=host.first).start(["x"])
+        began = time.monotonic()
+        assert worker.next_line(2.0) is None
+        worker.console_tail()
+        worker.close()
+        assert time.monotonic() - began < 30
+    assert hostile.console.stat().st_size < 8 << 20
+
+
+def test_an_interrupted_program_waits_for_no_host(hostile: Hostile) -> None:
+    hostile.sends(close=[{"event": "silence"}])
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), hostile.open() as host:  # noqa: PT012 it is the way out that counts
+        worker = Place(host, [], hostile.console, link=host.first).start(["x"])
+        try:
+            raise KeyboardInterrupt
+        finally:
+            worker.close()
+    assert time.monotonic() - began < 20
+
+
+def test_what_ssh_prints_is_bounded(hostile: Hostile) -> None:
+    hostile.sends(stderr=100)
+    connection = link.connected(ADDRESS, b"", 60.0)
+    connection.cut()
+    assert len(connection._messages()) <= 1 << 16
+
+
+def test_a_message_is_no_larger_than_a_line_and_has_no_more_values_than_a_file() -> None:
+    for content in (b"[" * 100_000, b"[" + b"0," * 5_000_000 + b"0]", b'{"event": 1e999}'):
+        assert protocol.parse_line(b"s", b"s M " + content + b"\n") is None
