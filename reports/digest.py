@@ -57,6 +57,7 @@ _PHRASES: Mapping[str, str] = {
     WITHOUT_CASE: "without a case in this run",
 }
 _MOST_REASONS = 4
+_VARIABLE = "given.environment."  # of --guest-env
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
 
 
@@ -398,6 +399,11 @@ class Digest:
         }
         names = [name for name, _ in Counter(name for name, _ in sorted(undeclared)).most_common()]
         return (f"it does not declare {', '.join(names)}",) if names else ()
+
+
+def called(name: str) -> str:
+    """What people call an entry of Digest.under_test: all are hashes but the variables that a user has given."""
+    return f"variable {name.removeprefix(_VARIABLE)}" if name.startswith(_VARIABLE) else f"hash of {name}"
 
 
 def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:

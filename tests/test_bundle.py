@@ -211,7 +211,7 @@ def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsy
     )
     waivers = tmp_path / "waivers.yaml"
     expires = NOW.date() + timedelta(days=30)
-    making = ["waivers", "--from", str(folder), "--owner", "me", "--issue", "https://bugs.example/1", "--expires"]
+    making = ["waivers", "--run", str(folder), "--owner", "me", "--issue", "https://bugs.example/1", "--expires"]
     assert main([*making, str(expires), "--out", str(waivers)]) == 0
     assert main(["judge", str(folder), "--waivers", str(waivers), "--out", str(tmp_path / "judged")]) == 0
     assert re.search(

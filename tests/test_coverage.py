@@ -233,5 +233,5 @@ def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_results_that_are_not_there_are_a_persons_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["coverage", "--results", str(tmp_path / "gone")]) == 2
+    assert main(["coverage", "--run", str(tmp_path / "gone")]) == 2
     assert "cannot be read" in capsys.readouterr().err

@@ -301,8 +301,8 @@ def test_a_trial_without_a_run_is_one_line_with_status_2(
         (["--all", ADVICE], f"{ADVICE} and --all exclude each other"),
         (["--all", "--mail"], "--mail and --all exclude each other"),
         (["--all", "--out", "-"], "- is standard output, no directory"),
-        ([ADVICE, "--history", "run"], "--history is only for --mail"),
-        (["85c569cb"], "there is no run to look for the defect 85c569cb in; --run DIR names one"),
+        ([ADVICE, "--others", "run"], "--others is only for --mail"),
+        (["85c569cb"], "there is no run to look for the defect 85c569cb in; --run RUN names one"),
         (["ffff", "--run", FORKY], f"{RECORDED} has no defect ffff; "),
     ],
 )
