@@ -131,6 +131,7 @@ class RunOptions:
     hazardous: bool = False
     kernel: Path | None = None
     modules: Path | None = None
+    linux: Path | None = None
     rdma_core: Path | None = None
     overlay: Path | None = None
     guest_env: tuple[str, ...] = ()
@@ -376,7 +377,23 @@ OPTIONS: Mapping[str, Option] = {
             given_path,
             only_on=GUEST,
         ),
-        Option("rdma_core", "--rdma-core", "a build tree or install prefix of rdma-core", BUILDS, "DIR", given_path),
+        Option(
+            "linux",
+            "--linux",
+            "in the guest: its driver, compiled from this source tree",
+            BUILDS,
+            "TREE",
+            given_path,
+            only_on=GUEST,
+        ),
+        Option(
+            "rdma_core",
+            "--rdma-core",
+            "a build tree or install prefix of rdma-core; in the guest, also a source tree",
+            BUILDS,
+            "DIR",
+            given_path,
+        ),
         Option(
             "overlay",
             "--overlay",

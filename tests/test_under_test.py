@@ -114,6 +114,10 @@ def test_a_kernel_with_all_built_in_has_an_empty_directory_of_modules(tmp_path: 
     kernel = bzimage(tmp_path / "bzImage", "7.3.0-mine")
     prepared = UnderTest(Builds(kernel=kernel, modules=tmp_path / "none"), image, RECIPE).lay_out(tmp_path / "stage")
     assert b"virtio_blk" not in prepared.image.initrd.read_bytes()
+    assert prepared.overlay is not None
+    assert prepared.prepare == "depmod -a\n", "modprobe finds what is built in"
+    (builtin,) = prepared.overlay.rglob("modules.builtin")
+    assert builtin.read_text() == "kernel/virtio_blk.ko\nkernel/rdma_rxe.ko\n"
 
 
 def test_of_a_whole_tree_over_the_images_kernel_what_reaches_the_drives_is_left_out(
