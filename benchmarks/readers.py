@@ -57,8 +57,8 @@ def main() -> int:
             *(["report", many, "--format", each, "--out", f"{name}/report"] for each in FORMATS),
             ["compare", again, many],
             ["judge", many],
-            ["explain", "REG-15", "--results", many],
-            ["coverage", "--results", many],
+            ["explain", "REG-15", "--run", many],
+            ["coverage", "--run", many],
         ]
         for command in commands:
             seconds, memory = cost(command)

@@ -6,82 +6,87 @@ never a traceback.
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib
 import os
 import signal
 import sys
-from argparse import Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from typing import NoReturn
 
-from commands.arguments import NAME, Parser, help_text
+from commands.arguments import NAME, Parser
 from commands.endings import SIGNALLED, Terminated, crash_report, heed_signals
-from commands.output import Output
+from commands.streams import Output
 from conformance import cache
-from conformance.errors import UserError
-from conformance.tables.suite import VERSION
+from conformance.errors import PROGRAM, UserError
 from fixtures.system.bytecode import keeps_files
 from fixtures.system.cache import cache_directory
 from reports.text import one_line
 
-# The commands in the order of the help text; _MODULES has the module names that differ from the command.
-COMMANDS = (
-    "run",
-    "nightly",
-    "test",
-    "doctor",
-    "prepare",
-    "list",
-    "report",
-    "site",
-    "merge",
-    "compare",
-    "judge",
-    "bundle",
-    "verify",
-    "explain",
-    "waivers",
-    "reproducer",
-    "findings",
-    "patches",
-    "bisect-step",
-    "coverage",
-    "describe",
-    "trial",
-    "schema",
-    "completion",
-)
+# The commands in the order of the help text, and what each does; _MODULES has the module names that differ.
+COMMANDS: Mapping[str, str] = {
+    "run": "Run the cases on a device of this host or, without one, in the Soft-RoCE guest.",
+    "nightly": "Run the cases on several stacks, each compared with its last good night; exit status 1 if one has "
+    "regressed.",
+    "test": "Run the project's own tests; arguments after `--` go to pytest.",
+    "doctor": "Show what is missing on this host for each way of running, and how to get it.",
+    "prepare": "Make the guest's image and template, and run nothing.",
+    "list": "List the cases of all tiers, or with --rules the rules.",
+    "report": "Make a report of recorded runs; several runs become columns of one page.",
+    "site": "Write the static pages of a history: one for each rule, defect and night, and badges.",
+    "merge": "Make one run of the shards of a run (see run --shard); exit status as of run.",
+    "compare": "Compare two runs case by case and point by point; exit status 1 if something has regressed.",
+    "judge": "Judge recorded observations again by the current rules and tables, without a device.",
+    "bundle": "Pack a run with everything that is needed to judge it again elsewhere (see verify).",
+    "verify": "Judge a bundled run again, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was "
+    "changed.",
+    "explain": "Explain a rule, a case, a point of a sweep or a defect: source, set-up, last verdict, what a "
+    "failure means.",
+    "waivers": "Write waivers of the defects in recorded runs, each with an owner, an issue and an expiry date.",
+    "reproducer": "Make a C program of libibverbs alone that shows a violation, or the text to report it with.",
+    "findings": "Write a page of the defects in several runs, one for each stack, with C programs that show them.",
+    "patches": "Write the changes that mend the defects of Soft-RoCE as patches for git am, made from source trees.",
+    "bisect-step": "Run a case, and end as git bisect run wants: 0 good, 1 bad, 125 cannot be tested, 128 ends the "
+    "bisection.",
+    "coverage": "Show which rules have cases, in which directions, and with --run their verdicts.",
+    "describe": "Print what the manual pages promise about a verb.",
+    "trial": "Test the suite itself: does a case fail for every rule that a driver violates?",
+    "schema": "Print the JSON Schema of tables or of another file format; docs/ holds a copy of each.",
+    "variables": "Print the environment variables, and what each is for.",
+    "completion": "Print a script with which bash, zsh or fish complete commands and options.",
+}
 _ALLOCATED = 50_000  # objects between two collections: a command makes many that stay, and little garbage
 _MODULES = {"list": "listing", "bisect-step": "bisect_step"}
-_WITH_VARIABLES = ("run", "prepare", "doctor")  # commands whose own help lists the environment variables, too
 
 
-def _module(command: str) -> ModuleType:
-    return importlib.import_module(f"commands.{_MODULES.get(command, command)}")
+class _Version(argparse.Action):
+    """Prints the version, which is read only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from conformance.tables.suite import VERSION
+
+        print(f"{NAME} {VERSION}")
+        parser.exit()
 
 
-def parser_of(commands: Sequence[str]) -> Parser:
-    """The parser of these commands' arguments. Importing all commands would dominate the start-up time of one."""
+def parser_of(commands: Collection[str]) -> Parser:
+    """The parser of all commands, with the arguments of these alone: importing all would take longer than most do."""
     parser = Parser(
         prog=NAME,
         description="Conformance tests for the memory-region verbs of RDMA devices.",
-        epilog=help_text(),
-        formatter_class=RawDescriptionHelpFormatter,
+        epilog=f"Environment variables: {PROGRAM} variables. Exit statuses and more: rdma-cts(1), README.md, docs/.",
     )
-    parser.add_argument("--version", action="version", version=f"rdma-cts {VERSION}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in map(_module, commands):
-        command = subparsers.add_parser(
-            module.NAME,
-            help=module.HELP,
-            description=module.HELP,
-            formatter_class=RawDescriptionHelpFormatter,
-            epilog=help_text() if module.NAME in _WITH_VARIABLES else None,
-        )
-        module.add_arguments(command)
-        command.set_defaults(execute=module.execute)
+    for name, text in COMMANDS.items():
+        command = subparsers.add_parser(name, help=text, description=text)
+        if name in commands:
+            module = importlib.import_module(f"commands.{_MODULES.get(name, name)}")
+            module.add_arguments(command)
+            command.set_defaults(execute=module.execute)
     return parser
 
 
@@ -91,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     out: Path | None = None
     arguments = Namespace()
     try:
-        parser_of(given[:1] if given and given[0] in COMMANDS else COMMANDS).parse_args(given, arguments)
+        parser_of(given[:1]).parse_args(given, arguments)
         arguments.argv = given[1:]
         try:
             return int(arguments.execute(arguments))

@@ -8,15 +8,13 @@ from collections.abc import Iterable
 
 from commands import run, run_arguments
 from commands.endings import crash_report
-from commands.output import show
+from commands.streams import show
 from conformance.errors import UserError
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reports.digest import read
 from runs.earlier import with_earlier
 from runs.folder import run_folder
 
-NAME = "bisect-step"
-HELP = "Run a case, and end as git bisect run wants: 0 good, 1 bad, 125 cannot be tested, 128 ends the bisection."
 GOOD, BAD, SKIP, END = 0, 1, 125, 128
 
 

@@ -14,9 +14,10 @@ from bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from bundles.claims import claims
 from commands import run_arguments, verify
 from commands.arguments import Parser
-from commands.output import is_standard_output, out_path, show, write_out
+from commands.output import is_standard_output, out_path, write_out
 from commands.run_arguments import add_arguments as add_run_arguments
 from commands.run_arguments import options_from
+from commands.streams import show
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.points import points_path
@@ -25,9 +26,6 @@ from conformance.run_options import given_path
 from reports.digest import Digest, read
 from runs.plan import FILE_NAME as PLAN
 from runs.plan import read_plan
-
-NAME = "bundle"
-HELP = "Pack a run with everything that is needed to judge it again elsewhere (see verify)."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +98,7 @@ def _profile_of(folder: Path) -> Path | None:
     """The profile that the plan of a run of an older version names; None without one."""
     if not (folder / PLAN).exists():
         return None
-    parser = Parser(prog=NAME)
+    parser = Parser(prog="bundle")
     add_run_arguments(parser)
     profile = options_from(parser.parse_args(list(read_plan(folder).argv))).profile
     return _of_run(folder, str(profile)) if profile else None

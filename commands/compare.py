@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from commands.output import show
+from commands.streams import show
 from conformance.run_options import given_path
 from reports import comparison_formats
 from reports.comparison import compare
 from reports.digest import read
-
-NAME = "compare"
-HELP = "Compare two runs case by case and point by point; exit status 1 if something has regressed."
 
 _MOST = 20  # changes shown of each kind
 

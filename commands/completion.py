@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from commands.arguments import NAME as PROGRAM
 from commands.arguments import Parser
 
-NAME = "completion"
-HELP = "Print a script with which bash, zsh or fish complete commands and options."
 _FILES = "--"  # among the choices of an option: its value is a file
 
 

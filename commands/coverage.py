@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from commands import run_arguments
-from commands.output import show
+from commands.streams import show
 from conformance.errors import UserError
 from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord
@@ -27,9 +27,6 @@ from conformance.results.rule_conclusions import rule_verdicts
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
-
-NAME = "coverage"
-HELP = "Show which rules have cases, in which directions, and with --results their verdicts."
 
 WIDTH = 120
 _NOT_RUN = "-"
@@ -89,7 +86,7 @@ class Coverage:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("--results", type=given_path, metavar="FILE_OR_DIR", help="the results of a run, for verdicts")
+    parser.add_argument("--run", type=given_path, metavar="RUN", help="the results of a run, for verdicts")
     parser.add_argument("--json", action="store_true", help="print JSON")
     run_arguments.add_cases_argument(parser)
 
@@ -97,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the coverage. Exit status 1 if a rule has no case, else 0."""
     suite = run_arguments.suite_from(arguments)
-    coverage = cover(suite) if arguments.results is None else cover_with_results(suite, arguments.results)
+    coverage = cover(suite) if arguments.run is None else cover_with_results(suite, arguments.run)
     if arguments.json:
         print(json.dumps(as_data(coverage), indent=2))
     else:

@@ -29,9 +29,6 @@ from conformance.verbs import (
     structs_in,
 )
 
-NAME = "describe"
-HELP = "Print what the manual pages promise about a verb."
-
 WIDTH = 100
 
 

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from commands.output import show
+from commands.streams import show
 from conformance.errors import PROGRAM, UserError
 from conformance.run_options import word
 from fixtures.guest import accelerator, privileges
@@ -20,8 +20,6 @@ from fixtures.system.cache import cache_directory
 from fixtures.system.readiness import MISSING, NOTE, OK, Finding, Host, device_findings, packages_finding, works
 from targets import hosts
 
-NAME = "doctor"
-HELP = "Show what is missing on this host for each way of running, and how to get it."
 NO_WAY = 4  # exit status
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from commands import run_arguments
-from commands.output import show
+from commands.streams import show
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.run_options import given_path
@@ -15,9 +15,6 @@ from reports.digest import read
 from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_rule
 from runs.earlier import run_about
 from runs.folder import OUT
-
-NAME = "explain"
-HELP = "Explain a rule, a case, a point of a sweep or a defect: source, set-up, last verdict, what a failure means."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a sweep, or the fingerprint of a defect",
     )
     parser.add_argument(
-        "--results",
+        "--run",
         type=given_path,
-        metavar="DIR",
+        metavar="RUN",
         help=f"the run to look at (default: the latest in {OUT}/ that knows of it)",
     )
     run_arguments.add_cases_argument(parser)
@@ -41,10 +38,10 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints the explanation; exit status 0. Raises UserError for an unknown id."""
     suite = run_arguments.suite_from(arguments)
     wanted = arguments.id
-    path = arguments.results or run_about(wanted)
+    path = arguments.run or run_about(wanted)
     run = read(path) if path else None
     if FINGERPRINT.fullmatch(wanted):
-        show(of_defect(*defect_of(wanted, run, "--results")))
+        show(of_defect(*defect_of(wanted, run, "--run")))
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == wanted.upper()), None)
     lines = of_rule(suite, suite.registry[rule], run) if rule else of_case(suite, _case(suite, wanted), run)

@@ -25,8 +25,6 @@ from reproducers.mail import mail
 from reproducers.of_runs import basis_of
 from reproducers.writer import Inexpressible
 
-NAME = "findings"
-HELP = "Write a page of the defects in several runs, one for each stack, with C programs that show them."
 # By fingerprint, where in the driver's source a defect lies; only what is certain.
 PLACES = "places.yaml"
 _KCIDB = "kcidb.json"
@@ -34,7 +32,7 @@ _KCIDB = "kcidb.json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("runs", nargs="+", type=given_path, metavar="DIR", help="runs, those of the newest stack first")
+    parser.add_argument("runs", nargs="+", type=given_path, metavar="RUN", help="runs, those of the newest stack first")
     parser.add_argument("--title", default="Findings on Soft-RoCE", help="the title of the page (default: %(default)s)")
     parser.add_argument(
         "--out",

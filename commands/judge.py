@@ -12,7 +12,8 @@ from datetime import datetime
 from pathlib import Path
 
 from commands import report, run_arguments
-from commands.output import out_directory, show
+from commands.output import out_directory
+from commands.streams import show
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.effective import with_effective
@@ -30,13 +31,10 @@ from reports.digest import Digest, digest, read
 from reports.terminal import REPORT
 from reports.text import one_line
 
-NAME = "judge"
-HELP = "Judge recorded observations again by the current rules and tables, without a device."
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("run", type=given_path, metavar="DIR", help="the directory of a run")
+    parser.add_argument("run", type=given_path, metavar="RUN", help="the directory of a run")
     parser.add_argument(
         "--out", type=out_directory, metavar="DIR", help="write the new results there, as those of a run"
     )

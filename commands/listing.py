@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 
 from commands import run_arguments
-from commands.output import show
+from commands.streams import show
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
-
-NAME = "list"
-HELP = "List the cases of all tiers, or with --rules the rules."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,8 @@ from datetime import date, datetime
 from pathlib import Path
 
 from commands import report, run_arguments
-from commands.output import out_directory, show
+from commands.output import out_directory
+from commands.streams import show
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.files import write_atomically
@@ -27,13 +28,10 @@ from reports.digest import read
 from reports.terminal import summary
 from runs.folder import run_folder
 
-NAME = "merge"
-HELP = "Make one run of the shards of a run (see run --shard); exit status as of run."
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("shards", nargs="+", type=given_path, metavar="DIR", help="the directory of each shard")
+    parser.add_argument("shards", nargs="+", type=given_path, metavar="RUN", help="the directory of each shard")
     parser.add_argument("--out", type=out_directory, required=True, metavar="DIR", help="write the run there")
     parser.add_argument(
         "--waivers", type=given_path, metavar="FILE", help="the shards' waivers, if they are elsewhere now"

@@ -21,13 +21,14 @@ from pathlib import Path
 
 from commands import run_arguments
 from commands.endings import crash_report
-from commands.output import out_directory, out_path, show, write_out
+from commands.output import out_directory, out_path, write_out
+from commands.streams import show
 from conformance.errors import UserError
 from conformance.results.files import make_directory, not_written, write_atomically
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
-from conformance.run_options import BUILDS, CASES, GENERAL, WHERE, RunOptions, budget_seconds
+from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, budget_seconds
 from conformance.tables.profile import read_profile
 from conformance.tables.shards import Shard
 from fixtures.guest.image import renew_image
@@ -56,9 +57,6 @@ from runs import process
 from runs.folder import WORK, tidied
 from targets import builds
 
-NAME = "nightly"
-HELP = "Run the cases on several stacks, each compared with its last good night; exit status 1 if one has regressed."
-
 RUN_LOG = "run.log"
 RENEWED_DAYS = 7
 _END_OF_TIME = "~"  # after every name of a night
@@ -67,7 +65,8 @@ _OPTIONS = {
     WHERE: ("driver", "guests"),
     BUILDS: ("rdma_core", "overlay", "guest_env"),
     CASES: ("verbs", "rules", "words", "only", "tier", "cases"),
-    GENERAL: ("profile", "waivers", "no_confirm", "dialect", "case_deadline_s", "seed", "sequences"),
+    JUDGING: ("profile", "waivers", "no_confirm", "dialect"),
+    GENERAL: ("case_deadline_s", "seed", "sequences"),
 }
 _KNOWN = (*STACKS, *MENDED_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
@@ -76,6 +75,7 @@ _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
+    parser.usage = f"{parser.prog} --history DIR [OPTION ...]"
     parser.add_argument("--history", type=out_directory, required=True, metavar="DIR", help="where all runs are kept")
     parser.add_argument(
         "--stack",
@@ -119,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only the Kth of N parts of the cells, for N machines with a history each",
     )
     for title, names in _OPTIONS.items():
-        group = parser.add_argument_group(title) if title else parser
+        group = parser.add_argument_group(title)
         for name in names:
             run_arguments.add_argument(group, name, argparse.SUPPRESS)
 

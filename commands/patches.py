@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from commands import run_arguments
-from commands.output import out_directory, show
+from commands.output import out_directory
+from commands.streams import show
 from conformance.errors import UserError
 from conformance.run_options import given_path
 from fixtures.guest.changes import read_changes
@@ -19,8 +20,6 @@ from patches.tree import PROJECTS, Tree, read_tree
 from reports.digest import read
 from reproducers.of_runs import basis_of, unknown_device
 
-NAME = "patches"
-HELP = "Write the changes that mend the defects of Soft-RoCE as patches for git am, made from source trees."
 _SIGNED = re.compile(r"[^<>\n]*[^<>\s] <[^<>@\s]+@[^<>@\s]+>\Z")
 
 
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--signoff", default="", metavar="NAME <MAIL>", help="who signs the patches off, and sends them"
     )
-    parser.add_argument("--run", type=given_path, metavar="DIR", help="a run whose observations and oopses are told")
+    parser.add_argument("--run", type=given_path, metavar="RUN", help="a run whose observations and oopses are told")
     run_arguments.add_cases_argument(parser)
 
 

@@ -13,9 +13,6 @@ from fixtures.guest.start import templates_wanted
 from runs.folder import tidied
 from targets.guests import Guests
 
-NAME = "prepare"
-HELP = "Make the guest's image and template, and run nothing."
-
 # What the image and the template depend on.
 _BUILDS = ("kernel", "modules", "rdma_core", "overlay", "guest_env", "tools", "without")
 _OPTIONS = {WHERE: ("stack", "driver"), BUILDS: _BUILDS}
@@ -23,6 +20,7 @@ _OPTIONS = {WHERE: ("stack", "driver"), BUILDS: _BUILDS}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
+    parser.usage = f"{parser.prog} [OPTION ...]"
     for title, names in _OPTIONS.items():
         group = parser.add_argument_group(title)
         for name in names:

@@ -9,15 +9,13 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
-from commands.output import STANDARD_OUTPUT, out_path, show, write_out
+from commands.output import STANDARD_OUTPUT, out_path, write_out
+from commands.streams import show
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from conformance.run_options import given_path
 from reports.digest import Digest, read
 from reports.history import PAGE, read_history
-
-NAME = "report"
-HELP = "Make a report of recorded runs; several runs become columns of one page."
 
 FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")  # each is a module of reports/ with `render`
 # The reports that every run writes beside its results.
@@ -38,7 +36,7 @@ def load_beside() -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument(
-        "runs", nargs="*", type=given_path, metavar="DIR", help="the directory or results.jsonl of a run"
+        "runs", nargs="*", type=given_path, metavar="RUN", help="the directory or results.jsonl of a run"
     )
     parser.add_argument(
         "--history", type=given_path, metavar="DIR", help="all nights of a history (see nightly) on one page"

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from commands import run_arguments
-from commands.output import STANDARD_OUTPUT, out_path, show, write_out
+from commands.output import STANDARD_OUTPUT, out_path, write_out
+from commands.streams import show
 from conformance.defects import Symptom
 from conformance.errors import UserError
 from conformance.results.files import make_directory, write_through
@@ -22,8 +23,6 @@ from reproducers.writer import Inexpressible
 from runs.earlier import run_about
 from runs.folder import OUT, latest
 
-NAME = "reproducer"
-HELP = "Make a C program of libibverbs alone that shows a violation, or the text to report it with."
 _FILE = Path("repro.c")
 
 
@@ -38,17 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run",
         type=given_path,
-        metavar="DIR",
+        metavar="RUN",
         help=f"the run that has observed it (default: the latest in {OUT}/ that knows of it)",
     )
     parser.add_argument("--all", action="store_true", help="one for each violation of the run, in a directory")
     parser.add_argument("--mail", action="store_true", help="write a text for a mailing list, with the program in it")
     parser.add_argument(
-        "--history",
+        "--others",
         nargs="+",
         type=given_path,
         default=[],
-        metavar="DIR",
+        metavar="RUN",
         help="with --mail: runs of other stacks, of which the text tells whether they have it",
     )
     parser.add_argument(
@@ -69,7 +68,7 @@ def execute(arguments: argparse.Namespace) -> int:
     basis = basis_of(path) if path else unknown_device()
     if arguments.all:
         if run is None:
-            raise UserError("there is no run to make programs of", hint="--run DIR names one")
+            raise UserError("there is no run to make programs of", hint="--run RUN names one")
         made = list(programs_of(run.results, suite, basis))
         show(_write_all(made, arguments.out or run.directory / "reproducers"))
         return 0
@@ -80,8 +79,8 @@ def execute(arguments: argparse.Namespace) -> int:
     try:
         if arguments.mail:
             if run is None or symptom is None:
-                raise UserError(f"no run has found {name} violated", hint="--run DIR names the run")
-            text = mail(symptom, run, suite, basis, [read(each) for each in arguments.history])
+                raise UserError(f"no run has found {name} violated", hint="--run RUN names the run")
+            text = mail(symptom, run, suite, basis, [read(each) for each in arguments.others])
         else:
             text = reproducer(name, suite, basis, symptom).text
     except Inexpressible as reason:
@@ -100,8 +99,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UserError(f"{arguments.id} and --all exclude each other")
     if arguments.all and arguments.mail:
         raise UserError("--mail and --all exclude each other: a text is of one case")
-    if arguments.history and not arguments.mail:
-        raise UserError("--history is only for --mail")
+    if arguments.others and not arguments.mail:
+        raise UserError("--others is only for --mail")
     if arguments.all and arguments.out == STANDARD_OUTPUT:
         raise UserError("--all writes files, and - is standard output, no directory", hint="--out DIR names one")
 

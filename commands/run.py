@@ -47,39 +47,40 @@ from targets import builds, hosts, target
 from targets.guests import Guests, guest_driver
 
 NAME = "run"
-HELP = "Run the cases on a device of this host or, without one, in the Soft-RoCE guest."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
+    parser.usage = f"{parser.prog} [OPTION ...]"
     run_arguments.add_arguments(parser)
-    parser.add_argument(
+    several = parser.add_argument_group("several hosts")
+    several.add_argument(
         "--lab", type=given_path, metavar="FILE", help="the same on each of the hosts in FILE at once (see docs/lab.md)"
     )
-    parser.add_argument("--shell", action="store_true", help="run no case; open a shell in the prepared guest")
-    parser.add_argument(
-        "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
-    )
-    parser.add_argument(
+    earlier = parser.add_argument_group("an earlier run")
+    earlier.add_argument(
         "--failed",
         type=given_path,
         nargs="?",
         const=OUT,
-        metavar="DIR",
-        help=f"only what failed or was not decided in the run in DIR, or in the latest one there (default: {OUT})",
+        metavar="RUN",
+        help=f"only what failed or was not decided in RUN, or in the latest run in that directory (default: {OUT})",
     )
-    parser.add_argument(
-        "--resume", type=given_path, metavar="DIR", help="resume the run or lab in DIR that was cut short"
+    earlier.add_argument("--resume", type=given_path, metavar="RUN", help="go on with a run or lab that was cut short")
+    output = parser.add_argument_group("what it prints and writes")
+    output.add_argument(
+        "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
     )
-    parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.set_defaults(level=NORMAL)
-    loudness = parser.add_mutually_exclusive_group()
+    loudness = output.add_mutually_exclusive_group()
     loudness.add_argument(
         "-q", "--quiet", dest="level", action="store_const", const=QUIET, help="print only the summary"
     )
     loudness.add_argument(
         "-v", "--verbose", dest="level", action="store_const", const=VERBOSE, help="print a line for each case"
     )
+    parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
+    parser.add_argument("--shell", action="store_true", help="run no case; open a shell in the prepared guest")
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ _CHOICES = {"stack": ((*STACKS, *MENDED_STACKS), DEFAULT_STACK), "driver": (tupl
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds all of them; an option that is not given does not appear in the namespace."""
-    groups: dict[str, argparse._ActionsContainer] = {"": parser}
+    groups: dict[str, argparse._ActionsContainer] = {}
     for option in OPTIONS.values():
         if option.group not in groups:
             groups[option.group] = parser.add_argument_group(option.group)

@@ -11,8 +11,6 @@ from conformance.tables.schema import rules_schema, table_schema
 from reports import summary
 
 LINE = 120  # maximum line length in characters, as in the rest of the project
-NAME = "schema"
-HELP = "Print the JSON Schema of tables or of another file format; docs/ holds a copy of each."
 
 SCHEMAS = {"table": table_schema, "rules": rules_schema, "waivers": waivers_schema, "summary": summary.schema}
 

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from commands import run_arguments
 from commands.findings import PLACES, places_in
-from commands.output import out_directory, show
+from commands.output import out_directory
+from commands.streams import show
 from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.regular_file import read_regular
@@ -36,9 +37,6 @@ from reports.history_page import HistoryPage
 from reproducers.findings import FOLDER, Finding, Run, findings_of
 from reproducers.mail import mail
 from reproducers.writer import Inexpressible
-
-NAME = "site"
-HELP = "Write the static pages of a history: one for each rule, defect and night, and badges."
 
 SCHEMA = "rdma-cts-site/1"
 LIST = "site.json"  # of the files that a site has

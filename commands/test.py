@@ -10,8 +10,6 @@ from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from fixtures.system import packages
 
-NAME = "test"
-HELP = "Run the project's own tests; arguments after `--` go to pytest."
 # Four test files at a time, for two processors: a test with a guest often waits, and each guest takes much memory.
 ALL = ("-n", "4", "--dist", "loadfile", "tests")
 # What only --nightly runs: the tests with this mark, and more of what others try by the number (docs/testing.md).

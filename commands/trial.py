@@ -18,9 +18,6 @@ from fixtures.guest.recipe import DEFAULT_STACK, STACKS
 from trial import guest_runs, kernel_runs, mended_runs, reference_runs, reproduction
 from trial.searching import FIRST_SEED
 
-NAME = "trial"
-HELP = "Test the suite itself: does a case fail for every rule that a driver violates?"
-
 _Trying = Callable[[argparse.Namespace, Suite, Callable[[str], None]], int]
 
 
@@ -60,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_seed(guest, "shuffled orders")
 
     mended = add("mended", mended_runs.execute, "the mended stack, with each of its changes left out in turn")
-    mended.add_argument("run", type=given_path, metavar="DIR", help="a run on the stack as shipped")
+    mended.add_argument("run", type=given_path, metavar="RUN", help="a run on the stack as shipped")
     mended.add_argument("--change", action="append", default=[], metavar="NAME", help="only this change")
     mended.add_argument("--list", action="store_true", help="only list the changes")
 
@@ -68,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kernel_runs.add_arguments(kernel)
 
     reproducers = add("reproducers", reproduction.execute, "C programs of the violations of a run, in the guest")
-    reproducers.add_argument("--results", type=given_path, metavar="DIR", help="the run (default: the latest)")
+    reproducers.add_argument("--run", type=given_path, metavar="RUN", help="the run (default: the latest)")
     reproducers.add_argument("--whole", action="store_true", help="also programs of its passes")
     _add_jobs(reproducers)
 

@@ -21,7 +21,7 @@ from bundles.archive import MOST_BYTES, PROFILE, WAIVERS, Manifest, unpack
 from bundles.claims import remark, wrong_claim
 from commands import run_arguments
 from commands.judge import write_judged
-from commands.output import show
+from commands.streams import show
 from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.vocabulary import TIERS
@@ -36,9 +36,6 @@ from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import SMOKE
 from reports.digest import Digest, digest, wrong_by_tables
 from reports.text import format_count, one_line
-
-NAME = "verify"
-HELP = "Judge a bundled run again, and say what it supports; exit status 0, 1 and 3 as of run, 2 if it was changed."
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")

@@ -12,19 +12,16 @@ from conformance.results.waiver_file import LONGEST, is_address
 from conformance.run_options import given_path
 from reports.digest import Digest, read
 
-NAME = "waivers"
-HELP = "Write waivers of the defects in recorded runs, each with an owner, an issue and an expiry date."
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument(
-        "--from",
+        "--run",
         dest="runs",
         nargs="+",
         type=given_path,
         required=True,
-        metavar="DIR",
+        metavar="RUN",
         help="runs; several of one stack show which defects do not always appear, and of several stacks where each is",
     )
     parser.add_argument("--owner", required=True, metavar="NAME", help="who is responsible")

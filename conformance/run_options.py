@@ -30,7 +30,8 @@ from conformance.tables.tiers import DEFAULT, SEQUENCES_S
 PLUGIN_PREFIX = "--rdma-"
 HOST, GUEST = "host", "guest"
 # Groups of the help text.
-WHERE, BUILDS, CASES, GENERAL = "where", "one's own build under test", "which cases", ""
+WHERE, BUILDS, CASES = "where", "one's own build under test", "which cases"
+JUDGING, GENERAL = "how it is judged", "how it is run"
 
 _DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 64, with the NUL
 # How long a host that has gone down may take to come back, in seconds: a server's firmware needs minutes.
@@ -130,6 +131,7 @@ class RunOptions:
     hazardous: bool = False
     kernel: Path | None = None
     modules: Path | None = None
+    linux: Path | None = None
     rdma_core: Path | None = None
     overlay: Path | None = None
     guest_env: tuple[str, ...] = ()
@@ -375,7 +377,23 @@ OPTIONS: Mapping[str, Option] = {
             given_path,
             only_on=GUEST,
         ),
-        Option("rdma_core", "--rdma-core", "a build tree or install prefix of rdma-core", BUILDS, "DIR", given_path),
+        Option(
+            "linux",
+            "--linux",
+            "in the guest: its driver, compiled from this source tree",
+            BUILDS,
+            "TREE",
+            given_path,
+            only_on=GUEST,
+        ),
+        Option(
+            "rdma_core",
+            "--rdma-core",
+            "a build tree or install prefix of rdma-core; in the guest, also a source tree",
+            BUILDS,
+            "DIR",
+            given_path,
+        ),
         Option(
             "overlay",
             "--overlay",
@@ -437,13 +455,13 @@ OPTIONS: Mapping[str, Option] = {
         ),
         Option("cases", "--cases", "also the tables in DIR/<verb>/", CASES, "DIR", given_path, plugin=True),
         Option(
-            "profile", "--profile", "what the device must have (see profiles)", GENERAL, "FILE", given_path, plugin=True
+            "profile", "--profile", "what the device must have (see profiles)", JUDGING, "FILE", given_path, plugin=True
         ),
         Option(
             "waivers",
             "--waivers",
             "violations that are known (see docs/waivers.md)",
-            GENERAL,
+            JUDGING,
             "FILE",
             given_path,
             decides=False,
@@ -453,14 +471,16 @@ OPTIONS: Mapping[str, Option] = {
             "--subject",
             "what is judged; what the kernel's core or libibverbs answers fails no device (default: the device,"
             " in the guest the stack)",
+            JUDGING,
             choices=SUBJECTS,
             decides=False,
         ),
-        Option("no_confirm", "--no-confirm", "do not try each violation again alone", decides=False),
+        Option("no_confirm", "--no-confirm", "do not try each violation again alone", JUDGING, decides=False),
         Option(
             "dialect",
             "--dialect",
             "whose ibv_rereg_mr the library has, if not as its exports tell",
+            JUDGING,
             choices=DIALECTS,
             plugin=True,
         ),

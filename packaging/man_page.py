@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from commands.__main__ import COMMANDS, parser_of
-from commands.arguments import VARIABLES
+from commands.variables import VARIABLES
 from conformance.tables.suite import VERSION
 
 EXIT_STATUSES = (

@@ -15,7 +15,7 @@ from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 from conformance.sweeps.outcome import OUTSIDE, Points
-from reports.digest import Digest
+from reports.digest import Digest, called
 from reports.points import inside, read_points
 
 REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = "regressed", "fixed", "became unsupported", "not confirmed"
@@ -250,4 +250,4 @@ def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
     found = [(name, old.facts[name], new.facts[name]) for name in compared if old.facts[name] != new.facts[name]]
     both = old.under_test.keys() & new.under_test.keys()
     differ = [name for name in old.under_test if name in both and old.under_test[name] != new.under_test[name]]
-    return [*found, *((f"hash of {name}", old.under_test[name], new.under_test[name]) for name in differ)]
+    return [*found, *((called(name), old.under_test[name], new.under_test[name]) for name in differ)]

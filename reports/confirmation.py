@@ -15,6 +15,8 @@ from reports.repetitions import name_of
 
 _MOST = 5  # cases after which a violation occurs, and violations that are not confirmed, that are named
 
+_BY = {"run": "it ran alone", "company": "the same when tried again among its like, in another order"}
+
 
 def of_case(run: Digest, case: str) -> str:
     """Whether the violations of one case were confirmed; empty if nothing is known."""
@@ -43,7 +45,9 @@ def summary(run: Digest) -> Iterator[str]:
     confirmed, untried = figures["confirmed"], figures.get("not_tried", 0)
     tried = confirmed + figures["not_confirmed"]
     rest = f", {untried:,} not tried" if untried else ""
-    yield f"confirmation: {confirmed:,} of {tried:,} reproduced in isolation{rest}"
+    together = sum(record["by"] == "company" for record in run.confirmations)
+    how = f"a fresh worker, {together:,} of them among their like" if together else "isolation"
+    yield f"confirmation: {confirmed:,} of {tried:,} reproduced in {how}{rest}"
     bad = [record for record in run.confirmations if not record["confirmed"]]
     yield from (f"{name_of(record)}: {_unconfirmed(record)}" for record in bad[:_MOST])
     if len(bad) > _MOST:
@@ -71,7 +75,7 @@ def _confirmed(record: ConfirmationRecord) -> str:
     alone = record.get("alone")
     if alone:
         return f"confirmed: {alone['verdict']} when tried again alone ({alone['reason']})"
-    return "confirmed: " + ("it ran alone" if record["by"] == "run" else "the same when tried again alone")
+    return f"confirmed: {_BY.get(record['by'], 'the same when tried again alone')}"
 
 
 def _unconfirmed(record: ConfirmationRecord) -> str:

@@ -60,6 +60,7 @@ _MOST_REASONS = 4
 _OWN_BUILDS = ("kernel", "modules", "rdma_core", "overlay")  # of the user, as the header names them
 _PRELOAD = "etc/ld.so.preload"
 _MOST_VALUE = 60  # characters of a variable in a headline
+_VARIABLE = "given.environment."  # of --guest-env
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
 
 
@@ -416,6 +417,11 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
         yield f"environment {', '.join(f'{name}={str(value)[:_MOST_VALUE]}' for name, value in environment.items())}"
 
 
+def called(name: str) -> str:
+    """What people call an entry of Digest.under_test: all are hashes but the variables that a user has given."""
+    return f"variable {name.removeprefix(_VARIABLE)}" if name.startswith(_VARIABLE) else f"hash of {name}"
+
+
 def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
     """The most common reasons, each with its number of rules."""
     count = Counter(reason for reason, _ in sorted(pairs))
@@ -494,7 +500,10 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     if (said_out := header.get("left_out")) is not None:
         count = len(left_out(suite.cases, header["planned"]))
         if said_out != count:
-            return f"{count:,} cases of the default tier are not planned, and its header says {said_out:,}"
+            missing = (
+                f"{format_count(count, 'case')} of the default tier {'is' if count == 1 else 'are'} not in the plan"
+            )
+            return f"{missing}, and its header says {said_out:,}"
     return ""
 
 

@@ -23,7 +23,7 @@ from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
 from conformance.results.records import FILE_NAME as RESULTS
 from reports import summary
-from reports.digest import read
+from reports.digest import called, read
 from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-cell/1"
@@ -150,7 +150,7 @@ class Facts:
         """What was under test, by name: versions, tables and hashes."""
         names = ("kernel", "rdma-core", "device", "driver", "firmware", "suite", "tables", "tier")
         facts = {name: self.stack[name] for name in names if self.stack.get(name)}
-        return {**facts, **{f"hash of {name}": digest for name, digest in self.hashes.items()}}
+        return {**facts, **{called(name): digest for name, digest in self.hashes.items()}}
 
     def shows(self, fingerprints: Set[str]) -> bool | None:
         """Whether it has the defect with one of these; None if that is not known, because not all cases were run."""

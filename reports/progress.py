@@ -5,7 +5,6 @@ Written here because a library for progress bars would be one more package that 
 
 from __future__ import annotations
 
-import shutil
 import sys
 import threading
 import time
@@ -16,7 +15,7 @@ from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from reports.terminal import NORMAL, QUIET, VERBOSE, can_redraw, coloured, device_line
-from reports.text import format_count, one_line
+from reports.text import columns_of, fitted, format_count, one_line
 
 _EVERY = 50  # cases between two plain lines
 _BAR, _LEAST_BAR = 24, 4  # characters, on a wide terminal and on the narrowest that has a bar at all
@@ -48,7 +47,7 @@ class Progress:
         if self.level > QUIET:
             with self._lock:
                 self.clear()
-                print(one_line(text), file=self.stream, flush=True)
+                print(fitted(one_line(text), self.stream), file=self.stream, flush=True)
 
     def expect(self, seconds: Mapping[str, float]) -> None:
         """How long each case that is still to be run will take, in seconds. Only the proportions matter."""
@@ -100,12 +99,13 @@ class Progress:
     def _show(self, record: ResultRecord) -> None:
         if self.level > QUIET:
             self.clear()
-            verdict = coloured(record["effective"], self.stream)
-            print(f"  {verdict} {one_line(record['case'])}: {one_line(record['reason'])}", file=self.stream, flush=True)
+            verdict = record["effective"]
+            line = fitted(f"  {verdict} {one_line(record['case'])}: {one_line(record['reason'])}", self.stream)
+            print(line.replace(verdict, coloured(verdict, self.stream), 1), file=self.stream, flush=True)
 
     def _bar(self, record: ResultRecord, done: int, total: int) -> str:
         """What fits into a line of the terminal: first the figures and the time left, then the bar, pace and case."""
-        columns = shutil.get_terminal_size().columns - 1
+        columns = columns_of(self.stream) - 1
         left, *pace = self._pace(total - done)
         figures = f"{done} of {total}, {left}"
         room = min(_BAR, columns - len(figures) - 3)

@@ -19,7 +19,7 @@ from conformance.results.conclusions import verdict_on
 from reports import confirmation
 from reports.digest import Digest
 from reports.rule_ids import format_rules
-from reports.text import format_count, one_line
+from reports.text import columns_of, fitted, format_count, one_line
 
 _COLOURS: dict[str, str] = {
     Verdict.PASS: "32",
@@ -35,7 +35,7 @@ _COLOURS: dict[str, str] = {
 }
 REPORT = "report.html"
 _SEVERITY, _WAIVED = "31", "33"
-_WIDTH = 100  # columns of a line about a defect
+_WIDTH = 100  # columns of a line about a defect, at most
 _LABEL = max(len(severity.label) for severity in Severity)
 _MOST_RULES = 3
 QUIET, NORMAL, VERBOSE = 0, 1, 2
@@ -70,7 +70,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
     last = (f"report: {out / REPORT} (results: {out})", *_program(run, out), f"next: {_next(run, out)}")
     lines += [device_line(run.header), *map(one_line, last)]
-    return "\n".join([*lines, conclusion])
+    return "\n".join([*(line if "\x1b" in line else fitted(line, stream) for line in lines), conclusion])
 
 
 def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
         )
         ends = f" ({format_rules(defect.rules, _MOST_RULES)}) x{len(defect.cases)}"
         head = f"{label:<{_LABEL}} {defect.fingerprint} "
-        line = shortened(defect.title, _WIDTH - len(head) - len(ends)) + ends
+        line = shortened(defect.title, _width(stream) - len(head) - len(ends)) + ends
         yield painted(head, _WAIVED if defect not in run.open_defects else _SEVERITY, stream) + line
         if level == VERBOSE:
             yield f"{'':<{_LABEL}} {defect.first.line}"
@@ -104,8 +104,12 @@ def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
         more = f" (and {len(records) - 1} more)" if len(records) > 1 else ""
         verdict = verdict_on(rule, records[0])
         head = f"{verdict:<{_LABEL}} {rule} "
-        text = shortened(f"{records[0]['case']}: {records[0]['reason']}", _WIDTH - len(head) - len(more))
+        text = shortened(f"{records[0]['case']}: {records[0]['reason']}", _width(stream) - len(head) - len(more))
         yield f"{painted(head, _COLOURS[verdict], stream)}{text}{more}"
+
+
+def _width(stream: TextIO) -> int:
+    return min(_WIDTH, columns_of(stream)) if stream.isatty() else _WIDTH
 
 
 def shortened(text: str, width: int) -> str:
@@ -125,7 +129,7 @@ def _next(run: Digest, out: Path) -> str:
     if run.footer is None or run.counts.get(Verdict.MISSED):
         return f"{PROGRAM} run --resume {out} runs the missing cases"
     if run.open_defects:
-        return f"{PROGRAM} explain {run.open_defects[0].fingerprint} --results {out} explains the first defect"
+        return f"{PROGRAM} explain {run.open_defects[0].fingerprint} --run {out} explains the first defect"
     if run.status == 1:
         return "correct the waivers named above (see docs/waivers.md)"
     if run.status == 3:

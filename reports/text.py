@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
+
+from conformance.errors import PROGRAM
 
 
 def one_line(text: str) -> str:
@@ -15,6 +19,31 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else " " if each == "\t" else "?" for each in text)
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The text in lines of at most `width` columns, all but the first with an indent. A longer word is not broken."""
+    return textwrap.wrap(
+        text, max(width, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+
+
+def fitted(line: str, stream: TextIO) -> str:
+    """The line as a terminal breaks it at words. One with a command stays whole, since it is copied from there."""
+    if not stream.isatty() or f"{PROGRAM} " in line:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return "\n".join(wrapped(line, columns_of(stream), indent))
+
+
+def columns_of(stream: TextIO) -> int:
+    """The width of a terminal, which the environment's COLUMNS overrides; of any other stream, 80 columns."""
+    if os.environ.get("COLUMNS", "").isdecimal():
+        return int(os.environ["COLUMNS"]) or 80
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def plain(value: Any) -> Any:

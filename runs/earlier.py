@@ -54,7 +54,7 @@ def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
     if failed:
         folder = failed if (failed / RESULTS).exists() else latest(failed)
         if folder is None:
-            raise UserError(f"there is no run in {failed}", hint="--failed DIR names one")
+            raise UserError(f"there is no run in {failed}", hint="--failed RUN names one")
         only += _failed(read(folder))
     return replace(options, only=tuple(dict.fromkeys(only)))
 

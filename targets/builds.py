@@ -7,16 +7,24 @@ import re
 from conformance.errors import UserError
 from conformance.run_options import GUEST, OPTIONS, RunOptions
 from fixtures.guest.added import is_package_name
-from fixtures.guest.driver import DEFAULT_DRIVER
+from fixtures.guest.driver import DEFAULT_DRIVER, driver_for
 from fixtures.guest.recipe import MENDED_STACKS
+from fixtures.guest.source_trees import Trees, is_rdma_core
 from fixtures.guest.under_test import Builds
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def builds_from(options: RunOptions) -> Builds:
-    """The kernel, modules, rdma-core and overlay that the options name."""
-    return Builds(options.kernel, options.modules, options.rdma_core, options.overlay)
+    """The kernel, modules, rdma-core and overlay that the options name, without what has to be compiled first."""
+    rdma_core = None if trees_from(options).rdma_core else options.rdma_core
+    return Builds(options.kernel, options.modules, rdma_core, options.overlay)
+
+
+def trees_from(options: RunOptions) -> Trees:
+    """The source trees that the options name. --rdma-core is for builds, too."""
+    is_tree = options.rdma_core is not None and is_rdma_core(options.rdma_core)
+    return Trees(options.linux, options.rdma_core if is_tree else None)
 
 
 def check(options: RunOptions) -> None:
@@ -24,6 +32,10 @@ def check(options: RunOptions) -> None:
     environment_from(options)
     tools_from(options)
     refuse_beside_mended(options)
+    for name in ("kernel", "modules"):
+        if options.linux and getattr(options, name):
+            raise UserError(f"--linux and {OPTIONS[name].flag} exclude each other: both bring a driver")
+    trees_from(options).check(driver_for(options.driver or DEFAULT_DRIVER))
     builds_from(options).check()
 
 
@@ -54,7 +66,7 @@ def refuse_beside_mended(options: RunOptions) -> None:
     mended = options.stack in MENDED_STACKS
     if options.without and not mended:
         raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")
-    for name in ("kernel", "modules", "rdma_core"):
+    for name in ("kernel", "modules", "linux", "rdma_core"):
         if mended and getattr(options, name):
             raise UserError(
                 f"{OPTIONS[name].flag} and --stack {options.stack} exclude each other: a mended stack has a"

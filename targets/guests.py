@@ -13,7 +13,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
@@ -29,8 +31,9 @@ from fixtures.guest.job import Job
 from fixtures.guest.mending import chosen_changes, ensure_mended
 from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, recipe_for
 from fixtures.guest.request import MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
+from fixtures.guest.source_trees import compile_driver, compile_rdma_core
 from fixtures.guest.start import Starter
-from fixtures.guest.under_test import DriverModule, Prepared, UnderTest
+from fixtures.guest.under_test import Builds, DriverModule, Prepared, UnderTest
 from fixtures.system import console as consoles
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
@@ -89,22 +92,19 @@ class Guests:
         Asks before it installs packages unless `assume_yes`. Raises UserError.
         """
         self._options = options
+        self._say = say
+        builds.check(options)
         self._environment = builds.environment_from(options)
         tools = builds.tools_from(options)
         packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
         self.stack = options.stack or DEFAULT_STACK
-        recipe = recipe_for(self.stack)
-        builds.refuse_beside_mended(options)
-        image = ensure_image(recipe, cache_directory(), say, tools)
-        self._image = image
-        self.driver = driver = guest_driver(options)
-        module, given = None, {}
-        if self.stack in MENDED_STACKS:
-            mended = ensure_mended(chosen_changes(options.without), recipe, image, cache_directory(), say)
-            module, given = DriverModule(driver.module, lambda: mended.module, mended.laid), mended.given()
-        elif driver.source:
-            module = DriverModule(driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say))
-        self._under_test = UnderTest(builds.builds_from(options), image, recipe, module)
+        self._recipe = recipe_for(self.stack)
+        self._image = ensure_image(self._recipe, cache_directory(), say, tools)
+        self.driver = guest_driver(options)
+        module, given = self._module()
+        own, sources = self._builds()
+        self._under_test = UnderTest(own, self._image, self._recipe, module)
+        given = {**given, **sources}
         self.given = self._under_test.hashes() | given
         if self._environment:
             self.given["environment"] = self._environment
@@ -112,10 +112,36 @@ class Guests:
         self._is_clean = set(self.given) <= {"image"} and not (tools or options.cases)
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
-        self._say = say
         self._prepared: Prepared | None = None
         self._starter = Starter(cache_directory(), say)
         self._lock = threading.Lock()  # for what all guests share: the overlay, and the names of files
+
+    def _module(self) -> tuple[DriverModule | None, dict[str, Any]]:
+        """The module of the device if it is not the image's, and what the header says of it."""
+        options, driver, made_for = (
+            self._options,
+            self.driver,
+            (self._recipe, self._image, cache_directory(), self._say),
+        )
+        if self.stack in MENDED_STACKS:
+            mended = ensure_mended(chosen_changes(options.without), *made_for)
+            return DriverModule(driver.module, lambda: mended.module, mended.laid), mended.given()
+        if options.linux:
+            compiled = compile_driver(options.linux, driver, *made_for)
+            module = DriverModule(driver.module, lambda: compiled.folder / f"{driver.module}.ko")
+            return module, {"linux": compiled.source}
+        if driver.packaged:
+            return None, {}
+        return DriverModule(driver.module, lambda: ensure_module(driver, *made_for)), {}
+
+    def _builds(self) -> tuple[Builds, dict[str, Any]]:
+        """The user's builds, with what a source tree of rdma-core gives, and what the header says of that tree."""
+        own = builds.builds_from(self._options)
+        tree = builds.trees_from(self._options).rdma_core
+        if tree is None:
+            return own, {}
+        compiled = compile_rdma_core(tree, self._recipe, self._image, cache_directory(), self._say)
+        return replace(own, rdma_core=compiled.folder), {"rdma_core_tree": compiled.source}
 
     @property
     def accelerator(self) -> str:

@@ -39,7 +39,10 @@ def sweep(
     """
     space = Space.of_data(axes)
     index = array("H", (outcome(space.labels(point)) % (OUTSIDE + 1) for point in range(space.size)))
-    points = Points(space, list(outcomes), index)
+    used = set(index)
+    outcomes = [each for number, each in enumerate(outcomes) if number in used]
+    renumbered = {number: at for at, number in enumerate(sorted(used - {OUTSIDE}))}
+    points = Points(space, outcomes, array("H", (renumbered.get(number, OUTSIDE) for number in index)))
     verdicts = points.by_verdict()
     name = f"points/{of.id.replace('/', '.')}.json"
     (directory / "points").mkdir(parents=True, exist_ok=True)

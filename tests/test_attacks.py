@@ -360,13 +360,7 @@ def said_by(capsys: Says, *arguments: object) -> tuple[int, str]:
 def by_file(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
     """Every reader refuses the file."""
     run = written(lines, folder / "run")
-    for reader in (
-        ["report", "--format", "summary"],
-        ["judge"],
-        ["bundle"],
-        ["compare", run],
-        ["coverage", "--results"],
-    ):
+    for reader in (["report", "--format", "summary"], ["judge"], ["bundle"], ["compare", run], ["coverage", "--run"]):
         if reader[0] in ("report", "judge", "bundle") or attack.by == "file":
             status, said = said_by(capsys, *reader, run)
             assert (status, attack.said in said) == (2, True), (reader, said)

@@ -31,8 +31,12 @@ NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15
 def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, complete: bool = True) -> Path:
     """A directory with the results of a run."""
     ids = [line["case"] for line in lines]
-    head = header(planned=ids, suite={"version": "0", "tables_sha256": tables})
-    footer = [footer_record(ids, lines, registry(), duration_s=1.0)] if complete else []
+    waivers = {"waivers": {"sha256": "0" * 64}} if any(line["waiver"] for line in lines) else {}
+    head = header(planned=ids, suite={"version": "0", "tables_sha256": tables}, **waivers)
+    end = footer_record(ids, lines, registry(), duration_s=1.0)
+    if waivers:
+        end["waivers"] = {"waived": sum(line["effective"] == "WAIVED" for line in lines), "problems": []}
+    footer = [end] if complete else []
     directory.mkdir(exist_ok=True)
     (directory / "results.jsonl").write_bytes(b"".join(encode(line) for line in (head, *lines, *footer)))
     return directory
@@ -148,7 +152,7 @@ def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp
 
 
 def test_a_waived_failure_is_no_regression_and_a_waiver_in_vain_is_reported(tmp_path: Path) -> None:
-    waived: dict[str, Any] = {"effective": "WAIVED", "waiver": {"issue": "https://bugs.example/1"}}
+    waived: dict[str, Any] = {"effective": "WAIVED", "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"}}
     old = [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1], "FAIL", **waived)]
     found, status = changes(tmp_path, old, [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1])])
     assert [(change.kind, change.case) for change in found] == [("waiver no longer needed", SUITE.cases[1].id)]

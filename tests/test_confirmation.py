@@ -96,15 +96,38 @@ def counts(recorded: Recorded) -> tuple[int, int, int]:
     return figures["confirmed"], figures["not_confirmed"], figures["not_tried"]
 
 
-def test_what_fails_alone_too_is_confirmed_by_a_worker_of_its_own(tmp_path: Path) -> None:
-    run = Run(tmp_path, always(3, 7))
+def tried(recorded: Recorded) -> dict[int, str]:
+    """How each violation that was confirmed was tried again, by the number of its case."""
+    return {IDS.index(each["case"]): each["by"] for each in recorded.confirmations if each["confirmed"]}
+
+
+def test_one_of_each_cause_is_tried_alone_and_the_others_together_in_another_order(tmp_path: Path) -> None:
+    verdicts = {3: "FAIL", 5: "FAIL", 6: "EOPNOTSUPP", 7: "FAIL", 9: "CRASH"}
+    run = Run(tmp_path, lambda case, before: verdicts.get(IDS.index(case), "PASS"))
     recorded = run()
-    assert run.again == [[IDS[3]], [IDS[7]]]
-    assert recorded.confirmations == [
-        {"type": "confirmation", "case": IDS[number], "confirmed": True, "by": "repetition"} for number in (3, 7)
-    ]
-    assert counts(recorded) == (2, 0, 0)
-    assert sum(line["verdict"] == "FAIL" for line in recorded.results) == 2
+    assert run.again == [[IDS[7], IDS[5]], *([IDS[number]] for number in (3, 6, 9))]
+    assert tried(recorded) == {3: "repetition", 5: "company", 6: "repetition", 7: "company", 9: "repetition"}
+    assert counts(recorded) == (5, 0, 0)
+    assert sum(line["verdict"] == "FAIL" for line in recorded.results) == 4
+
+
+def test_what_does_not_come_back_among_its_like_is_tried_alone(tmp_path: Path) -> None:
+    def device(case: str, before: Sequence[str]) -> str:
+        spoiled = before[:1] == [IDS[7]] and case != IDS[6]
+        return "FAIL" if case in IDS[3:8] and not spoiled else "PASS"
+
+    run = Run(tmp_path, device)
+    recorded = run()
+    assert run.again == [[IDS[number] for number in (7, 6, 5, 4)], *([IDS[number]] for number in (3, 5, 4))]
+    assert tried(recorded) == {**dict.fromkeys((3, 4, 5), "repetition"), **dict.fromkeys((6, 7), "company")}
+
+
+def test_a_death_among_its_like_leaves_the_rest_to_be_tried_alone(tmp_path: Path) -> None:
+    def device(case: str, before: Sequence[str]) -> str:
+        return "CRASH" if (case, *before) == (IDS[6], IDS[7]) else "FAIL" if case in IDS[3:8] else "PASS"
+
+    recorded = Run(tmp_path, device)()
+    assert tried(recorded) == {**dict.fromkeys((3, 4, 5, 6), "repetition"), 7: "company"}
 
 
 def test_the_first_case_of_a_worker_has_run_alone_already(tmp_path: Path) -> None:
@@ -158,7 +181,7 @@ def test_a_search_uses_a_bounded_number_of_workers(tmp_path: Path, monkeypatch: 
 
 def test_only_a_few_violations_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confirmation, "MOST_SEARCHED", 1)
-    run = Run(tmp_path, lambda case, before: "FAIL" if before and case in IDS[8:] else "PASS")
+    run = Run(tmp_path, lambda case, before: "FAIL" if IDS[0] in before and case in IDS[8:] else "PASS")
     recorded = run()
     assert ["after" in record for record in recorded.confirmations] == [True, False, False, False]
 
@@ -241,7 +264,7 @@ def test_a_run_with_missing_cases_confirms_when_it_is_complete(tmp_path: Path) -
 def test_a_run_that_is_cut_short_at_any_byte_confirms_the_rest(tmp_path: Path) -> None:
     whole = Run(tmp_path / "whole", always(3, 5, 7))
     whole.folder.mkdir()
-    unbroken = whole()
+    whole()
     data = (whole.folder / "results.jsonl").read_bytes()
     begin = data.index(b'{"type":"confirmation"')
     for number, cut in enumerate(range(begin - 1, len(data), 37)):
@@ -249,13 +272,14 @@ def test_a_run_that_is_cut_short_at_any_byte_confirms_the_rest(tmp_path: Path) -
         run.folder.mkdir()
         (run.folder / "results.jsonl").write_bytes(data[:cut])
         recorded = run(carry_on=True)
-        assert recorded.confirmations == unbroken.confirmations
+        assert sorted(each["case"] for each in recorded.confirmations) == [IDS[3], IDS[5], IDS[7]]
         assert counts(recorded) == (3, 0, 0)
-        assert len(run.again) == 3 - data[:cut].count(b'"repetition"}\n')
+        assert sum(map(len, run.again)) == 3 - data[:cut].count(b'"}\n', begin)
 
 
 def test_a_run_carried_on_on_another_stack_confirms_nothing_there(tmp_path: Path) -> None:
-    data = b"".join(encode(record) for record in [samples.header(planned=IDS), {"type": "worker", "boot_id": ""}])
+    head = samples.header(planned=IDS, stack="test")
+    data = b"".join(encode(record) for record in [head, {"type": "worker", "boot_id": ""}])
     done = [result(case, "FAIL" if case.id == IDS[3] else "PASS", worker=1) for case in SUITE.cases]
     (tmp_path / "results.jsonl").write_bytes(data + b"".join(map(encode, done)))
     run = Run(tmp_path, always(3))

@@ -153,6 +153,25 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
     assert not loopback.stale
 
 
+@pytest.mark.parametrize(("wait_s", "waited"), [(None, [0.0]), (0.5, [0.5])])
+def test_a_completion_is_waited_for_as_long_as_the_exchange_says(wait_s: float | None, waited: list[float]) -> None:
+    asked: list[float] = []
+
+    class Silent(Side):
+        def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
+            asked.append(deadline_s)
+            return []
+
+        def query_state(self) -> str:
+            return "ERR"
+
+    pair = Pair(Silent([], lambda _: None), Side([], lambda _: None))
+    loopback = LoopbackConnection(cast(Any, pair), itertools.count(2).__next__)
+    request = SendRequest("RDMA_WRITE", 1)
+    exchange = loopback.execute(ExchangeSpec(loopback, request, (area(pattern(8)), area(pattern(8))), wait_s=wait_s))
+    assert (asked, exchange.completions) == (waited, [])
+
+
 @pytest.mark.parametrize(("poll", "late"), [(1, False), (2, True)])
 def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(poll: int, late: bool) -> None:
     remote, local = area(pattern(8)), area(repeated(BEFORE, 8))

@@ -47,7 +47,7 @@ def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
 
 def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True) -> Path:
     """A results file with these results."""
-    footer = [footer_record([], [], samples.registry(), duration_s=1.0)] if complete else []
+    footer = [footer_record([], lines, samples.registry(), duration_s=1.0)] if complete else []
     path = tmp_path / "results.jsonl"
     path.write_bytes(b"".join(encode(line) for line in (samples.header(), *lines, *footer)))
     return path
@@ -189,7 +189,7 @@ def test_results_of_rules_and_cases_that_are_gone_do_no_harm(tmp_path: Path) -> 
 def test_a_result_that_makes_no_sense_is_reported_and_not_a_traceback(tmp_path: Path, change: dict[str, Any]) -> None:
     made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
     with pytest.raises(UserError, match=r"results\.jsonl"):
-        cover_with_results(made, results(tmp_path, [samples.changed(samples.result(made.cases[0]), change)]))
+        cover_with_results(made, results(tmp_path, [samples.changed(samples.result(made.cases[0]), change)], False))
 
 
 def test_the_data_hold_what_the_lines_say() -> None:
@@ -233,5 +233,5 @@ def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_results_that_are_not_there_are_a_persons_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["coverage", "--results", str(tmp_path / "gone")]) == 2
+    assert main(["coverage", "--run", str(tmp_path / "gone")]) == 2
     assert "cannot be read" in capsys.readouterr().err

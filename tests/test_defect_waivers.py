@@ -171,7 +171,7 @@ def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSU
     latest = expires or date.today().isoformat()
     return (
         "waivers",
-        "--from",
+        "--run",
         str(RUNS / f"{run}.jsonl"),
         "--owner",
         "me",

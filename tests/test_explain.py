@@ -49,7 +49,7 @@ def test_the_last_verdict_is_that_of_the_newest_run(
 
 def test_a_case_has_its_call_its_rules_and_what_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = record(tmp_path / "run", SUITE, [CASE])
-    said = explained(capsys, CASE.id, "--results", str(run))
+    said = explained(capsys, CASE.id, "--run", str(run))
     for text in (str(CASE.when), "expect: outcome refused", "REG-15", "If it fails:", "observed:", "errno EINVAL"):
         assert text in said
 
@@ -58,12 +58,12 @@ def test_a_case_has_its_call_its_rules_and_what_came(tmp_path: Path, capsys: pyt
 def test_a_defect_is_found_by_the_beginning_of_its_fingerprint(length: int, capsys: pytest.CaptureFixture[str]) -> None:
     run = Path(__file__).with_name("recorded_violations") / "forky.jsonl"
     fingerprint = read(run).defects[0].fingerprint
-    assert fingerprint in explained(capsys, fingerprint[:length], "--results", str(run))
+    assert fingerprint in explained(capsys, fingerprint[:length], "--run", str(run))
 
 
 def test_a_defect_that_the_run_does_not_have_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     run = Path(__file__).with_name("recorded_violations")
-    assert main(["explain", "ffff", "--results", str(run / "forky.jsonl")]) == 2
+    assert main(["explain", "ffff", "--run", str(run / "forky.jsonl")]) == 2
     assert f"rdma-cts: {run} has no defect ffff; " in capsys.readouterr().err
 
 

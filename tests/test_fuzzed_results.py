@@ -212,7 +212,7 @@ def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, suite:
     assert 0 < len(refused) < 2 * FILES
 
 
-COMMANDS = ("report", "compare OLD", "judge", "explain ADV-01 --results", "coverage --results", "run --resume")
+COMMANDS = ("report", "compare OLD", "judge", "explain ADV-01 --run", "coverage --run", "run --resume")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -12,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from commands.__main__ import main
-from commands.arguments import VARIABLES
+from commands.__main__ import COMMANDS, main
 from commands.run import _kept as kept_text
+from commands.variables import VARIABLES
 from conformance.results.records import encode
 from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
 from fixtures.system import packages
 from patience import PATIENCE_S
+from reports.text import fitted
 from runs.folder import run_folder
 from samples import header, numbered, result
 
@@ -145,7 +147,7 @@ def test_a_line_feed_in_a_path_does_not_break_the_line_of_an_error(
 INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS"}
 
 
-def test_every_variable_is_in_the_help_and_on_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_variable_is_printed_and_on_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     parts = ("bundles", "commands", "conformance", "fixtures", "runs", "targets", "rdma-cts")
     paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
@@ -159,11 +161,40 @@ def test_every_variable_is_in_the_help_and_on_its_page(capsys: pytest.CaptureFix
     assert read - INTERNAL == known
     page = (ROOT / "docs" / "variables.md").read_text()
     assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(VARIABLES)
-    for arguments in (["--help"], ["run", "--help"]):
+    assert main(["variables"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[0] != " "] == list(VARIABLES)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_in_80_columns_and_breaks_no_word(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for columns in ("80", "1000"):
+        monkeypatch.setenv("COLUMNS", columns)
         with pytest.raises(SystemExit):
-            main(arguments)
-        output = capsys.readouterr().out
-        assert all(f"\n  {name} " in output for name in VARIABLES)
+            main([command, "--help"])
+        said.append(capsys.readouterr().out)
+    assert max(map(len, said[0].splitlines())) <= 80
+    assert said[0].split() == said[1].split()
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("  FAIL a/b: 1234567890 123456", "  FAIL a/b: 1234567890\n    123456"),
+        ("again: ./rdma-cts run --failed out/x runs it", "again: ./rdma-cts run --failed out/x runs it"),
+        ("a-very-long-word-in-one-piece", "a-very-long-word-in-one-piece"),
+    ],
+)
+def test_a_terminal_breaks_a_line_at_words_and_no_command(
+    line: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+    master, slave = os.openpty()
+    with open(master, "rb"), open(slave, "w") as terminal:
+        assert fitted(line, terminal) == shown
+    assert fitted(line, io.StringIO()) == line
 
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])

@@ -132,7 +132,7 @@ def test_a_compiler_that_refuses_is_quoted(tmp_path: Path, workshop: Workshop, m
 
 def test_a_mirror_with_another_kernel_says_which_image_to_remove(tmp_path: Path, workshop: Workshop) -> None:
     workshop.log = f"E: Unable to locate package linux-headers-{KERNEL}\n"
-    with pytest.raises(UserError, match=r"no longer has the headers .* which the mended stack needs") as caught:
+    with pytest.raises(UserError, match=r"no longer has the headers .* which the workshop needs") as caught:
         ensure_mended([WHY], RECIPE, image(tmp_path), tmp_path, print)
     assert "forky-0123" in caught.value.hint
 

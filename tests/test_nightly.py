@@ -172,10 +172,14 @@ def test_what_is_newly_unsupported_is_named_and_no_regression_and_what_was_not_t
 
 
 def test_what_changed_under_test_is_named(nights: Nights) -> None:
-    nights.night(forky=run_of({}, under_test={"kernel": {"build_id": "a" * 40}}))
+    nights.night(
+        forky=run_of({}, under_test={"kernel": {"build_id": "a" * 40}, "given": {"environment": {"MUTANT": "1"}}})
+    )
     env = {"kernel": "7.2.1", "rdma_core": "65.0", "pyverbs": "65.0", "python": "3.14", "tainted": 0}
-    said = nights.night(forky=run_of({}, env=env, under_test={"kernel": {"build_id": "b" * 40}}))
-    assert "under test: kernel 7.2.0 -> 7.2.1; hash of kernel.build_id aaaaaaaaaaaa -> bbbbbbbbbbbb" in said
+    under_test = {"kernel": {"build_id": "b" * 40}, "given": {"environment": {"MUTANT": "2"}}}
+    said = nights.night(forky=run_of({}, env=env, under_test=under_test))
+    changed = "hash of kernel.build_id aaaaaaaaaaaa -> bbbbbbbbbbbb; variable MUTANT 1 -> 2"
+    assert f"under test: kernel 7.2.0 -> 7.2.1; {changed}" in said
 
 
 def test_a_cell_that_cannot_run_costs_itself_alone(nights: Nights) -> None:

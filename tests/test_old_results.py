@@ -115,11 +115,11 @@ def test_it_is_judged_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     ("id_", "expected"), [("ADV-01", "Last verdict: FAIL"), (SWEEP, "32 of 96 points: those with !LOCAL_WRITE")]
 )
 def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert expected in output(capsys, 0, "explain", id_, "--results", str(OLD))
+    assert expected in output(capsys, 0, "explain", id_, "--run", str(OLD))
 
 
 def test_its_coverage_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    data = json.loads(output(capsys, 0, "coverage", "--json", "--results", str(OLD)))
+    data = json.loads(output(capsys, 0, "coverage", "--json", "--run", str(OLD)))
     suite = load_suite()
     known = [record["case"] for record in read_results(OLD).results if suite.find(record["case"])]  # others are retired
     assert 0 < len(known) < len(VERDICTS)
@@ -171,7 +171,7 @@ def damage_results(directory: Path, damage: tuple[str, str]) -> str:
 
 
 @damaged
-@pytest.mark.parametrize("command", ["report", "compare", "judge", "explain ADV-01 --results", "coverage --results"])
+@pytest.mark.parametrize("command", ["report", "compare", "judge", "explain ADV-01 --run", "coverage --run"])
 def test_every_reader_refuses_another_shape_in_one_line(
     command: str, damage: tuple[str, str], message: str, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

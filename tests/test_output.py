@@ -12,7 +12,7 @@ import pytest
 
 from commands import listing
 from commands.__main__ import main
-from commands.output import show
+from commands.streams import show
 from conformance.errors import UserError
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
@@ -56,7 +56,7 @@ def test_a_mistake_has_its_status_though_nobody_can_read_it(sink: str) -> None:
 
 
 def test_a_terminal_that_knows_only_ascii_gets_every_line() -> None:
-    assert shell("./rdma-cts explain REG-15 --results tests/old_results", PYTHONIOENCODING="ascii").returncode == 0
+    assert shell("./rdma-cts explain REG-15 --run tests/old_results", PYTHONIOENCODING="ascii").returncode == 0
 
 
 @pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])

@@ -20,10 +20,10 @@ COMMANDS = (
     ("compare", "RUN", str(OLD)),
     ("compare", str(OLD), "RUN"),
     ("judge", "RUN", "--out", "OUT"),
-    ("explain", "REG-15", "--results", "RUN"),
-    ("coverage", "--results", "RUN"),
+    ("explain", "REG-15", "--run", "RUN"),
+    ("coverage", "--run", "RUN"),
     ("bundle", "RUN"),
-    ("waivers", "--from", "RUN", "--owner", "me", "--issue", "https://example.org/1", "--expires", "2026-12-01"),
+    ("waivers", "--run", "RUN", "--owner", "me", "--issue", "https://example.org/1", "--expires", "2026-12-01"),
     ("reproducer", "reg_mr/access_flags/local-write", "--run", "RUN"),
     ("findings", "RUN", "--out", "OUT"),
 )

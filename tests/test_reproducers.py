@@ -301,8 +301,8 @@ def test_a_trial_without_a_run_is_one_line_with_status_2(
         (["--all", ADVICE], f"{ADVICE} and --all exclude each other"),
         (["--all", "--mail"], "--mail and --all exclude each other"),
         (["--all", "--out", "-"], "- is standard output, no directory"),
-        ([ADVICE, "--history", "run"], "--history is only for --mail"),
-        (["85c569cb"], "there is no run to look for the defect 85c569cb in; --run DIR names one"),
+        ([ADVICE, "--others", "run"], "--others is only for --mail"),
+        (["85c569cb"], "there is no run to look for the defect 85c569cb in; --run RUN names one"),
         (["ffff", "--run", FORKY], f"{RECORDED} has no defect ffff; "),
     ],
 )
@@ -402,7 +402,7 @@ def test_the_page_of_findings_tells_on_which_stacks_the_cases_of_a_defect_pass(t
     passing[0]["stack"] = "sid"
     for record in passing[1:]:
         if str(record.get("case", "")).startswith("bind_mw/"):
-            record["verdict"] = record["effective"] = "PASS"
+            record |= {"verdict": "PASS", "effective": "PASS", "rule_verdicts": {}, "deviations": []}
     sid = tmp_path / "sid.jsonl"
     sid.write_text("".join(json.dumps(record) + "\n" for record in passing))
     assert main(["findings", str(RECORDED / "forky.jsonl"), str(sid), "--out", str(tmp_path)]) == 0

@@ -123,7 +123,7 @@ def test_the_known_violations_of_soft_roce_are_reported(whole: Run, flags: str, 
 def test_the_last_lines_name_each_defect_and_explain_tells_it(whole: Run) -> None:
     defect = r"^valid refused ([0-9a-f]{12}) .* \((?:EX-\d+, )?REG-13\) x\d+$"  # of each door to the same refusal
     (fingerprint,) = re.findall(defect, whole.done.stdout, re.MULTILINE)
-    done = launch("explain", fingerprint, "--results", str(whole.out))
+    done = launch("explain", fingerprint, "--run", str(whole.out))
     assert done.returncode == 0, done.stderr
     assert "given: buf: memory, " in done.stdout
     assert re.search(r"^  reproduce: \./rdma-cts run --guest --only reg_mr/", done.stdout, re.MULTILINE)

@@ -78,6 +78,7 @@ GUEST_ONLY = {
     "driver",
     "kernel",
     "modules",
+    "linux",
     "overlay",
     "guest_env",
     "without",
@@ -251,7 +252,7 @@ def test_a_command_seen_from_the_projects_directory_names_the_same_files(options
     assert options.seen_from_project(ROOT) == options
     seen = options.seen_from_project(Path("/elsewhere"))
     assert seen.cases == tuple(Path("/elsewhere") / folder for folder in options.cases)
-    for name in ("profile", "waivers", "kernel", "modules", "rdma_core", "overlay"):
+    for name in ("profile", "waivers", "kernel", "modules", "linux", "rdma_core", "overlay"):
         path = getattr(options, name)
         assert getattr(seen, name) == (path and Path("/elsewhere") / path)
 

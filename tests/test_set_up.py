@@ -76,26 +76,24 @@ def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_explain_tells_the_set_up_of_a_row_and_of_a_point(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"given:      {GIVEN}\n" in explained(capsys, ROW, "--results", str(run))
-    said = explained(capsys, f"{SWEEP}#{POINT}", "--results", str(run))
+    assert f"given:      {GIVEN}\n" in explained(capsys, ROW, "--run", str(run))
+    said = explained(capsys, f"{SWEEP}#{POINT}", "--run", str(run))
     assert f"given:      {GIVEN}\n" in said
     assert "call:       traffic(op=RDMA_WRITE, rkey=mw.rkey" in said
     assert "Last verdict: FAIL" in said
     assert "BIND-10 expects refused: traffic returned 0, completed with SUCCESS, and moved bytes" in said
     assert f"--only {SWEEP}#{POINT}" in said
-    assert "Last verdict: PASS" in explained(
-        capsys, f"{SWEEP}#{POINT.replace('before', 'first')}", "--results", str(run)
-    )
+    assert "Last verdict: PASS" in explained(capsys, f"{SWEEP}#{POINT.replace('before', 'first')}", "--run", str(run))
 
 
 def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(capsys, SWEEP, "--results", str(run))
+    assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(capsys, SWEEP, "--run", str(run))
 
 
 def test_a_defect_is_explained_by_the_beginning_of_its_fingerprint(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = explained(capsys, "85c569cb", "--results", str(run))
+    said = explained(capsys, "85c569cb", "--run", str(run))
     assert said.startswith("defect 85c569cb8aca  (")
     for part in ("severity:    memory safety", "BIND-10: ", GIVEN, ROW, "answered by: device"):
         assert part in said
@@ -113,7 +111,7 @@ def test_a_defect_is_explained_by_the_beginning_of_its_fingerprint(
 def test_what_there_is_not_is_one_line(
     run: Path, wanted: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["explain", wanted, "--results", str(run)]) == 2
+    assert main(["explain", wanted, "--run", str(run)]) == 2
     line, *hint = capsys.readouterr().err.splitlines()
     assert message in line
     assert len(hint) <= 1

@@ -584,6 +584,14 @@ def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) 
         ("echo '[1]'; exec sleep infinity", "something else than its greeting"),
         ('echo \'{"type":"guest","event":"exit","status":0}\'; exec sleep infinity', "began with the event 'exit'"),
         ('echo \'{"type":"guest","event":"broken","reason":"no rxe"}\'', "could not bring up its RDMA device: no rxe"),
+        *(
+            (CONSOLE + f"echo '{said}' >$console; exec sleep infinity", f"the guest does not start: {reason}")
+            for said, reason in (
+                ("rdma-cts: early start failed: no drives", "early start failed: no drives"),
+                ("rdma-cts: bring-up failed: no port", "bring-up failed: no port"),
+                ("[1.0] Kernel panic - not syncing: x", "[1.0] Kernel panic - not syncing: x"),
+            )
+        ),
     ],
 )
 def test_a_guest_that_does_not_start(

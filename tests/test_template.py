@@ -25,7 +25,7 @@ from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest import freezing, qemu, request, template, trust
 from fixtures.guest.freezing import CONSOLE, STATE, Ended, Failure
-from fixtures.guest.guest import Guest
+from fixtures.guest.guest import Guest, NotStarted
 from fixtures.guest.image import Image
 from fixtures.guest.ingredients import Ingredients
 from fixtures.guest.job import Job
@@ -394,6 +394,17 @@ def test_one_that_cannot_be_made_leaves_nothing_and_is_not_tried_again_at_once(
     os.utime(note, (0, 0))
     resume(templates, ingredients)
     assert freezer.made == 2
+
+
+def test_a_guest_that_no_boot_would_help_ends_the_run_and_leaves_its_console(
+    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
+) -> None:
+    freezer.failure = NotStarted("early start failed: no drives", log="elsewhere", status=3)
+    with pytest.raises(NotStarted, match="no drives; see ") as caught:
+        templates.resume(ingredients, REQUEST, tmp_path / "console")
+    assert caught.value.log == str(tmp_path / "console")
+    assert (tmp_path / "console").read_bytes().startswith(b"console")
+    assert not place_of(tmp_path, ingredients).with_suffix(".failed").exists()
 
 
 def test_one_that_cannot_be_resumed_is_removed(

@@ -114,6 +114,10 @@ def test_a_kernel_with_all_built_in_has_an_empty_directory_of_modules(tmp_path: 
     kernel = bzimage(tmp_path / "bzImage", "7.3.0-mine")
     prepared = UnderTest(Builds(kernel=kernel, modules=tmp_path / "none"), image, RECIPE).lay_out(tmp_path / "stage")
     assert b"virtio_blk" not in prepared.image.initrd.read_bytes()
+    assert prepared.overlay is not None
+    assert prepared.prepare == "depmod -a\n", "modprobe finds what is built in"
+    (builtin,) = prepared.overlay.rglob("modules.builtin")
+    assert builtin.read_text() == "kernel/virtio_blk.ko\nkernel/rdma_rxe.ko\n"
 
 
 def test_of_a_whole_tree_over_the_images_kernel_what_reaches_the_drives_is_left_out(
@@ -150,6 +154,8 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, image: Image) 
     (early / "virtio_blk.ko").unlink()
     (early / "udmabuf.ko").write_bytes(module("7.3.0-mine"))
     assert "has no module" in refused(image, kernel=kernel, modules=early)
+    (empty / "README").touch()
+    assert "holds no module; give what" in refused(image, kernel=kernel, modules=empty)
 
 
 def test_a_directory_laid_over_a_link_of_the_merged_usr_does_not_hide_what_is_there(

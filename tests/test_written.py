@@ -67,7 +67,7 @@ COMMANDS = (
     ["findings", OLD],
     ["trial", "reference"],
     ["reproducer", "reg_mr/access_flags/local-write"],
-    ["waivers", "--from", OLD, "--owner", "me", "--issue", "https://example.org/1", "--expires", "2026-12-01"],
+    ["waivers", "--run", OLD, "--owner", "me", "--issue", "https://example.org/1", "--expires", "2026-12-01"],
 )
 
 
@@ -128,11 +128,11 @@ def test_standard_output_is_no_directory(
         ["judge", OLD, "--cases", ""],
         ["compare", "", OLD],
         ["compare", OLD, ""],
-        ["coverage", "--results", ""],
-        ["explain", "REG-15", "--results", ""],
+        ["coverage", "--run", ""],
+        ["explain", "REG-15", "--run", ""],
         ["verify", ""],
         ["bundle", ""],
-        ["trial", "reproducers", "--results", ""],
+        ["trial", "reproducers", "--run", ""],
         ["trial", "mended", ""],
         ["run", "--resume", ""],
         ["run", "--lab", ""],
@@ -141,7 +141,7 @@ def test_standard_output_is_no_directory(
         ["findings", ""],
         ["list", "--cases", ""],
         ["reproducer", "--all", "--run", ""],
-        ["waivers", "--from", ""],
+        ["waivers", "--run", ""],
     ],
     ids=" ".join,
 )

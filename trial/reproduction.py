@@ -86,9 +86,9 @@ def tried_of(run: Digest, suite: Suite, basis: Basis, passes: bool) -> Iterator[
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Callable[[str], None]) -> int:
     """Runs the programs of a run; exit status 0 if at least 95 % of its violations are reproduced, else 1."""
-    path = arguments.results or latest(OUT)
+    path = arguments.run or latest(OUT)
     if path is None:
-        raise UserError("there is no run to make programs of", hint="--results DIR names one")
+        raise UserError("there is no run to make programs of", hint="--run RUN names one")
     run, began = read(path), time.monotonic()
     tried = list(tried_of(run, suite, basis_of(path), arguments.whole))
     say(f"{sum(each.program is not None for each in tried)} programs made in {time.monotonic() - began:.1f} s")

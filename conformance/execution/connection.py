@@ -43,13 +43,14 @@ class ExchangeSpec(NamedTuple):
     """An exchange to execute: the request, the end that posts it (REQUESTER or RESPONDER), and the memory of both ends.
 
     `areas` are the memory of the responder and that of the requester. They are filled before the request is posted and
-    compared afterwards.
+    compared afterwards. `wait_s` is how many seconds the completion is waited for, if not as long as on any queue pair.
     """
 
     connection: LoopbackConnection
     request: SendRequest
     areas: tuple[Area, Area]
     initiator: int = REQUESTER
+    wait_s: float | None = None
 
 
 def state_of(pair: Pair, queue: Queue) -> str:
@@ -207,7 +208,8 @@ class LoopbackConnection:
         behind = self._next_wr_id()
         initiator.post_send(SendRequest("SEND", behind, flags=0))
         # The completion of the SEND behind is none of the request, which has then none.
-        found = [each for each in initiator.completions(1) if each.wr_id != behind]
+        found = initiator.completions(1) if spec.wait_s is None else initiator.completions(1, spec.wait_s)
+        found = [each for each in found if each.wr_id != behind]
         if [each.status for each in found] != ["SUCCESS"]:
             flushed = _detected_by_peer(found) and peer.kind not in _SHARED_RECEIVES
             return Exchange(returned, found, peer.completions(1, self._error_s) if flushed else [])
@@ -266,8 +268,8 @@ def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
     """Executes as many of the first exchanges as C can in one call; an empty list if C cannot execute the first."""
     connections: dict[LoopbackConnection, native_exchange.NativeConnection] = {}
     batch: list[native_exchange.NativeSpec] = []
-    for connection, request, areas, initiator in specs:
-        if not native_exchange.can_post(request):
+    for connection, request, areas, initiator, wait_s in specs:
+        if wait_s is not None or not native_exchange.can_post(request):
             break
         native = connections.get(connection) or connection.native()
         if native is None:

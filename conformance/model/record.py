@@ -459,10 +459,11 @@ class ConfirmationRecord(TypedDict):
     """Whether a violation occurs without the cases that ran before it.
 
     `point` is a point of a sweep, absent if the whole case was tried. `by` is "run" if the case was the first one of
-    its worker, and "repetition" if it was tried again alone in a fresh worker. It is confirmed by any violation of the
-    case alone; if that is another one, or there is none, both occurrences are there. Of one that was not seen at the
-    first try, `after` are the cases after which it occurs again, empty if it did not occur again at all, and absent if
-    that was not searched; then `repetitions` says how often it was tried alone, and seen.
+    its worker, "repetition" if it was tried again alone in a fresh worker, and "company" if it occurred again, with the
+    same verdict, in a fresh worker with other violations. It is confirmed by any violation of the case alone; if that
+    is another one, or there is none, both occurrences are there. Of one that was not seen at the first try, `after` are
+    the cases after which it occurs again, empty if it did not occur again at all, and absent if that was not searched;
+    then `repetitions` says how often it was tried alone, and seen.
     """
 
     type: Literal["confirmation"]

@@ -7,6 +7,7 @@ which only the observations give (rejudge.py).
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -154,5 +155,5 @@ def _without_zeros(counts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    text = "absent" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    text = "absent" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 200 else f"{text[:200]}…"

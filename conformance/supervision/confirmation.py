@@ -1,6 +1,8 @@
-"""Confirms the violations of a run: tries each again, alone in a fresh worker.
+"""Confirms the violations of a run: tries each again in a fresh worker.
 
-A violation that does not occur alone depends on the cases that ran before it in its worker. Then the shortest list of
+Of each cause one violation is tried alone, and so is each that took its worker down. The others are tried together, in
+the opposite of the run's order; those that do not occur there are tried alone too. A violation that does not occur
+alone depends on the cases that ran before it in its worker. Then the shortest list of
 such cases after which it occurs is searched by halving. Verdicts do not change. Not for running a worker
 (repetition.py).
 """
@@ -11,6 +13,7 @@ import functools
 import threading
 from collections.abc import Sequence
 
+from conformance.defects import Cause
 from conformance.errors import UserError
 from conformance.model.record import ConfirmationRecord, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -27,6 +30,8 @@ MOST_SEARCHED = 5
 MOST_WORKERS = 16
 # How often a violation is tried alone before it counts as not confirmed.
 REPETITIONS = 3
+# How many violations are tried together in one worker.
+MOST_TOGETHER = 40
 _SAID_EACH = 25
 
 
@@ -37,7 +42,8 @@ class Confirmation:
         """`found` are to be tried again, and `recording` gets what becomes of them.
 
         `repeats_losses`: a CRASH or HANG may be tried again."""
-        self._waiting = list(found)
+        self._found = found
+        self._waiting: list[Sequence[Violation]] = []  # each is tried in one worker
         self._recording = recording
         self._repeats_losses = repeats_losses
         self._lock = threading.Lock()
@@ -48,6 +54,8 @@ class Confirmation:
 
     def run(self, *starts: Start) -> None:
         """Tries all violations; each of `starts` starts one worker at a time. Ends early if a worker cannot be had."""
+        alone, like = _divided(self._found)
+        self._waiting = [*_batches(like, len(starts)), *((each,) for each in alone)]
         run_together([functools.partial(self._serve, start) for start in starts], self._stop)
 
     def _stop(self) -> None:
@@ -57,23 +65,40 @@ class Confirmation:
                 worker.kill()
 
     def _serve(self, start: Start) -> None:
-        while violation := self._next():
+        while violations := self._next():
             try:
-                found = self._confirmed(violation, start)
+                if len(violations) > 1:
+                    self._try_together(violations, start)
+                else:
+                    self._record(self._confirmed(violations[0], start))
             except UserError as error:
                 self._recording.listener.say(f"not all violations are tried again: {error.message}")
                 return self._stop()
-            with self._lock:
-                if found and not self._stopped:
-                    self._recording.append_confirmation(found)
-                    self._tried += 1
-                    if self._tried % _SAID_EACH == 0 and self._waiting:
-                        self._recording.listener.say(f"  {self._tried} tried, {len(self._waiting)} left")
         return None
 
-    def _next(self) -> Violation | None:
+    def _next(self) -> Sequence[Violation]:
         with self._lock:
-            return self._waiting.pop(0) if self._waiting and not self._stopped else None
+            return self._waiting.pop(0) if self._waiting and not self._stopped else ()
+
+    def _record(self, found: ConfirmationRecord | None) -> None:
+        with self._lock:
+            if not found or self._stopped:
+                return
+            self._recording.append_confirmation(found)
+            self._tried += 1
+            if self._tried % _SAID_EACH == 0 and self._waiting:
+                left = sum(map(len, self._waiting))
+                self._recording.listener.say(f"  {self._tried} tried, {left} left")
+
+    def _try_together(self, violations: Sequence[Violation], start: Start) -> None:
+        """Tries violations in one worker. What does not occur there as in the run is to be tried alone."""
+        again = self._repeated(start, [each.name for each in violations])
+        for violation in violations:
+            if violation.name in again and again[violation.name]["verdict"] == violation.seen["verdict"]:
+                self._record(self._about(violation, True, "company"))
+            else:
+                with self._lock:
+                    self._waiting.append((violation,))
 
     def _confirmed(self, violation: Violation, start: Start) -> ConfirmationRecord | None:
         """What there is to record of a violation; None if it could not be tried."""
@@ -81,7 +106,7 @@ class Confirmation:
             return self._about(violation, True, "run")
         if violation.seen["verdict"] != Verdict.FAIL and "observed" not in violation.seen and not self._repeats_losses:
             return None
-        alone = self._repeated(start, [violation.name])
+        alone = self._last_repeated(start, [violation.name])
         if alone is None:
             return None
         about = self._about(violation, alone["verdict"] in VIOLATIONS, "repetition")
@@ -96,7 +121,7 @@ class Confirmation:
 
     def _repeat_more(self, about: ConfirmationRecord, violation: Violation, start: Start) -> None:
         """Tries a violation that was not seen alone a few times more; one that is seen then is unsteady."""
-        more = [each for _ in range(REPETITIONS - 1) if (each := self._repeated(start, [violation.name]))]
+        more = [each for _ in range(REPETITIONS - 1) if (each := self._last_repeated(start, [violation.name]))]
         seen = [each for each in more if each["verdict"] in VIOLATIONS]
         about["repetitions"] = {"seen": len(seen), "of": 1 + len(more)}
         if seen:
@@ -119,7 +144,7 @@ class Confirmation:
         def occurs(before: Sequence[str]) -> bool:
             nonlocal left
             left -= 1
-            again = self._repeated(start, [*before, violation.case])
+            again = self._last_repeated(start, [*before, violation.case])
             return again is not None and _verdict_at(again, violation.point) == violation.seen["verdict"]
 
         if violation.point and occurs(()):
@@ -135,19 +160,23 @@ class Confirmation:
             needed = half
         return needed
 
-    def _repeated(self, start: Start, cases: Sequence[str]) -> ResultRecord | None:
+    def _last_repeated(self, start: Start, names: Sequence[str]) -> ResultRecord | None:
         """The result of the last case in a worker that runs these; None if it never came to that."""
+        return self._repeated(start, names).get(names[-1])
+
+    def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
+        """The results of a worker that runs these; of the first of a few that came to the last of them, or to any."""
         plan = self._recording.plan
+        cases = {name: case for name in names if (case := plan.suite.find(name))}
+        found: dict[str, ResultRecord] = {}
         for _ in range(TRIES):
             if self._stopped:
-                return None
-            worker = start(cases)
+                return {}
+            worker = start(names)
             with self._lock:
                 self._workers.add(worker)
             try:
-                case = plan.suite.find(cases[-1])
-                assert case is not None
-                found = repeat(worker, cases, case, plan.case_deadline_s, self._recording.examiner)
+                found = repeat(worker, cases, plan.case_deadline_s, self._recording.examiner)
             finally:
                 with self._lock:
                     self._workers.discard(worker)
@@ -155,7 +184,26 @@ class Confirmation:
                 raise UserError(f"the device is suspect: {reason}", status=3)
             if found:
                 return found
-        return None
+        return found
+
+
+def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
+    """Those that are tried alone, and those that are tried together; both in the order of the run."""
+    alone: list[Violation] = []
+    like: list[Violation] = []
+    seen: set[Cause] = set()
+    for violation in found:
+        is_first = violation.cause not in seen
+        seen.add(violation.cause)
+        (alone if is_first or violation.first or violation.seen["verdict"] != Verdict.FAIL else like).append(violation)
+    return alone, like
+
+
+def _batches(like: Sequence[Violation], workers: int) -> list[Sequence[Violation]]:
+    """In the opposite order, and in parts of like size, for at least as many workers as there are."""
+    count = max(workers, -(-len(like) // MOST_TOGETHER))
+    backwards = like[::-1]
+    return [part for number in range(count) if (part := backwards[number::count])]
 
 
 def _verdict_at(record: ResultRecord, point: str) -> str:

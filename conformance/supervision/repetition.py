@@ -1,4 +1,4 @@
-"""Runs a few cases in a worker of their own, to see one of them once more. Records nothing.
+"""Runs a few cases in a worker of their own, to see them once more. Records nothing.
 
 Not for deciding what to repeat (confirmation.py).
 """
@@ -6,7 +6,7 @@ Not for deciding what to repeat (confirmation.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from conformance.model.case import Case
 from conformance.model.deadline import longest_case_s
@@ -24,34 +24,37 @@ NewExaminer = Callable[[HeaderRecord, OfferedRecord | None], Examiner]
 
 
 def repeat(
-    worker: Worker, cases: Sequence[str], wanted: Case, case_deadline_s: float, examiner: NewExaminer
-) -> ResultRecord | None:
-    """The result of the last of these cases, which is `wanted`; None if the worker did not come to it.
+    worker: Worker, cases: Mapping[str, Case], case_deadline_s: float, examiner: NewExaminer
+) -> dict[str, ResultRecord]:
+    """The results of those of these cases, in their order, to which the worker came.
 
-    The worker was started with `cases`. One that dies or is silent for `case_deadline_s` seconds in the last of them
-    gives CRASH or HANG. Raises UserError for the header of another stack. Closes the worker.
+    The worker was started with `cases`. One that dies or is silent for `case_deadline_s` seconds in a case gives CRASH
+    or HANG, and none of those behind it. Raises UserError for the header of another stack. Closes the worker.
     """
     hearing = _Hearing(cases, examiner)
+    found: dict[str, ResultRecord] = {}
     until = time.monotonic() + START_DEADLINE_S
     last = until + longest_case_s(case_deadline_s) * len(cases)
     try:
         while raw := worker.next_line(max(0.0, until - time.monotonic())):
             before = hearing.changes
             answer = hearing.take(raw)
-            if answer and answer["case"] == wanted.id:
+            if answer:
                 assert hearing.examiner is not None
-                return hearing.examiner.judged(wanted, answer)
+                found[answer["case"]] = hearing.examiner.judged(cases[answer["case"]], answer)
+                if len(found) == len(cases):
+                    return found
             if hearing.changes != before:
                 until = min(time.monotonic() + case_deadline_s, last)
             elif time.monotonic() >= until:
                 raw = None
                 break
-        if hearing.in_flight != wanted.id or time.monotonic() >= last:
-            return None
-        if raw is None:
-            return _lost(wanted, SILENT, worker)
-        end = worker.end()
-        return None if end.external else _lost(wanted, end, worker)
+        if not hearing.in_flight or time.monotonic() >= last:
+            return found
+        end = SILENT if raw is None else worker.end()
+        if not end.external:
+            found[hearing.in_flight] = _lost(cases[hearing.in_flight], end, worker)
+        return found
     finally:
         worker.close()
 
@@ -59,7 +62,7 @@ def repeat(
 class _Hearing:
     """What a worker has sent so far. `changes` grows with each line that is new."""
 
-    def __init__(self, cases: Sequence[str], new_examiner: NewExaminer) -> None:
+    def __init__(self, cases: Collection[str], new_examiner: NewExaminer) -> None:
         self.examiner: Examiner | None = None
         self.in_flight = ""
         self.changes = 0

@@ -76,7 +76,7 @@ class Supervisor:
     def _confirm(self, starts: Sequence[Start]) -> None:
         found = self._recording.unconfirmed()
         if any(not each.first for each in found):
-            self._recording.listener.say(f"trying {len(found)} violations again, each alone in a fresh worker")
+            self._recording.listener.say(f"trying {len(found)} violations again in fresh workers")
         # On a device of this host, what took the process down may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
         Confirmation(found, self._recording, repeats_losses).run(*starts)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from conformance.defects import Cause, cause_of, symptoms_of
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import Occurrence, ResultRecord
@@ -19,7 +20,8 @@ from conformance.tables.suite import POINT
 class Violation:
     """A violation of a run: of a case, or at a point of a sweep.
 
-    `before` are the cases that ran before it in its worker; `first`: there was none, as far as known.
+    `before` are the cases that ran before it in its worker; `first`: there was none, as far as known. `cause` is that
+    of the defect that it shows.
     """
 
     case: str
@@ -27,6 +29,7 @@ class Violation:
     seen: Occurrence
     before: tuple[str, ...]
     first: bool
+    cause: Cause
 
     @property
     def name(self) -> str:
@@ -47,11 +50,14 @@ def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -
         if record["verdict"] not in VIOLATIONS or cases[case].kind is Kind.SEQUENCES:
             continue
         first = bool(number) and not before
+        causes = {each.name: cause_of(each) for each in symptoms_of(record)}
+        other = next(iter(causes.values()))
         points = [each for each in record.get("deviations", ()) if each.get("smallest")]
         for each in points:
             if each.get("verdict", Verdict.FAIL) in VIOLATIONS:
                 text = ",".join(f"{axis}={label}" for axis, label in each["smallest"].items())
                 seen: Occurrence = {"verdict": each["verdict"], "reason": each["observed"]}
-                yield Violation(case, text, seen, before if number else (), False)
+                cause = causes.get(f"{case}{POINT}{text}", other)
+                yield Violation(case, text, seen, before if number else (), False, cause)
         if not points:
-            yield Violation(case, "", occurrence(record), before if number else (), first)
+            yield Violation(case, "", occurrence(record), before if number else (), first, other)

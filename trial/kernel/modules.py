@@ -14,7 +14,7 @@ from pathlib import Path
 from conformance.errors import UserError
 from fixtures.guest.changes import Change, apply, read_changes
 from fixtures.guest.image import Image
-from fixtures.guest.mending import MODULE, Workshop, workshop
+from fixtures.guest.mending import MODULE, Mender, mender
 from fixtures.guest.recipe import Recipe
 
 KEPT = 2000  # modules; those used last
@@ -63,8 +63,8 @@ class Modules:
         os.utime(path)
         return path
 
-    def _workshop(self) -> AbstractContextManager[Workshop]:
-        return workshop(self._recipe, self._image, self._cache, lambda _: None)
+    def _workshop(self) -> AbstractContextManager[Mender]:
+        return mender(self._recipe, self._image, self._cache, lambda _: None)
 
 
 def _digest(kernel_version: str, texts: Mapping[str, str]) -> str:

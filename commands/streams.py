@@ -1,0 +1,73 @@
+"""Standard output and error of a command.
+
+What becomes of the two streams never ends the command nor changes its exit status: whoever reads them may have gone
+(`| head`), their disk may be full, they may be closed (`>&-`), and their encoding may lack a character. Not for files
+(output.py).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from reports.text import fitted, one_line
+
+
+def show(lines: Iterable[str], to: TextIO | None = None) -> None:
+    """Prints lines that may hold text of others: none of it can control the terminal. `to` is standard output."""
+    stream = to or sys.stdout
+    for line in lines:
+        print("\n".join(fitted(one_line(part), stream) for part in line.split("\n")), file=stream)
+
+
+class _Sink(io.FileIO):
+    """A descriptor that takes everything; `failure` is the first error, after which nothing is written any more."""
+
+    failure: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        """Writes the data, as far as that works; returns their length."""
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        while rest and self.failure is None:
+            try:
+                written = super().write(rest)
+            except OSError as error:
+                self.failure = error
+                break
+            if written is None:  # somebody else has made it non-blocking
+                select.select([], [self], [])
+            else:
+                rest = rest[written:]
+        return size
+
+
+class Output:
+    """The two streams of this process, replaced by ones that cannot fail."""
+
+    def __init__(self) -> None:
+        """Opens what is closed of the three standard descriptors, so that no file of a run is given their numbers."""
+        for descriptor in range(3):
+            try:
+                os.fstat(descriptor)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        self._sink = _Sink(1, "w", closefd=False)
+        sys.stdout = _stream(self._sink, sys.stdout)
+        sys.stderr = _stream(_Sink(2, "w", closefd=False), sys.stderr)
+
+    def lost(self) -> str:
+        """Why something of the output was lost, unless its reader did not want it; empty if nothing was."""
+        sys.stdout.flush()
+        failure = self._sink.failure
+        return "" if failure is None or isinstance(failure, BrokenPipeError) else failure.strerror or "unknown error"
+
+
+def _stream(sink: _Sink, before: TextIO | None) -> TextIO:
+    encoding = (before.encoding if before else None) or "utf-8"
+    # Each line at once: what both streams say stays in its order, and a reader sees progress.
+    return io.TextIOWrapper(io.BufferedWriter(sink), encoding=encoding, errors="backslashreplace", line_buffering=True)

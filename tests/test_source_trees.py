@@ -1,0 +1,200 @@
+"""Source trees of Linux and rdma-core: what of them is copied and compiled, and what is wrong with one, in a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.errors import UserError
+from conformance.run_options import RunOptions
+from fixtures.guest import build
+from fixtures.guest.driver import DRIVERS
+from fixtures.guest.image import Image
+from fixtures.guest.recipe import recipe_for
+from fixtures.guest.source_trees import compile_driver, compile_rdma_core, follow
+from targets import builds
+
+RECIPE = recipe_for()
+RXE = "drivers/infiniband/sw/rxe"
+
+
+class Compilers:
+    """Stands for mmdebstrap and the compilers: what they make holds the sources' text."""
+
+    def __init__(self) -> None:
+        self.said = ""
+
+    def __call__(
+        self, command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]
+    ) -> int:
+        if "mmdebstrap" in command:
+            root = Path(command[-1] if command[-1].startswith("/") else command[-2])
+            for name in ("linux", "rdma-core/providers/rxe"):
+                (root / "source" / name).mkdir(parents=True)
+            return 0
+        with log.open("a", encoding="utf-8") as sink:
+            sink.write(self.said)
+        trees = Path(command[command.index("sh") + 2]) / "source/trees"
+        if "rdma-core" in command:
+            (trees / "build/lib").mkdir(parents=True, exist_ok=True)
+            text = (trees / "rdma-core/providers/rxe.c").read_bytes()
+            for name in ("libibverbs.so.1", "librxe-rdmav65.so", "libibverbs.so", "libmlx5.so.1"):
+                (trees / "build/lib" / name).write_bytes(text)
+        else:
+            (trees / "rxe/rdma_rxe.ko").write_bytes((trees / "rxe/rxe.c").read_bytes())
+        return int(bool(self.said))
+
+
+@pytest.fixture
+def compilers(monkeypatch: pytest.MonkeyPatch) -> Compilers:
+    """Replaces system and compilers by ones that take no time."""
+    made = Compilers()
+    monkeypatch.setattr(build, "run_logged", made)
+    monkeypatch.setattr(build, "check_tools", lambda *_: None)
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    return made
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "images/forky-0/root", "0", "7.2.1-test")
+
+
+def written(tree: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text, encoding="utf-8")
+    return tree
+
+
+@pytest.fixture
+def linux(tmp_path: Path) -> Path:
+    """A tree in which the driver was built, too."""
+    files = {
+        "Makefile": "VERSION = 7\nPATCHLEVEL = 1\n",
+        "include/uapi/rdma/rdma_user_rxe.h": "abi",
+        **{f"{RXE}/{name}": name for name in ("rxe.c", "rxe.h", "Makefile", "rxe.o", "rdma_rxe.mod.c", ".rxe.o.cmd")},
+    }
+    return written(tmp_path / "linux", files)
+
+
+@pytest.fixture
+def rdma_core(tmp_path: Path) -> Path:
+    """A tree with a build in it."""
+    files = ("CMakeLists.txt", "libibverbs/x.c", "providers/rxe.c", ".git/config", "build/CMakeCache.txt", "build/x.o")
+    return written(tmp_path / "rdma-core", {name: name for name in files})
+
+
+def state(tree: Path) -> list[tuple[str, int]]:
+    return sorted((str(path), path.stat().st_mtime_ns) for path in [tree, *tree.rglob("*")])
+
+
+def test_the_driver_is_compiled_from_its_sources_alone_and_the_tree_stays_as_it_is(
+    tmp_path: Path, compilers: Compilers, linux: Path, image: Image
+) -> None:
+    before = state(linux)
+    made = compile_driver(linux, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print)
+    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c"
+    (copy,) = (tmp_path / "cache/workshops").glob("*/root/source/trees/rxe")
+    assert sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file()) == [
+        ".copied.json",
+        "Makefile",
+        "abi/rdma/rdma_user_rxe.h",
+        "abi/uapi/rdma/rdma_user_rxe.h",
+        "rdma_rxe.ko",
+        "rxe.c",
+        "rxe.h",
+    ]
+    assert state(linux) == before
+    (linux / RXE / "rxe.c").write_text("edited")
+    other = compile_driver(linux, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print)
+    assert (other.folder / "rdma_rxe.ko").read_text() == "edited"
+    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", "what a run uses does not change under it"
+    assert made.source["sha256"] != other.source["sha256"]
+
+
+def test_of_rdma_core_the_libraries_that_the_guest_needs_are_kept(
+    tmp_path: Path, compilers: Compilers, rdma_core: Path, image: Image
+) -> None:
+    before = state(rdma_core)
+    made = compile_rdma_core(rdma_core, RECIPE, image, tmp_path / "cache", print)
+    assert sorted(path.name for path in (made.folder / "lib").iterdir()) == ["libibverbs.so.1", "librxe-rdmav65.so"]
+    (copy,) = (tmp_path / "cache/workshops").glob("*/root/source/trees/rdma-core")
+    copied = json.loads((copy / ".copied.json").read_text())
+    assert sorted(copied) == ["CMakeLists.txt", "libibverbs/x.c", "providers/rxe.c"]
+    assert state(rdma_core) == before
+
+
+def test_what_does_not_compile_is_one_line_with_the_place_and_both_versions(
+    tmp_path: Path, compilers: Compilers, linux: Path, image: Image
+) -> None:
+    compilers.said = "make[1]: Entering\nrxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
+    with pytest.raises(UserError) as caught:
+        compile_driver(linux, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print)
+    what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: rxe.c:3:1: error: "
+    assert caught.value.message.startswith(what)
+    assert caught.value.status == 2
+
+
+def test_a_commit_is_recorded_of_a_repository_and_not_of_a_folder_in_one(
+    tmp_path: Path, compilers: Compilers, linux: Path, image: Image
+) -> None:
+    def recorded(tree: Path) -> set[str]:
+        return set(compile_driver(tree, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print).source)
+
+    who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org"]
+    for folder, keys in ((tmp_path, {"sha256"}), (linux, {"sha256", "commit"})):
+        for arguments in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "all"]):
+            subprocess.run(["git", "-C", str(folder), *arguments], check=True)
+        assert recorded(linux) == keys
+
+
+def test_a_copy_follows_its_tree_and_dates_what_has_changed_now(tmp_path: Path) -> None:
+    tree, copy = tmp_path / "tree", tmp_path / "copy"
+    written(tree, {"a": "1", "b": "1", "c/d": "1"})
+
+    def files() -> dict[str, Path]:
+        return {str(path.relative_to(tree)): path for path in tree.rglob("*") if path.is_file()}
+
+    first = follow(files(), copy)
+    (copy / "a.o").write_text("compiled")
+    for name in ("a", "b"):
+        os.utime(copy / name, (5, 5))
+    written(tree, {"a": "2"})
+    os.utime(tree / "a", (1, 1))  # of an older commit
+    (tree / "c/d").unlink()
+    (tree / "c").rmdir()
+    written(tree, {"c": "a file by now"})
+    assert follow(files(), copy) != first
+    assert (copy / "a").read_text() == "2"
+    assert (copy / "a").stat().st_mtime > 5
+    assert (copy / "b").stat().st_mtime == 5
+    assert (copy / "c").read_text() == "a file by now"
+    assert (copy / "a.o").exists()
+
+
+def test_what_cannot_be_compiled_is_refused_before_anything_is_built(tmp_path: Path, linux: Path) -> None:
+    for options, message in (
+        (RunOptions(guest=True, linux=tmp_path), "there is no drivers/infiniband/sw/rxe in it"),
+        (RunOptions(guest=True, linux=linux, driver="siw"), "there is no drivers/infiniband/sw/siw in it"),
+        (RunOptions(guest=True, linux=linux, modules=tmp_path), "--linux and --modules exclude each other"),
+        (RunOptions(guest=True, linux=linux, kernel=tmp_path), "--linux and --kernel exclude each other"),
+        (RunOptions(guest=True, linux=linux, stack="forky-mended"), "--linux and --stack forky-mended exclude"),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            builds.check(options)
+        assert caught.value.status == 2
+
+
+def test_a_tree_of_rdma_core_is_compiled_and_a_build_is_used_as_it_is(rdma_core: Path) -> None:
+    tree = RunOptions(guest=True, rdma_core=rdma_core)
+    assert builds.trees_from(tree).rdma_core == rdma_core
+    assert builds.builds_from(tree).rdma_core is None
+    own = RunOptions(guest=True, rdma_core=rdma_core / "build")
+    assert builds.trees_from(own).rdma_core is None
+    assert builds.builds_from(own).rdma_core == rdma_core / "build"
