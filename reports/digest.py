@@ -57,7 +57,7 @@ _PHRASES: Mapping[str, str] = {
     WITHOUT_CASE: "without a case in this run",
 }
 _MOST_REASONS = 4
-_OWN_BUILDS = ("kernel", "modules", "rdma_core", "overlay")  # of the user, as the header names them
+_OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # of the user, as the header names them
 _PRELOAD = "etc/ld.so.preload"
 _MOST_VALUE = 60  # characters of a variable in a headline
 _VARIABLE = "given.environment."  # of --guest-env
