@@ -60,6 +60,9 @@ _PHRASES: Mapping[str, str] = {
     APART: "more of a vendor's dialect not judged",
 }
 _MOST_REASONS = 4
+_OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # of the user, as the header names them
+_PRELOAD = "etc/ld.so.preload"
+_MOST_VALUE = 60  # characters of a variable in a headline
 _VARIABLE = "given.environment."  # of --guest-env
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
 
@@ -280,14 +283,12 @@ class Digest:
 
     @property
     def changed_stack(self) -> str:
-        """By which changes of the project the stack under test differs from Debian's, with hashes; empty for none."""
-        changes: object = self.header.get("under_test")
-        for key in ("given", "changes"):
-            changes = changes.get(key) if isinstance(changes, dict) else None
-        if not isinstance(changes, dict) or not changes:
-            return ""
-        names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
-        return f"the stack was changed, not as shipped: {format_count(len(changes), 'change')} ({names})"
+        """By which changes of the project or builds of the user the stack under test differs from what was shipped,
+        with hashes; empty for none."""
+        under_test: object = self.header.get("under_test")
+        given = under_test.get("given") if isinstance(under_test, dict) else None
+        parts = list(_own_parts(given)) if isinstance(given, dict) else []
+        return f"the stack was changed, not as shipped: {', '.join(parts)}" if parts else ""
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
         """All results: violations first, the most severe ones before the others, and the rest in their order."""
@@ -414,6 +415,21 @@ class Digest:
         }
         names = [name for name, _ in Counter(name for name, _ in sorted(undeclared)).most_common()]
         return (f"it does not declare {', '.join(names)}",) if names else ()
+
+
+def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
+    """What is not as shipped, each in a few words; `given` may have any values."""
+    changes = given.get("changes")
+    if isinstance(changes, dict) and changes:
+        names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
+        yield f"{format_count(len(changes), 'change')} ({names})"
+    for name in _OWN_BUILDS:
+        if (build := given.get(name)) and isinstance(build, dict):
+            files = build.get("files")
+            preloads = " with a preload" if isinstance(files, dict) and _PRELOAD in files else ""
+            yield f"{name.replace('_', '-')} {str(build.get('sha256'))[:8]}{preloads}"
+    if (environment := given.get("environment")) and isinstance(environment, dict):
+        yield f"environment {', '.join(f'{name}={str(value)[:_MOST_VALUE]}' for name, value in environment.items())}"
 
 
 def called(name: str) -> str:
