@@ -31,7 +31,7 @@ from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions, given_path
 from conformance.supervision import Recording, RunPlan, Start, Supervisor, Worker
-from conformance.tables.profile import read_profile
+from conformance.tables.profile import named_profile, read_profile
 from conformance.tables.shards import shipped_durations
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
@@ -258,6 +258,7 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
         "argv": [NAME, *argv],
         "under_test": {"given": where.given},
         "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None,
+        "profile": named_profile(options.profile),
     }
     if len(options.devices) > 1:
         facts["devices"] = list(options.devices)

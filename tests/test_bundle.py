@@ -225,13 +225,13 @@ def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsy
     assert re.search(r"partial: .* but for \d+ waived rules? \(exit status 3\)", said)
 
 
-def test_a_waived_result_without_its_waivers_supports_nothing(small: Suite, tmp_path: Path, capsys: Says) -> None:
+def test_a_waived_result_without_its_waivers_is_refused(small: Suite, tmp_path: Path, capsys: Says) -> None:
     run = waived_run(small, tmp_path)
     lines = lines_of(run)
     forged = repacked(run, tmp_path / "forged", lines)
     status, said = verified(forged, capsys)
-    assert status == 1
-    assert "effective is recorded as WAIVED, and is FAIL" in said
+    assert status == 2
+    assert "its header names waivers, and it has no waivers.yaml" in said
 
 
 def test_waivers_that_have_changed_since_the_run_are_no_longer_its_own(
@@ -735,6 +735,14 @@ def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Say
     assert f":{len(lines) + 1}: a second header" in output
 
 
+EMPTY = b"waivers: []\n"
+
+
+def given_file(content: bytes) -> dict[str, str]:
+    """How a header names a file with this content."""
+    return {"file": "x.yaml", "sha256": hashlib.sha256(content).hexdigest()}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -747,8 +755,8 @@ def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
     lines = lines_of(run)
-    lines[0].update(change)
-    status, output = verified(repacked(run, tmp_path / "forged", lines, waivers_yaml=b"waivers: []\n"), capsys)
+    lines[0].update({"waivers": given_file(EMPTY), **change})
+    status, output = verified(repacked(run, tmp_path / "forged", lines, waivers_yaml=EMPTY), capsys)
     assert status == 2
     assert output == f"rdma-cts: {tmp_path / 'forged'}: {said}\n"
 
@@ -757,7 +765,9 @@ def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
 def test_a_bad_member_is_reported_with_the_name_of_the_bundle(
     run: Path, tmp_path: Path, capsys: Says, member: str, content: bytes
 ) -> None:
-    status, output = verified(repacked(run, tmp_path / "forged", lines_of(run), **{member: content}), capsys)
+    lines = lines_of(run)
+    lines[0][member.removesuffix("_yaml")] = given_file(content)
+    status, output = verified(repacked(run, tmp_path / "forged", lines, **{member: content}), capsys)
     assert status == 2
     assert output.startswith(f"rdma-cts: {tmp_path / 'forged'}: {member.replace('_', '.')}:1:")
 
