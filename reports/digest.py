@@ -19,8 +19,10 @@ from conformance.errors import UserError
 from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed
+from conformance.model.rules import VENDOR
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import (
+    APART,
     IN_PART,
     OF_STACK,
     STANDING,
@@ -55,6 +57,7 @@ _PHRASES: Mapping[str, str] = {
     UNREACHABLE: "unreachable on this stack",
     UNDECIDED: "undecided",
     WITHOUT_CASE: "without a case in this run",
+    APART: "more of a vendor's dialect not judged",
 }
 _MOST_REASONS = 4
 _OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # of the user, as the header names them
@@ -78,6 +81,7 @@ class RuleFacts:
     level: str = ""
     layer: str = ""
     failure_means: str = ""
+    since: str = ""
 
     @property
     def source(self) -> str:
@@ -192,11 +196,20 @@ class Digest:
         return found
 
     @cached_property
+    def apart(self) -> frozenset[str]:
+        """The rules of a vendor's dialect that were not judged, as without its library."""
+        absent = (None, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+        return frozenset(
+            id_ for id_, rule in self.rules.items() if rule.since == VENDOR and self.verdicts.get(id_) in absent
+        )
+
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The verdict in parts: what is verified, or only touched, and each other standing that a rule has."""
         first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
-        count = Counter(STANDING[verdict] for verdict in self.verdicts.values())
-        count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules)
+        count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
+        count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules if rule not in self.apart)
+        count[APART] = len(self.apart)
         if first == TOUCHED:
             count[TOUCHED] = count.pop(VERIFIED, 0) + count.pop(IN_PART, 0)
         because = {UNSUPPORTED: self._why_unsupported, UNREACHABLE: self._why_unreachable}
@@ -227,7 +240,8 @@ class Digest:
 
     @property
     def _first(self) -> str:
-        return f"{self.parts[0].count:,} of {len(self.rules):,} documented rules {self.parts[0].phrase}"
+        documented = len(self.rules) - len(self.apart)
+        return f"{self.parts[0].count:,} of {documented:,} documented rules {self.parts[0].phrase}"
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
@@ -387,7 +401,8 @@ class Digest:
     def _of_rules(self, verdict: str) -> Iterator[tuple[str, ResultRecord]]:
         for record in self.results:
             if record["effective"] == verdict:
-                yield from ((rule, record) for rule in record["rules"] if self.verdicts[rule] == verdict)
+                rules = (rule for rule in record["rules"] if rule not in self.apart)
+                yield from ((rule, record) for rule in rules if self.verdicts[rule] == verdict)
 
     def _why_unreachable(self) -> tuple[str, ...]:
         return _most({(record["reason"], rule) for rule, record in self._of_rules(Verdict.UNREACHABLE)})
