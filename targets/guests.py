@@ -108,13 +108,25 @@ class Guests:
         self.given = self._under_test.hashes() | given
         if self._environment:
             self.given["environment"] = self._environment
+        if self._image.expired:
+            self.given["expired"] = self._refused_if_strict(self._image.expired)
         # Nothing of the user's runs in the guest.
-        self._is_clean = set(self.given) <= {"image"} and not (tools or options.cases)
+        self._is_clean = set(self.given) <= {"image", "expired"} and not (tools or options.cases)
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
         self._prepared: Prepared | None = None
         self._starter = Starter(cache_directory(), say)
         self._lock = threading.Lock()  # for what all guests share: the overlay, and the names of files
+
+    def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
+        """The suites. Raises UserError (status 3) if their lists of packages had to be valid."""
+        if self._options.strict_packages:
+            raise UserError(
+                f"the guest's image was made from package lists that have expired: {', '.join(expired)}",
+                hint=f"name a current mirror in RDMA_CTS_MIRROR, and remove {self._image.root.parent}",
+                status=3,
+            )
+        return list(expired)
 
     def _module(self) -> tuple[DriverModule | None, dict[str, Any]]:
         """The module of the device if it is not the image's, and what the header says of it."""
