@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from bundles import signature
 from bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from bundles.claims import claims
 from commands import run_arguments, verify
@@ -35,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--waivers", type=given_path, metavar="FILE", help="the run's waivers, if they are elsewhere now"
     )
     parser.add_argument("--profile", type=given_path, metavar="FILE", help="the run's profile, if it is elsewhere now")
+    parser.add_argument(
+        "--sign",
+        type=given_path,
+        metavar="KEY",
+        help=f"sign it with a key of ssh-keygen(1), into FILE{signature.SUFFIX}",
+    )
     run_arguments.add_cases_argument(parser)
 
 
@@ -50,9 +57,15 @@ def execute(arguments: argparse.Namespace) -> int:
         support = verify.support_of(draft, arguments.cases, arguments.run)
         if support.unfounded:
             raise UserError(f"{arguments.run} supports {support.sentence}; the first: {support.unfounded[0]}", status=1)
-        write_out(out, draft.read_bytes(), f"bundle: {out}")
+        data = draft.read_bytes()
+        if arguments.sign:
+            if is_standard_output(out):
+                raise UserError("--sign needs a file for the bundle: --out FILE")
+            signature.sign(data, arguments.sign, signature.path_of(out))
+        write_out(out, data, f"bundle: {out}")
     if not is_standard_output(out):
-        show([f"sha256: {support.sha256}", f"it supports: {support.sentence}"])
+        signed = [f"signature: {signature.path_of(out)}"] if arguments.sign else []
+        show([f"sha256: {support.sha256}", *signed, f"it supports: {support.sentence}"])
     return 0
 
 
@@ -73,13 +86,16 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
             raise UserError(f"the run in {folder} had no waivers", hint="leave out --waivers")
         if hashlib.sha256(found[WAIVERS]).hexdigest() != known["sha256"]:
             raise UserError(f"{path} is not the file of waivers that the run had", hint="--waivers names that one")
-    if path := profile or _profile_of(folder):
+    named = run.header.get("profile")
+    if path := profile or (_of_run(folder, named["file"]) if named else _profile_of(folder)):
         found[PROFILE] = _content(path)
+        if named and hashlib.sha256(found[PROFILE]).hexdigest() != named["sha256"]:
+            raise UserError(f"{path} is not the profile that the run had", hint="--profile names that one")
     return found
 
 
 def _profile_of(folder: Path) -> Path | None:
-    """The profile that the plan of a run names; None without one."""
+    """The profile that the plan of a run of an older version names; None without one."""
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")

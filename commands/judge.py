@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import given_path
-from conformance.tables.profile import read_profile
+from conformance.tables.profile import named_profile, read_profile
 from conformance.tables.suite import VERSION, Suite
 from conformance.tables.tiers import left_out
 from reports.comparison import Change, compare
@@ -56,7 +57,8 @@ def execute(arguments: argparse.Namespace) -> int:
     again = list(rejudge(suite, recorded, old.directory, profile))
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as scratch:
         out = arguments.out or Path(scratch)
-        write_judged(out, suite, recorded, again, waivers)
+        header: HeaderRecord = {**recorded.header, "profile": named_profile(arguments.profile)}
+        write_judged(out, suite, replace(recorded, header=header), again, waivers)
         new = read(out)
         if arguments.out:
             report.write_beside(out)

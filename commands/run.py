@@ -31,7 +31,7 @@ from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions, given_path
 from conformance.supervision import Recording, RunPlan, Start, Supervisor, Worker
-from conformance.tables.profile import read_profile
+from conformance.tables.profile import named_profile, read_profile
 from conformance.tables.shards import shipped_durations
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered
@@ -44,7 +44,8 @@ from runs.folder import OUT, run_folder, tidied
 from runs.plan import FILE_NAME as PLAN_FILE_NAME
 from runs.plan import LAB_FILE_NAME, LabPlan, Plan, read_lab_plan, read_plan, write_plan
 from targets import builds, hosts, target
-from targets.guests import Guests, guest_driver
+from targets.compiling import guest_driver
+from targets.guests import Guests
 
 NAME = "run"
 
@@ -258,6 +259,7 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
         "argv": [NAME, *argv],
         "under_test": {"given": where.given},
         "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None,
+        "profile": named_profile(options.profile),
     }
     if len(options.devices) > 1:
         facts["devices"] = list(options.devices)

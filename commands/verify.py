@@ -7,6 +7,7 @@ compared with them. Not for the file of a bundle (bundles/archive.py).
 from __future__ import annotations
 
 import argparse
+import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 
-from bundles.archive import PROFILE, WAIVERS, Manifest, unpack
+from bundles import signature
+from bundles.archive import MOST_BYTES, PROFILE, WAIVERS, Manifest, unpack
 from bundles.claims import remark, wrong_claim
 from commands import run_arguments
 from commands.judge import write_judged
@@ -23,6 +25,7 @@ from commands.streams import show
 from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.vocabulary import TIERS
+from conformance.regular_file import read_regular
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results
 from conformance.results.rejudge import DISPUTED, UNOBSERVED, WITHOUT_EVIDENCE, Rejudged, rejudge
@@ -50,6 +53,9 @@ _ON_A_HOST = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("bundle", type=given_path, metavar="BUNDLE", help="a file that `bundle` has written")
+    parser.add_argument(
+        "--signers", type=given_path, metavar="FILE", help="refuse what nobody in this file of ssh-keygen(1) has signed"
+    )
     run_arguments.add_cases_argument(parser)
 
 
@@ -60,8 +66,19 @@ def execute(arguments: argparse.Namespace) -> int:
     what was observed, 3: the run is incomplete.
     """
     support = support_of(arguments.bundle, arguments.cases)
-    show(support.lines())
+    show([_signed(arguments.bundle, support, arguments.signers), *support.lines()])
     return support.status
+
+
+def _signed(bundle: Path, support: Support, signers: Path | None) -> str:
+    """Who has signed the bundle that was judged, in a line. Raises UserError if nobody in `signers` has."""
+    if signers is None:
+        there = signature.path_of(bundle).is_file()
+        return "signature: not checked; give --signers FILE" if there else "signature: none"
+    data = read_regular(bundle, MOST_BYTES)
+    if hashlib.sha256(data).hexdigest() != support.sha256:
+        raise UserError(f"{bundle} was changed while it was read")
+    return f"signature: of {one_line(signature.signer(bundle, data, signers))}"
 
 
 @dataclass(frozen=True)
@@ -100,10 +117,14 @@ class Support:
     def lines(self) -> Iterator[str]:
         """All that is reported: what the bundle is of, what came of judging it, and the sentence."""
         facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
+        yield from filter(None, [self.run.changed_stack])
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"
         yield from filter(None, [self.remark])
+        for key in ("waivers", "profile"):
+            if given := self.run.header.get(key):
+                yield f"{key}: {given['file']}, sha256 {given['sha256'][:12]}"  # type: ignore[index]
         if self.run.header["stack"] == "host":
             yield _ON_A_HOST
         yield "; ".join([f"{format_count(results, 'result')} judged again", *self._not_judged()])
@@ -135,7 +156,7 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
                     f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
                     hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
                 )
-            if wrong := _wrong_in_header(run.header, suite):
+            if wrong := _wrong_in_header(run.header, suite) or _wrong_inputs(recorded.header, folder):
                 raise UserError(f"{shown} is not a run of these tables, or was changed: {wrong}")
             if wrong := wrong_claim(manifest, run):
                 raise UserError(f"{shown} is not a bundle, or was changed: {wrong}")
@@ -167,6 +188,25 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
         # The smallest tier has at most two of a larger one for each rule, one a direction; the others have none.
         if larger > (2 * len(suite.registry) if tier == SMOKE else 0):
             return f"{larger:,} planned cases are not of the tier {tier}"
+    return ""
+
+
+def _wrong_inputs(header: HeaderRecord, folder: Path) -> str:
+    """Which file that decides on verdicts is not the one of the header; empty if all are.
+
+    A header of an older version does not name its profile, which then has to give the recorded verdicts.
+    """
+    for key, name in (("waivers", WAIVERS), ("profile", PROFILE)):
+        path, said = folder / name, header.get(key)
+        if key == "profile" and key not in header:
+            continue
+        if not said:
+            if path.exists():
+                return f"it has {name}, and its header names none"
+        elif not path.exists():
+            return f"its header names {key}, and it has no {name}"
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != said.get("sha256"):  # type: ignore[attr-defined]
+            return f"{name} is not the file of its header"
     return ""
 
 

@@ -19,8 +19,10 @@ from conformance.errors import UserError
 from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed
+from conformance.model.rules import VENDOR
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import (
+    APART,
     IN_PART,
     OF_STACK,
     STANDING,
@@ -55,8 +57,12 @@ _PHRASES: Mapping[str, str] = {
     UNREACHABLE: "unreachable on this stack",
     UNDECIDED: "undecided",
     WITHOUT_CASE: "without a case in this run",
+    APART: "more of a vendor's dialect not judged",
 }
 _MOST_REASONS = 4
+_OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # of the user, as the header names them
+_PRELOAD = "etc/ld.so.preload"
+_MOST_VALUE = 60  # characters of a variable in a headline
 _VARIABLE = "given.environment."  # of --guest-env
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
 
@@ -75,6 +81,7 @@ class RuleFacts:
     level: str = ""
     layer: str = ""
     failure_means: str = ""
+    since: str = ""
 
     @property
     def source(self) -> str:
@@ -189,11 +196,20 @@ class Digest:
         return found
 
     @cached_property
+    def apart(self) -> frozenset[str]:
+        """The rules of a vendor's dialect that were not judged, as without its library."""
+        absent = (None, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+        return frozenset(
+            id_ for id_, rule in self.rules.items() if rule.since == VENDOR and self.verdicts.get(id_) in absent
+        )
+
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The verdict in parts: what is verified, or only touched, and each other standing that a rule has."""
         first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
-        count = Counter(STANDING[verdict] for verdict in self.verdicts.values())
-        count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules)
+        count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
+        count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules if rule not in self.apart)
+        count[APART] = len(self.apart)
         if first == TOUCHED:
             count[TOUCHED] = count.pop(VERIFIED, 0) + count.pop(IN_PART, 0)
         because = {UNSUPPORTED: self._why_unsupported, UNREACHABLE: self._why_unreachable}
@@ -224,7 +240,8 @@ class Digest:
 
     @property
     def _first(self) -> str:
-        return f"{self.parts[0].count:,} of {len(self.rules):,} documented rules {self.parts[0].phrase}"
+        documented = len(self.rules) - len(self.apart)
+        return f"{self.parts[0].count:,} of {documented:,} documented rules {self.parts[0].phrase}"
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
@@ -266,14 +283,12 @@ class Digest:
 
     @property
     def changed_stack(self) -> str:
-        """By which changes of the project the stack under test differs from Debian's, with hashes; empty for none."""
-        changes: object = self.header.get("under_test")
-        for key in ("given", "changes"):
-            changes = changes.get(key) if isinstance(changes, dict) else None
-        if not isinstance(changes, dict) or not changes:
-            return ""
-        names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
-        return f"the stack was changed, not as shipped: {format_count(len(changes), 'change')} ({names})"
+        """By which changes of the project or builds of the user the stack under test differs from what was shipped,
+        with hashes; empty for none."""
+        under_test: object = self.header.get("under_test")
+        given = under_test.get("given") if isinstance(under_test, dict) else None
+        parts = list(_own_parts(given)) if isinstance(given, dict) else []
+        return f"the stack was changed, not as shipped: {', '.join(parts)}" if parts else ""
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
         """All results: violations first, the most severe ones before the others, and the rest in their order."""
@@ -386,7 +401,8 @@ class Digest:
     def _of_rules(self, verdict: str) -> Iterator[tuple[str, ResultRecord]]:
         for record in self.results:
             if record["effective"] == verdict:
-                yield from ((rule, record) for rule in record["rules"] if self.verdicts[rule] == verdict)
+                rules = (rule for rule in record["rules"] if rule not in self.apart)
+                yield from ((rule, record) for rule in rules if self.verdicts[rule] == verdict)
 
     def _why_unreachable(self) -> tuple[str, ...]:
         return _most({(record["reason"], rule) for rule, record in self._of_rules(Verdict.UNREACHABLE)})
@@ -399,6 +415,21 @@ class Digest:
         }
         names = [name for name, _ in Counter(name for name, _ in sorted(undeclared)).most_common()]
         return (f"it does not declare {', '.join(names)}",) if names else ()
+
+
+def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
+    """What is not as shipped, each in a few words; `given` may have any values."""
+    changes = given.get("changes")
+    if isinstance(changes, dict) and changes:
+        names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
+        yield f"{format_count(len(changes), 'change')} ({names})"
+    for name in _OWN_BUILDS:
+        if (build := given.get(name)) and isinstance(build, dict):
+            files = build.get("files")
+            preloads = " with a preload" if isinstance(files, dict) and _PRELOAD in files else ""
+            yield f"{name.replace('_', '-')} {str(build.get('sha256'))[:8]}{preloads}"
+    if (environment := given.get("environment")) and isinstance(environment, dict):
+        yield f"environment {', '.join(f'{name}={str(value)[:_MOST_VALUE]}' for name, value in environment.items())}"
 
 
 def called(name: str) -> str:

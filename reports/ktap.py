@@ -1,5 +1,5 @@
-"""KTAP version 1, the test protocol of the Linux kernel: one line for each case, after its diagnostics, the most severe
-violations first.
+"""KTAP, the test protocol of the Linux kernel: one line for each case, after its diagnostics, the most severe
+violations first. It begins as kselftest's does, with the version of TAP, so that readers of either take it.
 
 FAIL, CRASH, HANG, BROKEN and MISSED are `not ok`; UNSUPPORTED and UNREACHABLE are skipped; a waived violation is an
 expected failure (XFAIL), as in kselftest.
@@ -14,6 +14,7 @@ from conformance.model.verdict import Verdict
 from reports import evidence
 from reports.digest import Digest
 
+_FIRST, _FIRST_INSIDE = "TAP version 13", "KTAP version 1"
 # The outcome and the directive of each verdict.
 _RESULT = {
     Verdict.PASS: ("ok", ""),
@@ -32,17 +33,15 @@ _RESULT = {
 def render(runs: Sequence[Digest]) -> str:
     """The KTAP document; each of several runs is a subtest."""
     if len(runs) == 1:
-        return "\n".join(_run(runs[0])) + "\n"
-    lines = ["KTAP version 1", f"1..{len(runs)}"]
+        return "\n".join([_FIRST, *_run(runs[0])]) + "\n"
+    lines = [_FIRST, f"1..{len(runs)}"]
     for number, run in enumerate(runs, 1):
-        inner = _run(run)
-        lines += [f"  {next(inner)}", f"  # Subtest: {_escaped(run.name)}", *(f"  {line}" for line in inner)]
-        lines.append(f"{'not ok' if run.status else 'ok'} {number} {_escaped(run.name)}")
+        inner = (_FIRST_INSIDE, f"# Subtest: {_name(run.name)}", *_run(run))
+        lines += [*(f"  {line}" for line in inner), f"{'not ok' if run.status else 'ok'} {number} {_name(run.name)}"]
     return "\n".join(lines) + "\n"
 
 
 def _run(run: Digest) -> Iterator[str]:
-    yield "KTAP version 1"
     yield f"1..{len(run.results)}"
     yield f"# {run.name}: {run.conclusion}"
     yield f"# {run.sentence}"
@@ -55,12 +54,17 @@ def _run(run: Digest) -> Iterator[str]:
         if outcome == "not ok":
             yield from (f"# {text}" for text in _details(run, record))
         reason = f" # {directive} {record['effective']}: {_escaped(record['reason'])}" if directive else ""
-        yield f"{outcome} {number} {_escaped(record['case'])}{reason}"
+        yield f"{outcome} {number} {_name(record['case'])}{reason}"
 
 
 def _details(run: Digest, record: ResultRecord) -> Iterator[str]:
     yield f"{record['case']}: {record['effective']} {' '.join(record['rules'])}: {record['reason']}"
     yield from evidence.lines(run, record)
+
+
+def _name(text: str) -> str:
+    """The name of a test. The kernel's reader takes no # in it, not even an escaped one."""
+    return text.replace("#", "?")
 
 
 def _escaped(text: str) -> str:

@@ -29,6 +29,11 @@ _LOCAL = {
     "READ": ("IBV_WR_RDMA_READ", 0),
     "RECV": ("IBV_WR_SEND", 1),
 }
+_PLACEMENTS = {
+    "FLUSH_GLOBAL": "IBV_FLUSH_GLOBAL",
+    "FLUSH_PERSISTENT": "IBV_FLUSH_PERSISTENT",
+    "FLUSH_BOTH": "IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT",
+}
 _SIDES = {"SEND": "gather", "WRITE": "gather", "READ": "answer", "RECV": "receive"}
 
 
@@ -137,7 +142,7 @@ def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> 
 
 
 def flush(writer: Writer, step: Step) -> None:
-    """A FLUSH, which only an extended queue pair can post. Its program needs a header of rdma-core 46 or later."""
+    """A FLUSH, which only an extended queue pair can post. Its program needs rdma-core 46 or later where it is run."""
     operation = str(step.arguments["op"])
     if step.then.because or str(step.arguments["via"]) != NULL or "parts" in writer.features:
         raise Inexpressible(f"it needs {operation} over a queue pair of its own")
@@ -148,7 +153,7 @@ def flush(writer: Writer, step: Step) -> None:
         raise Inexpressible("it needs queue pairs of several types")
     writer.use("flush")
     key = writer.number(step.arguments["rkey"])
-    kind, wanted_ = f"IBV_{operation}", _WANTED[step.then.outcome]
+    kind, wanted_ = _PLACEMENTS[operation], _WANTED[step.then.outcome]
     writer.say(f'flush({pair}, "{_asked(step)}", {wanted_}, {kind}, {key}, {addr}, {count});')
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
 from conformance.model.rules import Rule
 from conformance.model.vocabulary import NULL
+from conformance.verbs.enums import ACCESS_FLAGS, CREATE_SEND_OPS
 from reproducers import snippets
 from reproducers.expressions import identifier
 from reproducers.layout import WIDTH, comment, fitted, statement
@@ -29,6 +31,19 @@ _MACROS = [
 ]
 # Bits of operations on on-demand memory that older headers have no names for.
 _ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
+# Names that the header of the oldest rdma-core lacks, whose numbers a program that uses them brings.
+_OLDEST = 44  # that of Debian 12
+_LATER: Mapping[str, int] = {
+    "IBV_FLUSH_RANGE": 0,
+    "IBV_FLUSH_GLOBAL": 1,
+    "IBV_FLUSH_PERSISTENT": 2,
+    **{
+        value.name: value.value
+        for enum in (ACCESS_FLAGS, CREATE_SEND_OPS)
+        for value in enum.values
+        if value.value is not None and int(value.since or 0) > _OLDEST
+    },
+}
 # How a program finds out whether the device declares a capability.
 _DECLARED: Mapping[str, str] = {
     "atomics": "device.orig_attr.atomic_cap != IBV_ATOMIC_NONE",
@@ -210,6 +225,10 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
         lines.append("#define NONE -1 /* the status where nothing completes */")
     if "DATA(" in text:
         lines.append("#define DATA(i) (0x80 + (i) % 113) /* the bytes that move */")
+    later = [name for name in _LATER if re.search(rf"\b{name}\b", f"{text}{_rights(writer)}")]
+    if later:
+        lines.append("/* of rdma-core 46 and later; an older header compiles, too */")
+        lines += [f"#define {name} {_LATER[name]}" for name in later]
     if "REMOTE" in text.replace("_REMOTE", ""):
         lines += statement(f"static const int REMOTE = {' | '.join(_rights(writer))};", 0, writer.width)
     lines += _MACROS

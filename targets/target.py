@@ -7,6 +7,7 @@ process of a worker (fixtures/system/host.py).
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +31,8 @@ from targets import builds, hosts
 from targets.guests import Guests
 
 Say = Callable[[str], None]
+# What makes the loader take other libraries than those of the system.
+_PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,9 @@ def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Targ
         return HostWorker(ROOT, python, arguments, cases, out / "console.log", environment)
 
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    given = {"rdma_core": own.hashes()} if own else {}
+    given: dict[str, Any] = {"rdma_core": own.hashes()} if own else {}
+    if preloaded := {name: os.environ[name] for name in _PRELOADS if os.environ.get(name)}:
+        given["environment"] = preloaded
     starts = [functools.partial(start, device) for device in options.devices]
     return Target("host", starts, given, lambda: boot_id, starts)
 

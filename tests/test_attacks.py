@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 import time
 from array import array
 from collections.abc import Callable, Sequence
@@ -92,6 +93,12 @@ def of_waivers(**waiver: Any) -> Callable[[list[Line]], list[Line]]:
     )
 
 
+def given(**builds: Any) -> Callable[[list[Line]], list[Line]]:
+    """With these builds under test."""
+    return head(under_test={"given": builds})
+
+
+FILE = {"file": "w.yaml", "sha256": "0" * 64}
 ALL_PASS = {"PASS": 8}
 CONTRADICTS = "the file contradicts itself: the footer's "
 ATTACKS = (
@@ -258,6 +265,41 @@ ATTACKS = (
     Attack("a sweep whose points differ in 500 ways", "sweep", "100 ways, no longer than others", "400"),
     Attack("a bundle that expands without end", "bomb", "refused while it is read", "100 times as large unpacked"),
     Attack("a file of millions of values", "values", "refused before it is decoded", "values, more than the"),
+    # Inputs that change a verdict, in a bundle
+    Attack("another file of waivers", "waivers.yaml", "refused", "waivers.yaml is not the file of", head(waivers=FILE)),
+    Attack("waivers that the run did not have", "waivers.yaml", "refused", "it has waivers.yaml, and its header names"),
+    Attack(
+        "the run's waivers are left out", "nothing", "refused", "its header names waivers, and it", head(waivers=FILE)
+    ),
+    Attack("another profile", "profile.yaml", "refused", "profile.yaml is not the file of", head(profile=FILE)),
+    Attack(
+        "a profile that the run did not have",
+        "profile.yaml",
+        "refused",
+        "it has profile.yaml, and its header names none",
+        head(profile=None),
+    ),
+    Attack("the run's profile is left out", "nothing", "refused", "its header names profile, and", head(profile=FILE)),
+    Attack(
+        "an overlay with a preloaded library",
+        "told",
+        "told first",
+        "the stack was changed, not as shipped: overlay 12345678 with a preload; ",
+        given(overlay={"sha256": "12345678" * 8, "files": {"etc/ld.so.preload": "0"}}),
+    ),
+    Attack(
+        "a preload by a variable",
+        "told",
+        "told first",
+        "the stack was changed, not as shipped: environment LD_PRELOAD=/x.so; ",
+        given(environment={"LD_PRELOAD": "/x.so"}),
+    ),
+    # Signatures of a bundle
+    Attack("no signature", "unsigned", "refused", "bundle.sig cannot be read: No such file"),
+    Attack("a signature of another bundle", "other", "refused", "bundle.sig is not a signature of"),
+    Attack("a stranger's signature", "stranger", "refused", "bundle.sig is not a signature of"),
+    Attack("a signature of something else", "namespace", "refused", "bundle.sig is not a signature of"),
+    Attack("what is no signature", "garbage", "refused", "bundle.sig is not a signature of"),
     # A verdict that nobody has judged
     Attack("a verdict is edited", "judged", "judged again", "PASS -> FAIL", passes),
     Attack(
@@ -404,6 +446,59 @@ def by_values(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says)
     assert (status, attack.said in said) == (2, True), said
 
 
+def by_file_in_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """A bundle with that file."""
+    more = {attack.by: b"x: 1\n"} if attack.by != "nothing" else {}
+    status, said = said_by(capsys, "verify", bundled(lines, folder, **more))
+    assert (status, attack.said in said) == (2, True), said
+
+
+def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
+    """A bundle of these lines whose manifest is right."""
+    run = written(lines, folder / "run")
+    files = {"results.jsonl": (run / "results.jsonl").read_bytes(), **more}
+    pack(folder / "bundle", claims(digest.read(run)), files)
+    return folder / "bundle"
+
+
+def by_told(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """What was under test is in the first line of what verifies and reports."""
+    bundle = bundled(lines, folder)
+    told = attack.said.removesuffix("; ")
+    assert told in said_by(capsys, "verify", bundle)[1].splitlines()[1]  # behind the signature
+    for form in ("summary", "junit", "ktap", "markdown", "html"):
+        assert told in said_by(capsys, "report", "--format", form, folder / "run", "--out", "-")[1].replace("\\", ""), (
+            form
+        )
+
+
+def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """A bundle with a signature that is none of it by anybody who is allowed to sign."""
+    for name in ("own", "strange"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", folder / name], check=True)
+    (folder / "signers").write_text(f"me@lab {(folder / 'own.pub').read_text()}")
+    check = ["verify", "--signers", folder / "signers"]
+    run, bundle, signature = written(lines, folder / "run"), folder / "bundle", folder / "bundle.sig"
+    assert said_by(capsys, "bundle", run, "--out", bundle, "--sign", folder / "own")[0] == 0
+    status, said = said_by(capsys, *check, bundle)
+    assert (status, said.splitlines()[0]) == (1, "signature: of me@lab"), said
+    assert "signature: not checked" in said_by(capsys, "verify", bundle)[1]
+    if attack.by == "stranger":
+        said_by(capsys, "bundle", run, "--out", bundle, "--sign", folder / "strange")
+    elif attack.by == "other":
+        kept = signature.read_bytes()
+        said_by(capsys, "bundle", written([*lines[:-1]], folder / "2"), "--out", bundle, "--sign", folder / "own")
+        signature.write_bytes(kept)
+    else:
+        signature.unlink()
+        if attack.by == "namespace":
+            subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", folder / "own", "-n", "file", bundle], check=True)
+        elif attack.by == "garbage":
+            signature.write_bytes(b"x")
+    status, said = said_by(capsys, *check, bundle)
+    assert (status, attack.said in said) == (2, True), said
+
+
 TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
     "file": by_file,
     "good file": by_file,
@@ -415,6 +510,9 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
     "sweep": by_sweep,
     "bomb": by_bomb,
     "values": by_values,
+    **dict.fromkeys(("waivers.yaml", "profile.yaml", "nothing"), by_file_in_bundle),
+    "told": by_told,
+    **dict.fromkeys(("unsigned", "other", "stranger", "namespace", "garbage"), by_signature),
 }
 
 

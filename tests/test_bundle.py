@@ -30,6 +30,7 @@ from conformance.model.rules import Registry
 from conformance.results.records import encode, footer_record
 from conformance.tables.selection import Selection
 from conformance.tables.suite import ROOT, Suite, load_suite
+from conformance.tables.tiers import left_out
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
@@ -224,13 +225,13 @@ def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsy
     assert re.search(r"partial: .* but for \d+ waived rules? \(exit status 3\)", said)
 
 
-def test_a_waived_result_without_its_waivers_supports_nothing(small: Suite, tmp_path: Path, capsys: Says) -> None:
+def test_a_waived_result_without_its_waivers_is_refused(small: Suite, tmp_path: Path, capsys: Says) -> None:
     run = waived_run(small, tmp_path)
     lines = lines_of(run)
     forged = repacked(run, tmp_path / "forged", lines)
     status, said = verified(forged, capsys)
-    assert status == 1
-    assert "effective is recorded as WAIVED, and is FAIL" in said
+    assert status == 2
+    assert "its header names waivers, and it has no waivers.yaml" in said
 
 
 def test_waivers_that_have_changed_since_the_run_are_no_longer_its_own(
@@ -545,20 +546,20 @@ def test_a_result_of_a_case_that_does_not_exist(run: Path, tmp_path: Path, capsy
 
 
 @pytest.mark.parametrize(
-    ("left_out", "status", "said"),
+    ("told", "status", "said"),
     [
         (0, 2, "1 case of the default tier is not in the plan, and its header says 0"),
         (1, 3, "1 case of the default tier not in the run"),
     ],
 )
 def test_a_case_left_out_of_the_plan_is_missed(
-    whole: Path, tmp_path: Path, capsys: Says, left_out: int, status: int, said: str
+    whole: Path, tmp_path: Path, capsys: Says, told: int, status: int, said: str
 ) -> None:
     folder = unpacked(whole, tmp_path)
     lines = lines_of(folder)
     gone = lines.pop(5)
     lines[0]["planned"].remove(gone["case"])
-    lines[0]["left_out"] = left_out
+    lines[0]["left_out"] = told
     results: list[Any] = [line for line in lines if line["type"] == "result"]
     lines[-1] |= footer_record(lines[0]["planned"], results, registry(), duration_s=1.0)
     found, text = verified(repacked(folder, tmp_path / "forged", lines), capsys)
@@ -714,7 +715,8 @@ def test_cases_are_of_their_tier_and_of_no_smaller_one(whole: Path, tmp_path: Pa
 @pytest.mark.parametrize("tier", ["smoke", "default", "exhaustive"])
 def test_a_part_of_a_tier_is_of_this_tier(run: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
     lines = lines_of(run)
-    lines[0].update(tier=tier, planned=[case.id for case in Selection(tier=tier).apply(SUITE) if not case.hazardous])
+    planned = [case.id for case in Selection(tier=tier).apply(SUITE) if not case.hazardous]
+    lines[0].update(tier=tier, planned=planned, left_out=len(left_out(SUITE.cases, planned)))
     assert "or was changed" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
 
 
@@ -733,6 +735,14 @@ def test_a_second_header_is_none_of_a_run(run: Path, tmp_path: Path, capsys: Say
     assert f":{len(lines) + 1}: a second header" in output
 
 
+EMPTY = b"waivers: []\n"
+
+
+def given_file(content: bytes) -> dict[str, str]:
+    """How a header names a file with this content."""
+    return {"file": "x.yaml", "sha256": hashlib.sha256(content).hexdigest()}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -745,8 +755,8 @@ def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
     run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
 ) -> None:
     lines = lines_of(run)
-    lines[0].update(change)
-    status, output = verified(repacked(run, tmp_path / "forged", lines, waivers_yaml=b"waivers: []\n"), capsys)
+    lines[0].update({"waivers": given_file(EMPTY), **change})
+    status, output = verified(repacked(run, tmp_path / "forged", lines, waivers_yaml=EMPTY), capsys)
     assert status == 2
     assert output == f"rdma-cts: {tmp_path / 'forged'}: {said}\n"
 
@@ -755,7 +765,9 @@ def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
 def test_a_bad_member_is_reported_with_the_name_of_the_bundle(
     run: Path, tmp_path: Path, capsys: Says, member: str, content: bytes
 ) -> None:
-    status, output = verified(repacked(run, tmp_path / "forged", lines_of(run), **{member: content}), capsys)
+    lines = lines_of(run)
+    lines[0][member.removesuffix("_yaml")] = given_file(content)
+    status, output = verified(repacked(run, tmp_path / "forged", lines, **{member: content}), capsys)
     assert status == 2
     assert output.startswith(f"rdma-cts: {tmp_path / 'forged'}: {member.replace('_', '.')}:1:")
 

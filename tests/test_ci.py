@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import io
 import json
 import re
@@ -211,7 +212,7 @@ def test_a_kselftest_prints_ktap_and_nothing_else(scripts: Scripts) -> None:
     scripts.will(1, verdicts("PASS", "FAIL"))
     done = scripts.call("kselftest.sh", "--tier", "smoke", RDMA_CTS_DEVICE="mlx5_0")
     assert done.returncode == 1
-    lines = list(Parser().parse(io.StringIO(done.stdout.partition("\n")[2])))
+    lines = list(Parser().parse(io.StringIO(done.stdout)))
     assert sorted(line.ok for line in lines if line.category == "test") == [False, True]
     assert re.fullmatch(r"run --device mlx5_0 --out \S+ --tier smoke", scripts.asked()[0])
     scripts.will(0, verdicts("PASS"))
@@ -227,7 +228,10 @@ def test_a_kselftest_whose_run_does_not_begin_fails(scripts: Scripts) -> None:
 @pytest.mark.skipif(any(Path("/sys/class/infiniband").glob("*")), reason="this host has an RDMA device")
 def test_a_kselftest_without_a_device_is_skipped(scripts: Scripts) -> None:
     done = scripts.call("kselftest.sh")
-    assert (done.returncode, done.stdout) == (4, "KTAP version 1\n1..0 # SKIP this host has no RDMA device\n")
+    assert (done.returncode, done.stdout) == (
+        4,
+        "TAP version 13\n1..1\nok 1 rdma-cts # SKIP this host has no RDMA device\n",
+    )
 
 
 def test_a_tmt_test_leaves_its_results(scripts: Scripts) -> None:
@@ -238,6 +242,19 @@ def test_a_tmt_test_leaves_its_results(scripts: Scripts) -> None:
     assert done.returncode == 0, done.stderr
     assert [each["result"] for each in yaml.safe_load((data / "results.yaml").read_text())] == ["pass", "fail"]
     assert read_results(data / "run").footer
+
+
+def test_tests_run_elsewhere_name_the_packages_they_need() -> None:
+    tasks = yaml.safe_load((CI / "tmt" / "main.fmf").read_text())
+    for name, uses in (("/guest", packages.GUEST), ("/device", packages.HOST)):
+        needs = {need.package: packages.native(need.package, "dnf") for need in packages.needs(("suite", *uses))}
+        assert set(tasks[name]["require"]) == set(needs.values())
+        assert set(tasks[name]["adjust"]["require"]) == set(needs)
+    task = configparser.ConfigParser()
+    task.read(CI / "restraint" / "metadata")
+    hard, soft = (set(task["restraint"][key].split(";")) for key in ("dependencies", "softDependencies"))
+    assert hard == set(tasks["/device"]["require"])
+    assert hard | soft == hard | set(tasks["/guest"]["require"])
 
 
 def test_tmt_is_told_each_case_in_its_own_words() -> None:

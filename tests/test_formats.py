@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import unittest
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from tap.loader import Loader
 from tap.parser import Parser
 
 from conformance.errors import UserError
@@ -28,10 +32,35 @@ ANY_TEXT = st.text(st.characters(blacklist_categories=()))
 
 
 def tap(text: str) -> list[Any]:
-    """The lines of a KTAP document as a parser of TAP takes them; KTAP's first line is its version's."""
-    first, rest = text.split("\n", 1)
-    assert first == "KTAP version 1"
-    return [line for line in Parser().parse(io.StringIO(rest)) if line.category != "unknown"]
+    """The lines of a KTAP document as a parser of TAP takes them; subtests are nothing to it."""
+    version, *lines = Parser().parse(io.StringIO(text))
+    assert version.category == "version"
+    return [line for line in lines if line.category != "unknown"]
+
+
+# What the kernel's reader (tools/testing/kunit/kunit_parser.py) takes for a version, a subtest, a plan and a result.
+_OPENING = re.compile(r"(KTAP version 1|TAP version 1[34])$")
+_SUBTEST, _PLAN = re.compile(r"# Subtest: (.*)$"), re.compile(r"1\.\.([1-9][0-9]*)")
+_OUTCOME = re.compile(r"(ok|not ok) ([0-9]+) (?:- )?([^#]*?)( # .*)?$")
+
+
+def as_the_kernel_reads(lines: Iterator[str]) -> list[bool]:
+    """Whether each test of a document, or of a subtest, is ok. Fails where the kernel's reader would count an error."""
+    found: list[bool] = []
+    planned, subtest = None, ""
+    for line in map(str.lstrip, lines):
+        if _OPENING.match(line):
+            subtest = _SUBTEST.match(next(lines).lstrip())[1]  # type: ignore[index]
+            assert as_the_kernel_reads(lines)
+        elif plan := _PLAN.match(line):
+            planned = int(plan[1])
+        elif outcome := _OUTCOME.match(line):
+            found.append(outcome[1] == "ok")
+            assert int(outcome[2]) == len(found)
+            assert subtest in ("", outcome[3])
+        if planned == len(found):
+            return found
+    pytest.fail(f"{planned} tests are planned, and {len(found)} are there")
 
 
 def results_in(text: str) -> list[Any]:
@@ -83,6 +112,19 @@ def test_ktap_tells_what_failed_before_its_line() -> None:
     lines = text.splitlines()
     assert lines.index("# reg_mr/sample/c0: FAIL REG-01: it should not") < lines.index("not ok 1 reg_mr/sample/c0")
     assert "# reproduce: ./rdma-cts run --only reg_mr/sample/c0" in lines
+
+
+def test_readers_of_ktap_count_no_failure_of_their_own(tmp_path: Path) -> None:
+    odd = result(SUITE.cases[1], case="reg_mr/a#b")
+    runs = [digested(one_of_each()), digested(recorded([result(SUITE.cases[0]), odd]))]
+    for text, tests in ((ktap.render(runs[:1]), len(VERDICTS)), (ktap.render(runs), 2)):
+        first, *rest = text.splitlines()
+        assert _OPENING.match(first)
+        assert len(read := as_the_kernel_reads(iter(rest))) == tests
+        (tmp_path / "run.ktap").write_text(text)
+        suite = Loader().load_suite_from_file(str(tmp_path / "run.ktap"))
+        suite.run(told := unittest.TestResult())
+        assert (told.testsRun, len(told.failures), len(told.errors)) == (tests, read.count(False), 0)
 
 
 def test_several_runs_are_subtests_of_one_ktap_document() -> None:

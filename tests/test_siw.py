@@ -51,7 +51,7 @@ def test_the_same_cases_run_on_iwarp(tmp_path: Path) -> None:
     recorded = read_results(out)
     device = recorded.header["device"]
     assert (device["name"], device["driver"], device["transport"]) == ("siw0", "siw", "iWARP")
-    assert list(recorded.header["under_test"]["given"]["modules"]["files"]) == ["siw.ko"]
+    assert list(recorded.header["under_test"]["given"]["driver"]["files"]) == ["siw.ko"]
     others = [result for result in recorded.results if result["verdict"] != VERDICTS[result["case"]]]
     assert [(result["case"], result["verdict"], result["reason"]) for result in others] == []
     assert {result["case"] for result in recorded.results} == set(VERDICTS)

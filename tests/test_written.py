@@ -24,7 +24,7 @@ def test_a_fifo_gets_the_report_and_stays_one(tmp_path: Path, capsys: pytest.Cap
     reader.start()
     assert main([*KTAP, str(fifo)]) == 0
     reader.join()
-    assert found[0].startswith(b"KTAP version 1\n")
+    assert found[0].startswith(b"TAP version 13\n")
     assert stat.S_ISFIFO(fifo.stat().st_mode)
     assert capsys.readouterr().out == ""
 
@@ -34,7 +34,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
     assert main([*KTAP, str(tmp_path / "link")]) == 0
     assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "target").read_bytes().startswith(b"KTAP")
+    assert (tmp_path / "target").read_bytes().startswith(b"TAP version")
 
 
 def test_a_full_device_is_one_line_and_stays_a_device(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +52,7 @@ def test_a_regular_file_is_replaced_as_a_whole(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "report.ktap"
     path.write_text("before")
     assert main([*KTAP, str(path)]) == 0
-    assert path.read_bytes().startswith(b"KTAP")
+    assert path.read_bytes().startswith(b"TAP version")
     assert capsys.readouterr().out == f"report: {path}\n"
     assert list(tmp_path.iterdir()) == [path]
 

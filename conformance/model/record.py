@@ -107,8 +107,8 @@ class RuleTexts(TypedDict, total=False):
     conditional: str
 
 
-class WaiverFile(TypedDict):
-    """The file of waivers that a run was given, with its SHA-256."""
+class GivenFile(TypedDict):
+    """A file that a run was given, of waivers or a profile, with its SHA-256."""
 
     file: str
     sha256: str
@@ -143,7 +143,8 @@ class SupervisorFacts(TypedDict, total=False):
     tier: str | None
     argv: list[str]
     under_test: UnderTest
-    waivers: WaiverFile | None
+    waivers: GivenFile | None
+    profile: GivenFile | None
     shard: ShardFacts
 
 
@@ -173,7 +174,8 @@ class HeaderRecord(TypedDict):
     tier: NotRequired[str | None]
     subject: NotRequired[str]
     devices: NotRequired[list[str]]
-    waivers: NotRequired[WaiverFile | None]
+    waivers: NotRequired[GivenFile | None]
+    profile: NotRequired[GivenFile | None]
     judged_again: NotRequired[JudgedAgain]
     shard: NotRequired[ShardFacts]
     shards: NotRequired[list[dict[str, Any]]]

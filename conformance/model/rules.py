@@ -14,6 +14,8 @@ from conformance.model.record import RuleTexts
 from conformance.yamldoc.nodes import Location
 
 LEVELS = ("must", "should", "may")
+# What `since` is of a rule that only a vendor's document has.
+VENDOR = "vendor"
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
 # The prefix of the rules about declarations themselves: what a device declares, it has.
 DECLARATIONS = "CAP-"

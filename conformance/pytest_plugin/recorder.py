@@ -30,6 +30,7 @@ from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import WorkerEnd
 from conformance.supervision.losses import loss_of
+from conformance.tables.profile import named_profile
 from conformance.tables.suite import VERSION, Suite
 from conformance.tables.tiers import left_out
 
@@ -122,6 +123,7 @@ class Recorder:
                 "rules": {},
                 "controls": {},
             }  # the supervisor has them, and the port of an emulated guest is slow
+        header["profile"] = named_profile(self.config.getoption("--rdma-profile"))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
             header["devices"] = named_devices(self.config)

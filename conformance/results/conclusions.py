@@ -60,6 +60,8 @@ def format_more(number: int) -> str:
 VERIFIED, IN_PART, TOUCHED, VIOLATED = "verified", "in part", "touched", "violated"
 WAIVED, OF_STACK = "waived", "of the stack"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE = "unsupported", "unreachable", "undecided", "not run"
+# Rules of a vendor's dialect that were not judged, as without its library. No headline counts them among the rules.
+APART = "apart"
 STANDING: Mapping[str, str] = {
     Verdict.PASS: VERIFIED,
     Verdict.PARTIAL: IN_PART,
@@ -71,7 +73,10 @@ STANDING: Mapping[str, str] = {
     **dict.fromkeys(INCOMPLETE, UNDECIDED),
 }
 # TOUCHED stands for both of the first in a run of the smallest tier, which is no more than that.
-STANDINGS = (VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, OF_STACK, UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE)
+STANDINGS = (
+    *(VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, OF_STACK),
+    *(UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE, APART),
+)
 
 
 @dataclass(frozen=True)

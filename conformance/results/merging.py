@@ -96,14 +96,15 @@ def _change(first: Part, part: Part) -> str:
             return f"{name} is another: {one.get(key)} and {other.get(key)}"
     if _under_test(one) != _under_test(other):
         return "what is under test is another"
-    if _waivers(one) != _waivers(other):
-        return "the waivers are others"
+    for key, name in (("waivers", "the waivers are others"), ("profile", "the profile is another")):
+        if _given(one.get(key)) != _given(other.get(key)):
+            return name
     return "other cases were selected" if first.whole != part.whole else ""
 
 
-def _waivers(header: HeaderRecord) -> str:
-    waivers = header.get("waivers")
-    return waivers["sha256"] if waivers else ""
+def _given(file: Any) -> str:
+    """The hash of a file that a shard was given; empty for none."""
+    return str(file["sha256"]) if file else ""
 
 
 def _under_test(header: HeaderRecord) -> dict[str, Any]:

@@ -5,11 +5,14 @@ Both map a capability to the reason. Not for applying a profile to verdicts (jud
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model import capability
 from conformance.model.profile import Profile
+from conformance.model.record import GivenFile
+from conformance.regular_file import read_regular
 from conformance.yamldoc.nodes import Node, TextError, read_file
 from conformance.yamldoc.reader import Reader, suggestion
 
@@ -32,6 +35,11 @@ def read_profile(path: Path) -> Profile:
     if reader.mistakes:
         raise UserError(*map(str, reader.mistakes))
     return Profile(device, present, absent)
+
+
+def named_profile(path: Path | None) -> GivenFile | None:
+    """How a header names the profile in a file; None without one. Raises OSError."""
+    return {"file": str(path), "sha256": hashlib.sha256(read_regular(path)).hexdigest()} if path else None
 
 
 def _capabilities(reader: Reader, node: Node | None, what: str) -> dict[str, str]:

@@ -34,7 +34,8 @@
         init.send_cq = ibv_create_cq(context, 64, NULL, NULL, 0);
         init.recv_cq = init.send_cq;
 @flush         init.pd = i ? pd : domain;
-@flush         SET_UP(two[i] = ibv_create_qp_ex(context, &init));
+@flush         if (!(two[i] = ibv_create_qp_ex(context, &init)))
+@flush             err(77, "no FLUSH: the device, or rdma-core before 46");
 @!flush         SET_UP(two[i] = ibv_create_qp(i ? pd : domain, &init));
     }
     for (int i = 0; i < 6; i++) {

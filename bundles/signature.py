@@ -1,0 +1,80 @@
+"""Signatures of bundles, made and checked by ssh-keygen with keys of the user's own: BUNDLE.sig lies beside BUNDLE.
+
+Not for what a bundle supports (commands/verify.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.errors import UserError
+from conformance.regular_file import read_regular
+from conformance.results.files import write_atomically
+
+SUFFIX = ".sig"
+NAMESPACE = "rdma-cts-bundle"  # a signature of something else with the same key is none of a bundle
+_PROGRAM = "ssh-keygen"
+_MOST_BYTES = 1 << 16  # of a signature; one has less than 4 KiB
+
+
+def path_of(bundle: Path) -> Path:
+    """The file of a bundle's signature."""
+    return bundle.with_name(bundle.name + SUFFIX)
+
+
+def sign(data: bytes, key: Path, target: Path) -> None:
+    """Writes the signature of a bundle's bytes by the private key in a file, or by the agent if it has a public one.
+
+    ssh-keygen asks for a passphrase on the terminal. Raises UserError.
+    """
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
+        file = Path(name, "bundle")
+        file.write_bytes(data)
+        _run(["sign", "-q", "-f", str(key), "-n", NAMESPACE, str(file)], f"{key} cannot sign")
+        write_atomically(target, path_of(file).read_bytes())
+
+
+def signer(bundle: Path, data: bytes, signers: Path) -> str:
+    """Who has signed these bytes of a bundle: the first principal of the file of allowed signers whose key it was.
+
+    Raises UserError (status 2) if nobody there has.
+    """
+    where = path_of(bundle)
+    try:
+        signature = read_regular(where, _MOST_BYTES)
+        allowed = read_regular(signers)
+    except OSError as error:
+        raise UserError(f"{error.filename} cannot be read: {error.strerror}", hint=_HINT) from error
+    with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
+        files = Path(name, "signature"), Path(name, "signers")
+        for path, content in zip(files, (signature, allowed), strict=True):
+            path.write_bytes(content)
+        own = ["-s", str(files[0]), "-f", str(files[1])]
+        wrong = f"{where} is not a signature of {bundle} by anybody in {signers}"
+        found = _run(["find-principals", *own], wrong).splitlines()[:1]
+        if not found:
+            raise UserError(wrong)
+        _run(["verify", *own, "-n", NAMESPACE, "-I", found[0]], wrong, data)
+    return found[0]
+
+
+_HINT = "bundle --sign KEY writes BUNDLE.sig; SIGNERS has lines as in ssh-keygen(1), ALLOWED SIGNERS"
+
+
+def _run(arguments: Sequence[str], wrong: str, data: bytes = b"") -> str:
+    """What ssh-keygen -Y prints. Raises UserError, which begins with `wrong`, if it fails or is missing."""
+    program = shutil.which(_PROGRAM)
+    if program is None:
+        raise UserError(f"the program {_PROGRAM} is not installed", hint="install openssh-client", status=3)
+    done = subprocess.run(
+        [program, "-Y", *arguments], input=data, capture_output=True, env={**os.environ, "LC_ALL": "C"}, check=False
+    )
+    if done.returncode:
+        said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        raise UserError(f"{wrong}: {said[-1]}" if said else wrong)
+    return done.stdout.decode("utf-8", "replace")
