@@ -33,7 +33,10 @@ from trial.catalogue import BLIND_VIOLATIONS, UNTRIABLE, VIOLATIONS  # noqa: E40
 
 RUNS = ROOT / "docs/runs"
 OWN = "rxe"
-PAGES = ("README.md", "docs/benchmarks.md", "docs/bundles.md", "docs/reports.md", "docs/results.md", "docs/seen.md")
+PAGES = (
+    *("README.md", "docs/benchmarks.md", "docs/bundles.md", "docs/drivers.md", "docs/mended-stack.md"),
+    *("docs/reports.md", "docs/results.md", "docs/seen.md"),
+)
 GREEN, RED, NOT_RUN = "green", "**red**", "not run"
 _SEEN: Mapping[str, str] = {
     Verdict.PASS: GREEN,
@@ -116,7 +119,8 @@ def quoted(text: str, run: Digest) -> str:
     """A page with its quotes as they are of this run."""
 
     def block(found: re.Match[str]) -> str:
-        lines = "\n".join(QUOTES[found["name"]](run))
+        name, _, stack = found["name"].partition(" of ")
+        lines = "\n".join(QUOTES[name](recorded(stack) if stack else run))
         return f"{found[1]}\n{lines}\n\n{found[3]}"
 
     return _BLOCK.sub(block, text)
