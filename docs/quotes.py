@@ -34,7 +34,7 @@ from trial.catalogue import BLIND_VIOLATIONS, UNTRIABLE, VIOLATIONS  # noqa: E40
 RUNS = ROOT / "docs/runs"
 OWN = "rxe"
 PAGES = (
-    *("README.md", "docs/benchmarks.md", "docs/bundles.md", "docs/drivers.md", "docs/mended-stack.md"),
+    *("README.md", "docs/benchmarks.md", "docs/bundles.md", "docs/mended-stack.md"),
     *("docs/reports.md", "docs/results.md", "docs/seen.md"),
 )
 GREEN, RED, NOT_RUN = "green", "**red**", "not run"
