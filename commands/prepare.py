@@ -14,7 +14,7 @@ from runs.folder import tidied
 from targets.guests import Guests
 
 # What the image and the template depend on.
-_BUILDS = ("kernel", "modules", "rdma_core", "overlay", "guest_env", "tools", "without")
+_BUILDS = ("kernel", "modules", "rdma_core", "overlay", "guest_env", "tools", "strict_packages", "without")
 _OPTIONS = {WHERE: ("stack", "driver"), BUILDS: _BUILDS}
 
 

@@ -44,7 +44,8 @@ from runs.folder import OUT, run_folder, tidied
 from runs.plan import FILE_NAME as PLAN_FILE_NAME
 from runs.plan import LAB_FILE_NAME, LabPlan, Plan, read_lab_plan, read_plan, write_plan
 from targets import builds, hosts, target
-from targets.guests import Guests, guest_driver
+from targets.compiling import guest_driver
+from targets.guests import Guests
 
 NAME = "run"
 

@@ -8,8 +8,11 @@ only where nobody but this user and root can have written them. Not for results.
 from __future__ import annotations
 
 import contextlib
+import functools
+import grp
 import hashlib
 import os
+import pwd
 import stat
 import tempfile
 from collections.abc import Iterable
@@ -42,9 +45,31 @@ def is_own(path: Path) -> bool:
         return False
 
 
+def is_private(path: Path) -> bool:
+    """Whether nobody but this user and root can write this file or directory; its parents may belong to anybody."""
+    try:
+        return _is_private(os.stat(path))
+    except OSError:
+        return False
+
+
 def _is_private(found: os.stat_result) -> bool:
-    others_write = found.st_mode & 0o022 and not (stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX)
-    return found.st_uid in (os.geteuid(), 0) and not others_write
+    if found.st_uid not in (os.geteuid(), 0):
+        return False
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+        return True
+    by_group = found.st_mode & 0o020 and not _is_of_one(found.st_gid)
+    return not (by_group or found.st_mode & 0o002)
+
+
+@functools.cache
+def _is_of_one(group: int) -> bool:
+    """Whether this is the group of this user alone, which many systems let write by default."""
+    try:
+        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return found.gr_gid == user.pw_gid and found.gr_name == user.pw_name and set(found.gr_mem) <= {user.pw_name}
 
 
 def lookup(name: str) -> Path | None:

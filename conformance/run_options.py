@@ -136,6 +136,7 @@ class RunOptions:
     overlay: Path | None = None
     guest_env: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    strict_packages: bool = False
     without: tuple[str, ...] = ()
     keep: bool = False
     verbs: tuple[str, ...] = ()
@@ -412,6 +413,14 @@ OPTIONS: Mapping[str, Option] = {
             "Debian packages to add to the guest, such as strace, gdb or ibverbs-utils",
             BUILDS,
             "PACKAGE[,PACKAGE]",
+            decides=False,
+            only_on=GUEST,
+        ),
+        Option(
+            "strict_packages",
+            "--strict-packages",
+            "use no image made from package lists that have expired",
+            BUILDS,
             decides=False,
             only_on=GUEST,
         ),

@@ -285,6 +285,12 @@ class Page:
             counts = Counter[str](verdict_on(rule, record) for case in cases if (record := case.records[number]))
             yield CellView(run.verdicts.get(rule, ""), counts, run.restrictions.get(rule, ""))
 
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns of the matrix that have a number; the others would take their room from the statements."""
+        cells = [cell for _, rules in self.groups for rule in rules for cell in rule.cells]
+        return {name: verdicts for name, verdicts in COLUMNS.items() if any(cell.of(verdicts) for cell in cells)}
+
     @cached_property
     def defects(self) -> list[DefectView]:
         """The defects of all runs, the most severe first, and those that are waived or of the stack last."""
@@ -345,14 +351,15 @@ def render(runs: Sequence[Digest]) -> str:
     """The page. Raises UserError if the points file of a sweep is invalid."""
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page = Page(runs)
     return (
         environment()
         .get_template("report.html")
         .render(
-            page=Page(runs),
+            page=page,
             facts=stack_facts(runs),
             hashes=hashes(runs),
-            columns=COLUMNS,
+            columns=page.columns,
             script=Markup(script),
             script_hash=digest,
             answered=evidence.answered,

@@ -15,30 +15,26 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import not_written
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
-from fixtures.guest import accelerator, derivation, qemu, terminal
+from fixtures.guest import accelerator, derivation, exchange, qemu, terminal
 from fixtures.guest.build import find_tool
-from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import ensure_image
 from fixtures.guest.job import Job
-from fixtures.guest.mending import chosen_changes, ensure_mended
-from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, recipe_for
-from fixtures.guest.request import MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
-from fixtures.guest.source_trees import compile_driver, compile_rdma_core
+from fixtures.guest.recipe import DEFAULT_STACK, recipe_for
+from fixtures.guest.request import LATE, MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
 from fixtures.guest.start import Starter
-from fixtures.guest.under_test import Builds, DriverModule, Prepared, UnderTest
+from fixtures.guest.under_test import Prepared
 from fixtures.system import console as consoles
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from fixtures.system.marks import new_mark
-from targets import builds
+from targets import builds, compiling
 
 PORT = "/dev/virtio-ports/rdma-cts.results"
 # The parts of the project that the guest needs, by their names in the checkout.
@@ -55,7 +51,7 @@ SUITE_PARTS = (
     "fixtures/system/processes.py",
     *(
         f"fixtures/guest/{name}"
-        for name in ("__init__.py", "derivation.py", "ready.py", "request.py", "warm.py", "watch.sh")
+        for name in ("__init__.py", "derivation.py", "exchange.py", "ready.py", "request.py", "warm.py", "watch.sh")
     ),
 )
 # What a shell in the guest needs besides, to run the suite there as on any host.
@@ -72,6 +68,7 @@ _SHELL_PARTS = (
     "waivers",
 )
 _PROFILE = Path("profile.yaml")
+_FEW = 40  # cases; for more, a template with what is under test pays for itself
 
 # A control group of their own makes the kernel count all RDMA objects of the cases, memory windows included.
 _COUNTED = """\
@@ -98,50 +95,33 @@ class Guests:
         tools = builds.tools_from(options)
         packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
         self.stack = options.stack or DEFAULT_STACK
-        self._recipe = recipe_for(self.stack)
-        self._image = ensure_image(self._recipe, cache_directory(), say, tools)
-        self.driver = guest_driver(options)
-        module, given = self._module()
-        own, sources = self._builds()
-        self._under_test = UnderTest(own, self._image, self._recipe, module)
-        given = {**given, **sources}
+        recipe = recipe_for(self.stack)
+        self._image = ensure_image(recipe, cache_directory(), say, tools)
+        self.driver = compiling.guest_driver(options)
+        self._under_test, given = compiling.under_test(options, recipe, self._image, say)
         self.given = self._under_test.hashes() | given
         if self._environment:
             self.given["environment"] = self._environment
+        if self._image.expired:
+            self.given["expired"] = self._refused_if_strict(self._image.expired)
         # Nothing of the user's runs in the guest.
-        self._is_clean = set(self.given) <= {"image"} and not (tools or options.cases)
+        self._is_alone = not (self._environment or tools or options.cases)  # but for a build that is exchanged
+        self._is_clean = set(self.given) <= {"image", "expired"} and self._is_alone
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
         self._prepared: Prepared | None = None
         self._starter = Starter(cache_directory(), say)
         self._lock = threading.Lock()  # for what all guests share: the overlay, and the names of files
 
-    def _module(self) -> tuple[DriverModule | None, dict[str, Any]]:
-        """The module of the device if it is not the image's, and what the header says of it."""
-        options, driver, made_for = (
-            self._options,
-            self.driver,
-            (self._recipe, self._image, cache_directory(), self._say),
-        )
-        if self.stack in MENDED_STACKS:
-            mended = ensure_mended(chosen_changes(options.without), *made_for)
-            return DriverModule(driver.module, lambda: mended.module, mended.laid), mended.given()
-        if options.linux:
-            compiled = compile_driver(options.linux, driver, *made_for)
-            module = DriverModule(driver.module, lambda: compiled.folder / f"{driver.module}.ko")
-            return module, {"linux": compiled.source}
-        if driver.packaged:
-            return None, {}
-        return DriverModule(driver.module, lambda: ensure_module(driver, *made_for)), {}
-
-    def _builds(self) -> tuple[Builds, dict[str, Any]]:
-        """The user's builds, with what a source tree of rdma-core gives, and what the header says of that tree."""
-        own = builds.builds_from(self._options)
-        tree = builds.trees_from(self._options).rdma_core
-        if tree is None:
-            return own, {}
-        compiled = compile_rdma_core(tree, self._recipe, self._image, cache_directory(), self._say)
-        return replace(own, rdma_core=compiled.folder), {"rdma_core_tree": compiled.source}
+    def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
+        """The suites. Raises UserError (status 3) if their lists of packages had to be valid."""
+        if self._options.strict_packages:
+            raise UserError(
+                f"the guest's image was made from package lists that have expired: {', '.join(expired)}",
+                hint=f"name a current mirror in RDMA_CTS_MIRROR, and remove {self._image.root.parent}",
+                status=3,
+            )
+        return list(expired)
 
     @property
     def accelerator(self) -> str:
@@ -155,7 +135,7 @@ class Guests:
         if not self._options.keep:
             console = self._out / f"console{name}.log"
             began = time.monotonic()
-            if guest := self._resume(request, prepared, console):
+            if guest := self._resume(cases, request, prepared, console):
                 version, took = prepared.image.kernel_version, time.monotonic() - began
                 self._say(f"the guest is up after {took:.2f} s (kernel {version}; its console: {console})")
                 return guest
@@ -170,7 +150,7 @@ class Guests:
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
         guest = None
         if not self._options.keep:
-            guest = self._resume(self._request(cases), prepared, work / "console.log")
+            guest = self._resume(cases, self._request(cases), prepared, work / "console.log")
         if guest is None:
             raise UserError("that takes a guest for each, and guests are booted here, not resumed", status=3)
         return guest
@@ -204,12 +184,24 @@ class Guests:
         inside = options.inside_guest(self.driver.device, tables, _PROFILE if self._options.profile else None)
         return ["--rdma-alone", *inside.plugin_arguments()]
 
-    def _resume(self, request: Request, prepared: Prepared, console: Path) -> Guest | None:
-        """A guest resumed from a template, which has taken the request; None if no template can be used."""
+    def _resume(self, cases: Sequence[str], request: Request, prepared: Prepared, console: Path) -> Guest | None:
+        """A guest resumed from a template, which has taken the request; None if no template can be used.
+
+        For few cases the image's own guest takes over what is under test, unless there is a template with that.
+        """
+        job, overlay = self._waiting(prepared), prepared.overlay
+        if prepared.exchange and len(cases) <= _FEW and not self._starter.has(prepared.image, job, overlay):
+            own = Prepared(prepared.image)
+            asked = replace(request, files={**request.files, exchange.FILE: prepared.exchange.packed()})
+            late = replace(self._waiting(own, LATE), is_clean=self._is_alone)
+            return self._starter.resume(own.image, late, asked, console, None)
+        return self._starter.resume(prepared.image, job, request, console, overlay)
+
+    def _waiting(self, prepared: Prepared, *how: str) -> Job:
+        """The job of a guest that loads what a session needs, and waits."""
         usual = self._arguments(RunOptions(guest=True))
-        wait = shlex.join(["exec", *PYTHON, "-m", "fixtures.guest.warm", PORT, *usual])
-        job = self._job("\n".join([_COUNTED, wait]), prepared)
-        return self._starter.resume(prepared.image, job, request, console, prepared.overlay)
+        wait = shlex.join(["exec", *PYTHON, "-m", "fixtures.guest.warm", PORT, *how, *usual])
+        return self._job("\n".join([_COUNTED, wait]), prepared)
 
     def _job(self, command: str, prepared: Prepared, *more: tuple[Path, str]) -> Job:
         tree = [*((ROOT / part, part) for part in SUITE_PARTS), *more, *self._vendor]
@@ -269,11 +261,6 @@ class Guests:
                 stage = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
             self._prepared = self._under_test.lay_out(stage)
         return self._prepared
-
-
-def guest_driver(options: RunOptions) -> Driver:
-    """The driver of the device in the guest of a run."""
-    return driver_for(options.driver or DEFAULT_DRIVER)
 
 
 def _new_console(out: Path) -> str:

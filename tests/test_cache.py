@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from conformance.header.program import Answers, Toolchain
 from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, load_suite
 from conformance.tables.tiers import left_out
-from fixtures.guest import derivation, freezing, job
+from fixtures.guest import derivation, freezing, image, job, template
 from patience import PATIENCE_S
 
 
@@ -315,3 +317,22 @@ def test_a_run_on_a_device_of_this_host_keeps_nothing(
     monkeypatch.delenv(cache.DIRECTORY)
     commands.keep_derived_files(arguments)
     assert (cache.DIRECTORY in os.environ) == keeps
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o757])
+def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path: Path, mode: int) -> None:
+    for name in ("images", "templates"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(mode)
+    with pytest.raises(UserError, match="images can be written by others than this user") as caught:
+        image._refuse_foreign(tmp_path / "images")
+    assert caught.value.status == 3
+    with pytest.raises(freezing.Failure, match="templates can be written by others"):
+        template.Templates(tmp_path, print).resume(*[SimpleNamespace()] * 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("owner", "mode", "private"), [(0, 0o755, True), (0, 0o775, False), (12345, 0o755, False)])
+def test_what_is_private(monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, private: bool) -> None:
+    found = SimpleNamespace(st_uid=owner, st_gid=54321, st_mode=stat.S_IFDIR | mode)
+    monkeypatch.setattr("conformance.cache.os.stat", lambda _: found)
+    assert cache.is_private(Path("x")) is private

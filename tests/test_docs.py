@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,18 @@ def test_every_kind_of_memory_and_every_call_that_is_not_a_verb_is_documented() 
 def test_relative_links_have_targets(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_index_has_every_page_by_its_title() -> None:
+    links = dict(re.findall(r"^- \[(.*)\]\(([\w-]+\.md)\)$", (ROOT / "docs" / "index.md").read_text(), re.MULTILINE))
+    titles = {page.read_text().partition("\n")[0].removeprefix("# "): page.name for page in PAGES[1:]}
+    assert links == {title: name for title, name in titles.items() if name != "index.md"}
+
+
+def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("myst_parser", reason="needs Debian's python3-myst-parser")
+    words = [sys.executable, "-m", "sphinx", "-q", "-W", "docs", str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {path.stem for path in tmp_path.glob("*.html")} >= {page.stem for page in PAGES[1:]}
+    assert "--tier {smoke,default,exhaustive}" in (tmp_path / "commands.html").read_text()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import json
 import re
+import unittest
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import TestResult
 
 import jsonschema
 import pytest
@@ -123,7 +123,7 @@ def test_readers_of_ktap_count_no_failure_of_their_own(tmp_path: Path) -> None:
         assert len(read := as_the_kernel_reads(iter(rest))) == tests
         (tmp_path / "run.ktap").write_text(text)
         suite = Loader().load_suite_from_file(str(tmp_path / "run.ktap"))
-        suite.run(told := TestResult())
+        suite.run(told := unittest.TestResult())
         assert (told.testsRun, len(told.failures), len(told.errors)) == (tests, read.count(False), 0)
 
 

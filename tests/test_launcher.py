@@ -21,7 +21,7 @@ from fixtures.system import packages, readiness
 from patience import PATIENCE_S
 
 LAUNCHER = ROOT / "rdma-cts"
-BORROWED = ("sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
+BORROWED = ("rm", "sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,17 @@ def test_a_python_that_fits_is_used_without_a_word(host: Host) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"python: -P -m commands run -k a b; {ROOT}; \n"
     assert host.calls() == []
+
+
+def test_the_log_of_an_installation_is_written_through_no_link(host: Host) -> None:
+    target = host.root / "target"
+    target.write_text("precious\n")
+    host.log.parent.mkdir()
+    host.log.symlink_to(target)
+    done = host.launch("--yes", "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert target.read_text() == "precious\n"
+    assert "apt says install" in host.log.read_text()
 
 
 def test_the_launcher_works_through_a_link(host: Host) -> None:

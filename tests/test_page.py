@@ -195,6 +195,26 @@ def test_a_rule_whose_document_is_not_quoted_says_why(browser: webdriver.Chrome,
     assert said.text.endswith(f"not quoted: {RULES['STAT-01']['unquoted']}")
 
 
+def test_each_rule_is_one_row_of_columns_that_have_a_number(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    lines = [result(SUITE.cases[0]), result(SUITE.cases[1], "UNREACHABLE", "it is so")]
+    show(browser, tmp_path, run(tmp_path, lines))
+    head = browser.find_element(By.CSS_SELECTOR, ".matrix .head")
+    assert head.text.split() == ["rule", "statement", "pass", "unreach.", "verdict"]
+    tops = "return [...document.querySelectorAll('.matrix .head > *')].map(each => each.getBoundingClientRect().bottom)"
+    assert len(set(browser.execute_script(tops))) == 1
+
+
+def test_no_heading_of_a_table_is_empty_and_legends_come_first(page: webdriver.Chrome) -> None:
+    heads = "return [...document.querySelectorAll('th')].filter(each => !each.textContent.trim()).length"
+    assert page.execute_script(heads) == 0
+    for legend, explained in (("#data-path + .lead", "table.cells"), (".legend", ".map")):
+        order = (
+            "return document.querySelector(arguments[0]).compareDocumentPosition(document.querySelector(arguments[1]))"
+        )
+        assert page.execute_script(order, legend, explained) == 4  # DOCUMENT_POSITION_FOLLOWING
+    assert "⊘ correctly refused" in page.find_element(By.CSS_SELECTOR, "#data-path + .lead").text
+
+
 def test_a_narrow_page_does_not_scroll_sideways(browser: webdriver.Chrome, tmp_path: Path) -> None:
     long = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2)
     show(browser, tmp_path, run(tmp_path, [{**long, "call": f"traffic({'buffer' * 40})"}]))

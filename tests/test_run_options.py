@@ -57,6 +57,7 @@ NOT_DECIDING = {
     "tier",
     "shard",
     "tools",
+    "strict_packages",
     "waivers",
 }
 HOST_ONLY = {
@@ -84,6 +85,7 @@ GUEST_ONLY = {
     "without",
     "keep",
     "tools",
+    "strict_packages",
 }
 
 # Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.

@@ -1,5 +1,7 @@
 """Asks the kernel's RDMA netlink about a device: its driver, its users, and the objects of this process.
 
+It also makes and removes the devices of software drivers, as `rdma link` does.
+
 Objects are counted as `rdma resource` does it, but only those with this process's id, so that other
 users of the device do not change the counts. Numbers are those of <rdma/rdma_netlink.h>. Not for
 memory and memory windows (resources.py).
@@ -17,11 +19,13 @@ _NETLINK_RDMA = 20
 _NLDEV = 5  # RDMA_NL_NLDEV
 _REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
 _DONE, _ERROR = 3, 2
-_GET, _GET_PORT, _GET_CHARDEV = 1, 5, 15  # RDMA_NLDEV_CMD_…
+_GET, _NEW_LINK, _DELETE_LINK, _GET_PORT, _GET_CHARDEV = 1, 3, 4, 5, 15  # RDMA_NLDEV_CMD_…
 # RDMA_NLDEV_CMD_RES_…_GET
 _KINDS = {"QP": 10, "CQ": 12, "MR": 13, "PD": 14}
 # RDMA_NLDEV_ATTR_…
-_DEV_INDEX, _DEV_NAME, _PORT_INDEX, _RES_PID, _NDEV_NAME, _CHARDEV_TYPE, _DRIVER_ID = 1, 2, 3, 28, 51, 69, 73
+_DEV_INDEX, _DEV_NAME, _PORT_INDEX, _RES_PID, _NDEV_NAME, _LINK_TYPE, _CHARDEV_TYPE, _DRIVER_ID = (
+    1, 2, 3, 28, 51, 65, 69, 73
+)  # fmt: skip
 _RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
 _MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
 _UD = 4  # IB_QPT_UD
@@ -36,8 +40,7 @@ class RdmaNetlink:
     def __init__(self, device: str) -> None:
         self._socket: socket.socket | None
         try:
-            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_RDMA)
-            self._socket.bind((0, 0))
+            self._socket = _opened()
             self._index = self._find(device)
         except OSError:
             self._socket = None
@@ -92,6 +95,11 @@ class RdmaNetlink:
             return ""
         return next((each[_NDEV_NAME].rstrip(b"\0").decode() for each in attributes if _NDEV_NAME in each), "")
 
+    def delete_link(self) -> None:
+        """Removes the device, which is of a software driver. Raises OSError."""
+        if self._socket is not None:
+            self._ask(_DELETE_LINK, self._device(), _ACK)
+
     def _device(self) -> bytes:
         return _attribute(_DEV_INDEX, struct.pack("=I", self._index))
 
@@ -103,24 +111,42 @@ class RdmaNetlink:
         raise OSError(f"the kernel's RDMA netlink does not know {device}")
 
     def _ask(self, command: int, body: bytes, how: int) -> list[bytes]:
-        """Returns all messages of one answer. Reads it to its end; unread messages would precede the next answer."""
         assert self._socket is not None
-        kind = (_NLDEV << 10) | command
-        self._socket.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
-        messages: list[bytes] = []
-        while True:
-            data = self._socket.recv(_BUFFER)
-            while data:
-                length, type_, _, _, _ = _HEADER.unpack_from(data)
-                if type_ == _DONE:
-                    return messages
-                if type_ == _ERROR:  # with error 0 it is the acknowledgement that ends an answer
-                    error = -struct.unpack_from("=i", data, _HEADER.size)[0]
-                    if error:
-                        raise OSError(error, "RDMA netlink")
-                    return messages
-                messages.append(data[_HEADER.size : length])
-                data = data[(length + 3) & ~3 :]
+        return _ask(self._socket, command, body, how)
+
+
+def add_link(device: str, driver: str, interface: str) -> None:
+    """Makes a device of a software driver, by its name in `rdma link add`, on a network interface. Raises OSError."""
+    names = {_DEV_NAME: device, _LINK_TYPE: driver, _NDEV_NAME: interface}
+    body = b"".join(_attribute(number, name.encode() + b"\0") for number, name in names.items())
+    with _opened() as opened:
+        _ask(opened, _NEW_LINK, body, _ACK)
+
+
+def _opened() -> socket.socket:
+    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_RDMA)
+    opened.bind((0, 0))
+    return opened
+
+
+def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[bytes]:
+    """Returns all messages of one answer. Reads it to its end; unread messages would precede the next answer."""
+    kind = (_NLDEV << 10) | command
+    opened.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
+    messages: list[bytes] = []
+    while True:
+        data = opened.recv(_BUFFER)
+        while data:
+            length, type_, _, _, _ = _HEADER.unpack_from(data)
+            if type_ == _DONE:
+                return messages
+            if type_ == _ERROR:  # with error 0 it is the acknowledgement that ends an answer
+                error = -struct.unpack_from("=i", data, _HEADER.size)[0]
+                if error:
+                    raise OSError(error, os.strerror(error))
+                return messages
+            messages.append(data[_HEADER.size : length])
+            data = data[(length + 3) & ~3 :]
 
 
 def _user(queue_pair: dict[int, bytes]) -> str:

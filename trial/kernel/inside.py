@@ -32,16 +32,13 @@ from conformance.kernel.log import KernelWatch
 from conformance.model.case import Case
 from conformance.results.files import write_all
 from fixtures.guest import warm
+from fixtures.guest.exchange import DEVICE, exchange
 from fixtures.guest.request import decode
 from trial.running import run_context, violations_by
 
-DEVICE, _NETWORK, _MODULE = "rxe0", "d0", "rdma_rxe"
-_PORT_FILES = Path(f"/sys/class/infiniband/{DEVICE}/ports/1")
 _FILE = Path("/tmp/mutant.ko")
 _CHUNK = 1 << 20
-_UNLOAD_S, _ACTIVE_S = 60.0, 30.0
 _PROGRESS_S = 2.0
-_POLL_S = 0.02
 
 
 class Orders:
@@ -61,38 +58,6 @@ class Orders:
     def answer(self, event: str, **more: object) -> None:
         """Sends an answer."""
         write_all(self._port, json.dumps({"event": event, **more}, separators=(",", ":")).encode() + b"\n")
-
-
-def exchange(module: bytes) -> str:
-    """Loads another module in place of the driver's, and makes the device again; why it does not load, or empty."""
-    _FILE.write_bytes(module)
-    _command("rdma", "link", "delete", DEVICE)
-    _command("rmmod", _MODULE)
-    for words in (("insmod", str(_FILE)), ("rdma", "link", "add", DEVICE, "type", "rxe", "netdev", _NETWORK)):
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            return f"{words[0]}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}"
-    until = time.monotonic() + _ACTIVE_S
-    while time.monotonic() < until:
-        if _is_active():
-            return ""
-        time.sleep(_POLL_S)
-    return f"{DEVICE} did not become active within {_ACTIVE_S:g} s"
-
-
-def _command(*words: str) -> None:
-    """Runs a command that may find nothing to do; raises TimeoutExpired for one that hangs."""
-    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
-        process.wait(_UNLOAD_S)
-
-
-def _is_active() -> bool:
-    try:
-        return "ACTIVE" in (_PORT_FILES / "state").read_text() and any(
-            "ffff:0a4d:0001" in path.read_text() for path in (_PORT_FILES / "gids").iterdir()
-        )
-    except OSError:
-        return False
 
 
 def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> None:
@@ -161,7 +126,8 @@ def main(port: str) -> int:
             known |= {case.id: case for case in pickle.loads(zlib.decompress(base64.b64decode(order["cases"])))}
         if "module" in order:
             try:
-                reason = exchange(zlib.decompress(base64.b64decode(order["module"])))
+                _FILE.write_bytes(zlib.decompress(base64.b64decode(order["module"])))
+                reason = exchange(_FILE)
             except subprocess.TimeoutExpired as error:
                 orders.answer("stuck", reason=f"{' '.join(error.cmd)} hangs")
                 continue

@@ -1,0 +1,44 @@
+"""Makes web pages of this folder: `sphinx-build docs out/docs` (Debian: python3-sphinx, python3-myst-parser).
+
+The order of the pages is that of index.md. Not for the manual page (packaging/man_page.py).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import options
+
+project = "rdma-cts"
+author = "the rdma-cts authors"
+extensions = ["myst_parser"]
+root_doc = "index"
+exclude_patterns = ["findings"]
+myst_heading_anchors = 3
+html_theme = "alabaster"
+html_show_copyright = False
+html_theme_options = {"page_width": "70rem", "fixed_sidebar": True, "show_powered_by": False}
+_OUTSIDE = re.compile(
+    r"\[([^]]+)\]\(\.\./[^)]*\)"
+)  # what is no page is linked for those who read in the project itself
+_LINK = re.compile(r"^- \[.*\]\(([\w-]+)\.md\)$", re.MULTILINE)
+
+
+def _completed(app: Any, name: str, source: list[str]) -> None:
+    """Makes the links of the index the table of contents, which Sphinx wants in its own words, and adds the options."""
+    source[0] = _OUTSIDE.sub(r"\1", source[0])
+    if name == "commands":
+        source[0] += f"\n{options.text()}"
+    if name == root_doc:
+        pages = "\n".join(_LINK.findall(source[0]))
+        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+
+
+def setup(app: Any) -> None:
+    """What Sphinx calls first."""
+    app.connect("source-read", _completed)

@@ -1,0 +1,59 @@
+"""What is under test in the guests of a run, compiled where it has to be: the driver's module, the user's source trees.
+
+Not for the guests (guests.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from conformance.run_options import RunOptions
+from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
+from fixtures.guest.image import Image
+from fixtures.guest.mending import chosen_changes, ensure_mended
+from fixtures.guest.recipe import MENDED_STACKS, Recipe
+from fixtures.guest.source_trees import compile_driver, compile_rdma_core
+from fixtures.guest.under_test import Builds, DriverModule, UnderTest
+from fixtures.system.cache import cache_directory
+from targets import builds
+
+Say = Callable[[str], None]
+
+
+def guest_driver(options: RunOptions) -> Driver:
+    """The driver of the device in the guest of a run."""
+    return driver_for(options.driver or DEFAULT_DRIVER)
+
+
+def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[UnderTest, dict[str, Any]]:
+    """What is under test, and what the header says of what was compiled for it. Raises UserError."""
+    module, given = _module(options, recipe, image, say)
+    own, sources = _builds(options, recipe, image, say)
+    return UnderTest(own, image, recipe, module), {**given, **sources}
+
+
+def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[DriverModule | None, dict[str, Any]]:
+    """The module of the device if it is not the image's."""
+    driver, made_for = guest_driver(options), (recipe, image, cache_directory(), say)
+    if options.stack in MENDED_STACKS:
+        mended = ensure_mended(chosen_changes(options.without), *made_for)
+        return DriverModule(driver.module, lambda: mended.module, mended.laid), mended.given()
+    if options.linux:
+        compiled = compile_driver(options.linux, driver, *made_for)
+        module = DriverModule(driver.module, lambda: compiled.folder / f"{driver.module}.ko")
+        return module, {"linux": compiled.source}
+    if driver.packaged:
+        return None, {}
+    return DriverModule(driver.module, lambda: ensure_module(driver, *made_for)), {}
+
+
+def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[Builds, dict[str, Any]]:
+    """The user's builds, with what a source tree of rdma-core gives."""
+    own = builds.builds_from(options)
+    tree = builds.trees_from(options).rdma_core
+    if tree is None:
+        return own, {}
+    compiled = compile_rdma_core(tree, recipe, image, cache_directory(), say)
+    return replace(own, rdma_core=compiled.folder), {"rdma_core_tree": compiled.source}

@@ -1,0 +1,112 @@
+"""The commands of the pages: each is run as it is written, or is of a kind that says why not; all are parsed.
+
+What a page writes in capitals is there by that name: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main, parser_of
+from conformance.errors import UserError
+from conformance.tables.suite import ROOT
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+RECORDED = ROOT / "tests" / "recorded_violations"
+_COMMAND = re.compile(r"^    (?:\$ )?\./rdma-cts (?P<line>(?:.*\\\n)*.*)", re.MULTILINE)
+# What stands for something of the reader's, and what it is here.
+FOR_READERS = {
+    "CASE#axis=value,…": "bind_mw/type_1/part-from-buf",
+    "CASE": "bind_mw/type_1/part-from-buf",
+    "FINGERPRINT": "85c569cb8aca",
+    "ADDRESS": "https://bugs.example.org/1",
+    "DATE": "2026-12-01",
+    "TREE": "DIR",
+    "$STACK": "forky",
+}
+# Why commands that begin so are not run here.
+NOT_RUN = {
+    "run": "needs a device or a guest: tests/test_run.py, test_softroce.py, test_lab.py",
+    "nightly": "needs a guest: tests/test_nightly.py",
+    "test": "would run itself: tests/test_own_tests.py",
+    "doctor --host": "needs another host: tests/test_remote_host.py",
+    "prepare": "makes an image: tests/test_prepare.py",
+    "merge": "needs three shards of one run: tests/test_shards.py",
+    "bundle": "needs a run of today's tables: tests/test_bundle.py",
+    "verify": "needs a bundle: tests/test_bundle.py",
+    "patches": "needs source trees: tests/test_patches.py",
+    "trial": "takes minutes to hours, but with --list: tests/test_trial.py, test_personas.py, test_kernel_trial.py",
+    "findings": "writes into the project's own pages: tests/test_reproducers.py",
+    "waivers": "takes a date of today or later: tests/test_defect_waivers.py",
+}
+
+
+def documented() -> Iterator[tuple[str, str]]:
+    """The page and the arguments of each command, without comments, what may be left out, and what the shell does."""
+    for page in PAGES:
+        for found in _COMMAND.finditer(page.read_text()):
+            line = re.sub(r"\\\n", " ", found["line"])
+            line = re.sub(r"(^|\s)#\s.*| &&.*|;.*| > .*", "", line)
+            while (shorter := re.sub(r"\[[^][]*\](\.\.\.)?", "", line)) != line:
+                line = shorter
+            yield page.name, " ".join(line.split())
+
+
+COMMANDS = sorted(set(documented()))
+
+
+def why_not(line: str) -> str:
+    """Why a command is not run; empty if it is."""
+    if "--list" in line.split():
+        return ""
+    return next((reason for begin, reason in NOT_RUN.items() if f"{line} ".startswith(f"{begin} ")), "")
+
+
+def words_of(line: str) -> list[str]:
+    """The arguments, with something in place of what is the reader's."""
+    words = shlex.split(line)
+    return [FOR_READERS.get(word, "a" if word == "NAME" else word) for word in words]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory in which everything is that the pages name."""
+    for name in ("RUN", "OLD", "NEW", "out/trixie"):
+        (tmp_path / name).mkdir(parents=True)
+        shutil.copy(RECORDED / "forky.jsonl", tmp_path / name / "results.jsonl")
+    night = tmp_path / "DIR" / "20261122T031700Z" / "forky"
+    for folder in (night, tmp_path / "kept" / night.parent.name / "forky", tmp_path / "out" / "forky"):
+        shutil.copytree(tmp_path / "RUN", folder)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_every_command_of_a_page_is_parsed(page: str, line: str, desk: Path) -> None:
+    words = words_of(line)
+    try:
+        parser_of(words[:1]).parse_args(words)
+    except UserError as error:
+        pytest.fail(f"{page}: {line}: {error}")
+
+
+@pytest.mark.parametrize(("page", "line"), [each for each in COMMANDS if not why_not(each[1])])
+def test_what_needs_no_device_is_run_as_it_is_written(
+    page: str, line: str, desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(words_of(line))
+    output = capsys.readouterr()
+    assert (status in (0, 1), output.err) == (True, ""), f"{page}: {line}"
+
+
+@pytest.mark.parametrize("begin", NOT_RUN)
+def test_each_reason_is_of_a_command_and_names_a_test(begin: str) -> None:
+    assert any(f"{line} ".startswith(f"{begin} ") for _, line in COMMANDS) or begin == "prepare"
+    for name in re.findall(r"(test_\w+\.py)", NOT_RUN[begin]):
+        assert (ROOT / "tests" / name).exists(), name
