@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "list": "List the cases of all tiers, or with --rules the rules.",
     "report": "Make a report of recorded runs; several runs become columns of one page.",
     "site": "Write the static pages of a history: one for each rule, defect and night, and badges.",
+    "fleet": "Show what differs between the runs of many nodes, and who they are.",
     "merge": "Make one run of the shards of a run (see run --shard); exit status as of run.",
     "compare": "Compare two runs case by case and point by point; exit status 1 if something has regressed.",
     "judge": "Judge recorded observations again by the current rules and tables, without a device.",

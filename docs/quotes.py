@@ -1,37 +1,58 @@
-"""Writes what the documentation quotes of a recorded run: no figure that a run changes is written by hand.
+"""Writes what the documentation quotes of recorded runs: no figure that a run changes is written by hand.
 
     python3 docs/quotes.py             # each block between `<!-- quoted: NAME -->` and `<!-- end of quote -->`
-    python3 docs/quotes.py RUN         # the same, after RUN has become the recorded run
+    python3 docs/quotes.py RUN [STACK] # the same, after RUN has become the recorded run of STACK, or of rxe
 
-`docs/runs/rxe.jsonl.xz` is the results file of a default run in the guest. A test compares the pages with it.
+`docs/runs/STACK.jsonl.xz` is the results file of a default run on a stack. The pages quote that of rxe, and the
+table of rules all of them. A test compares the pages with them.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import lzma
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from conformance.model.rules import Registry  # noqa: E402
+from conformance.model.verdict import INCOMPLETE, Verdict  # noqa: E402
 from conformance.results.records import FILE_NAME, encode, read_results  # noqa: E402
+from conformance.tables.rules_file import read_registry  # noqa: E402
+from conformance.tables.suite import CASES  # noqa: E402
 from reports.digest import Digest, read  # noqa: E402
 from reports.terminal import summary  # noqa: E402
+from trial.catalogue import BLIND_VIOLATIONS, UNTRIABLE, VIOLATIONS  # noqa: E402
 
-RECORDED = ROOT / "docs/runs/rxe.jsonl.xz"
-PAGES = ("README.md", "docs/benchmarks.md", "docs/bundles.md", "docs/reports.md", "docs/results.md")
+RUNS = ROOT / "docs/runs"
+OWN = "rxe"
+PAGES = (
+    *("README.md", "docs/benchmarks.md", "docs/bundles.md", "docs/mended-stack.md"),
+    *("docs/reports.md", "docs/results.md", "docs/seen.md"),
+)
+GREEN, RED, NOT_RUN = "green", "**red**", "not run"
+_SEEN: Mapping[str, str] = {
+    Verdict.PASS: GREEN,
+    Verdict.PARTIAL: GREEN,
+    **dict.fromkeys((Verdict.FAIL, Verdict.CRASH, Verdict.HANG), RED),
+    Verdict.UNSUPPORTED: "not offered",
+    Verdict.UNREACHABLE: "unreachable",
+    **dict.fromkeys(INCOMPLETE, "undecided"),
+}
 _BLOCK = re.compile(r"(<!-- quoted: (?P<name>[a-z ]+) -->\n).*?(<!-- end of quote -->)", re.DOTALL)
 
 
-def recorded() -> Digest:
-    """The recorded run."""
+def recorded(stack: str = OWN) -> Digest:
+    """The recorded run of a stack."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / FILE_NAME).write_bytes(lzma.decompress(RECORDED.read_bytes()))
+        (Path(folder) / FILE_NAME).write_bytes(lzma.decompress((RUNS / f"{stack}.jsonl.xz").read_bytes()))
         return read(Path(folder))
 
 
@@ -59,12 +80,38 @@ def _calls(run: Digest) -> Iterator[str]:
     yield f"A default run made {run.points:,} calls in {len(run.results):,} cases and tried {tried:,} violations again."
 
 
+@functools.cache
+def _by_stack() -> tuple[Registry, Mapping[str, Mapping[str, str]]]:
+    """The rules of today, and by stack how each stands in its recorded run; rxe is the first stack."""
+    rules, mistakes = read_registry([CASES], ROOT)
+    assert not mistakes
+    names = sorted((path.name.partition(".")[0] for path in RUNS.iterdir()), key=lambda name: (name != OWN, name))
+    return rules, {name: {rule: _SEEN[each] for rule, each in recorded(name).verdicts.items()} for name in names}
+
+
+def _seen(_: Digest) -> Iterator[str]:
+    rules, stacks = _by_stack()
+    violations = Counter(each.rule for each in (*VIOLATIONS, *BLIND_VIOLATIONS))
+    seen = {rule: {by_rule.get(rule, "") for by_rule in stacks.values()} for rule in rules}
+    green, red = (sum(kind in each for each in seen.values()) for kind in (GREEN, RED))
+    neither = [rule for rule, each in seen.items() if not each & {GREEN, RED}]
+    yield f"Of {len(rules)} rules, {green} were seen green on a stack, {red} red, and {len(neither)} neither:"
+    yield f"{', '.join(neither)}."
+    yield ""
+    yield f"| rule | what it is about | {' | '.join(stacks)} | violations of the reference |"
+    yield f"|---|---|{'---|' * len(stacks)}---|"
+    for rule in rules:
+        cells = " | ".join(by_rule.get(rule, NOT_RUN) for by_rule in stacks.values())
+        yield f"| {rule} | {rules[rule].short} | {cells} | {violations[rule] or UNTRIABLE.get(rule, '')} |"
+
+
 QUOTES: Mapping[str, Callable[[Digest], Iterator[str]]] = {
     "summary": _summary,
     "conclusion": _verified,
     "headline": _headline,
     "rules in part": _in_part,
     "calls": _calls,
+    "rules by stack": _seen,
 }
 
 
@@ -72,7 +119,8 @@ def quoted(text: str, run: Digest) -> str:
     """A page with its quotes as they are of this run."""
 
     def block(found: re.Match[str]) -> str:
-        lines = "\n".join(QUOTES[found["name"]](run))
+        name, _, stack = found["name"].partition(" of ")
+        lines = "\n".join(QUOTES[name](recorded(stack) if stack else run))
         return f"{found[1]}\n{lines}\n\n{found[3]}"
 
     return _BLOCK.sub(block, text)
@@ -84,7 +132,8 @@ def main() -> None:
         found = read_results(Path(sys.argv[1]))
         header = {**found.header, "argv": ["run"]}  # without the paths of whoever has run it
         lines = [header, *found.results, *found.others, *([found.footer] if found.footer else [])]
-        RECORDED.write_bytes(lzma.compress(b"".join(map(encode, lines)), preset=9))
+        path = RUNS / f"{sys.argv[2] if len(sys.argv) > 2 else OWN}.jsonl.xz"
+        path.write_bytes(lzma.compress(b"".join(map(encode, lines)), preset=9))
     run = recorded()
     for name in PAGES:
         page = ROOT / name

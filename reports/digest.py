@@ -175,6 +175,14 @@ class Digest:
         return {name: _DIGEST.sub(r"\1", text) for name, text in flat(found)} if isinstance(found, dict) else {}
 
     @cached_property
+    def capabilities(self) -> Mapping[str, str]:
+        """What the device says of itself, by name: its ids, capabilities and limits."""
+        device = self.header["device"]
+        told: dict[str, object] = {name: device[name] for name in ("vendor_id", "vendor_part_id") if name in device}
+        told.update(device.get("caps", {}))
+        return {name: format_value(value) for name, value in told.items()}
+
+    @cached_property
     def verdicts(self) -> Mapping[str, str]:
         """The effective verdict on each rule with a result."""
         return {rule: found.verdict for rule, found in self._concluded.items()}

@@ -100,8 +100,9 @@ class KnownDefect:
 class Facts:
     """What a history needs of a run.
 
-    `stack` are the facts of what was under test as in summary.json, `hashes` those of its parts; `rules` has the
-    effective verdict on each rule, `violating` the cases that violate one; `defects` are those that are not waived.
+    `stack` are the facts of what was under test as in summary.json, `hashes` those of its parts, and `capabilities`
+    what the device says of itself, empty in summaries of older versions; `seconds` is how long the run took. `rules`
+    has the effective verdict on each rule, `violating` the cases that violate one; `defects` are those not waived.
     """
 
     conclusion: str
@@ -111,6 +112,9 @@ class Facts:
     rules: Mapping[str, str]
     violating: frozenset[str]
     defects: tuple[KnownDefect, ...]
+    capabilities: Mapping[str, str] = field(default_factory=dict)
+    seconds: float | None = None
+    started: str = ""
 
     @staticmethod
     def of(data: Any) -> Facts:
@@ -143,6 +147,9 @@ class Facts:
             rules,
             violating,
             defects,
+            _texts(data.get("capabilities", {})),
+            None if data.get("duration_s") is None else float(data["duration_s"]),
+            _text(data.get("started", "")),
         )
 
     @cached_property

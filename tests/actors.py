@@ -45,15 +45,19 @@ class Actor:
 
     derived = None
 
-    def __init__(self, script: Script, ending: WorkerEnd = WorkerEnd(), left: str = "") -> None:  # noqa: B008
+    def __init__(self, script: Script, ending: WorkerEnd = WorkerEnd(), left: str = "", held: str = "") -> None:  # noqa: B008
         self.script = script
         self.ending = ending
         self.left = left
+        self.held = held
         self.killed = False
         self.closed = False
 
     def next_line(self, timeout: float) -> bytes | None:
         return next(self.script, b"") if timeout > 0 else None
+
+    def held_up(self) -> str:
+        return self.held
 
     def kill(self) -> None:
         self.killed = True

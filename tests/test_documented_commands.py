@@ -5,6 +5,7 @@ What a page writes in capitals is there by that name: RUN, OLD, NEW and DIR are 
 
 from __future__ import annotations
 
+import lzma
 import re
 import shlex
 import shutil
@@ -18,7 +19,6 @@ from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-RECORDED = ROOT / "tests" / "recorded_violations"
 _COMMAND = re.compile(r"^    (?:\$ )?\./rdma-cts (?P<line>(?:.*\\\n)*.*)", re.MULTILINE)
 # What stands for something of the reader's, and what it is here.
 FOR_READERS = {
@@ -77,11 +77,14 @@ def words_of(line: str) -> list[str]:
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory in which everything is that the pages name."""
-    for name in ("RUN", "OLD", "NEW", "out/trixie"):
+    whole = lzma.decompress((ROOT / "docs" / "runs" / "rxe.jsonl.xz").read_bytes())
+    part = (ROOT / "tests" / "recorded_violations" / "forky.jsonl").read_bytes()
+    runs = {"RUN": part, "OLD": whole, "NEW": whole, "out/trixie": whole, "out/forky": whole}
+    for name, content in runs.items():
         (tmp_path / name).mkdir(parents=True)
-        shutil.copy(RECORDED / "forky.jsonl", tmp_path / name / "results.jsonl")
+        (tmp_path / name / "results.jsonl").write_bytes(content)
     night = tmp_path / "DIR" / "20261122T031700Z" / "forky"
-    for folder in (night, tmp_path / "kept" / night.parent.name / "forky", tmp_path / "out" / "forky"):
+    for folder in (night, tmp_path / "kept" / night.parent.name / "forky"):
         shutil.copytree(tmp_path / "RUN", folder)
     monkeypatch.chdir(tmp_path)
     return tmp_path

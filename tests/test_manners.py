@@ -297,3 +297,23 @@ def test_who_is_ended_while_a_report_is_written_leaves_no_part_of_it(number: sig
     )
     assert (done.returncode, done.stderr) == (128 + number, f"rdma-cts: ended by {number.name}\n")
     assert [path.name for path in run.parent.iterdir()] == ["run"]
+
+
+CLOSED = """
+import os, signal
+from commands import endings
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+endings.heed_signals()
+try:
+    os.kill(os.getpid(), signal.SIGHUP)
+except KeyboardInterrupt:
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("the report is written")
+"""
+
+
+def test_a_terminal_that_is_closed_sends_sighup_twice_and_ends_a_command_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSED], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert done.stdout == "the report is written\n"

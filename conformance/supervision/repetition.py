@@ -51,7 +51,8 @@ def repeat(
                 break
         if not hearing.in_flight or time.monotonic() >= last:
             return found
-        end = SILENT if raw is None else worker.end()
+        held = raw is None and worker.held_up()
+        end = WorkerEnd(held, external=True) if held else SILENT if raw is None else worker.end()
         if not end.external:
             found[hearing.in_flight] = _lost(cases[hearing.in_flight], end, worker)
         return found

@@ -201,10 +201,16 @@ class Session:
             self._recording.took[self._latest] = time.monotonic() - self._begun
 
     def _hung(self) -> None:
-        """Handles a silence longer than the deadline, during a case or between cases."""
-        self.end_reason = SILENT.what
-        if self._in_flight:
-            self._record_loss(SILENT)
+        """Handles a silence longer than the deadline, during a case or between cases.
+
+        That of a worker which somebody else has stopped says nothing about the device.
+        """
+        if held := self._worker.held_up():
+            self._ended(WorkerEnd(held, external=True))
+        else:
+            self.end_reason = SILENT.what
+            if self._in_flight:
+                self._record_loss(SILENT)
         self._worker.kill()
 
     def _endless(self) -> None:

@@ -1,0 +1,106 @@
+"""`rdma-cts fleet`: one page about the runs of many nodes, from their summaries."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from commands.output import out_directory
+from commands.streams import show
+from conformance.errors import UserError
+from conformance.results.files import make_directory, write_atomically
+from conformance.results.records import FILE_NAME as RESULTS
+from conformance.run_options import given_path
+from conformance.tables.rules_file import read_registry
+from conformance.tables.suite import CASES, ROOT
+from reports import fleet, summary
+from reports.fleet import Fleet, Node
+from reports.history import facts_of
+from reports.html import FILE_NAME as REPORT
+from reports.text import one_line
+
+_MOST = 20  # differences that are printed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument(
+        "nodes",
+        type=given_path,
+        nargs="+",
+        metavar="DIR",
+        help="the results of a node, or a directory in which each directory is a node",
+    )
+    parser.add_argument(
+        "--out", type=out_directory, default=Path(), metavar="DIR", help="where to write the page (default: here)"
+    )
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Writes the page, its data and the commands for Slurm; the exit status says whether all nodes are alike."""
+    found: dict[str, Path] = {}
+    for folder in (each for given in arguments.nodes for each in _nodes_in(given)):
+        name = one_line(folder.name)
+        if name in found:
+            raise UserError(f"two nodes are called {name}: {found[name]} and {folder}", hint="rename one of them")
+        found[name] = folder
+    out = Path(arguments.out)
+    rules, _ = read_registry([CASES], ROOT)
+    nodes = tuple(_node(name, folder, out) for name, folder in found.items())
+    known = Fleet(nodes, {rule: each.short for rule, each in rules.items()})
+    make_directory(out)
+    for file, content in (
+        (fleet.DATA, fleet.data(known)),
+        (fleet.DRAIN, fleet.drain(known)),
+        (fleet.FILE_NAME, fleet.render(known)),
+    ):
+        write_atomically(out / file, content)
+    show(_lines(known, out))
+    return known.status
+
+
+def _nodes_in(given: Path) -> Iterator[Path]:
+    """The directories of nodes that a directory stands for. Raises UserError if it stands for none."""
+    try:
+        if _is_run(given):
+            yield Path(os.path.abspath(given))
+            return
+        below = sorted(Path(entry.path) for entry in os.scandir(given) if entry.is_dir())
+    except OSError as error:
+        raise UserError(f"{given} cannot be read: {error.strerror}") from error
+    if not below:
+        raise UserError(f"{given} has no results, and no directory in it", hint="give the directories of the nodes")
+    yield from (Path(os.path.abspath(each)) for each in below)
+
+
+def _is_run(folder: Path) -> bool:
+    return {summary.FILE_NAME, RESULTS} & {entry.name for entry in os.scandir(folder)} != set()
+
+
+def _node(name: str, folder: Path, out: Path) -> Node:
+    """A node; whatever is wrong with its directory is its problem alone."""
+    try:
+        facts = facts_of(folder)
+        has_report = (folder / REPORT).is_file()
+    except UserError as error:
+        return Node(name, problem=one_line(error.message))
+    except OSError as error:
+        return Node(name, problem=f"{folder} cannot be read: {error.strerror}")
+    report = os.path.relpath(folder / REPORT, os.path.abspath(out)) if has_report else ""
+    if facts is None:
+        return Node(name, problem="no results")
+    return Node(name, report, facts, "" if facts.complete else "the run is not whole")
+
+
+def _lines(known: Fleet, out: Path) -> Iterator[str]:
+    """What the terminal shows: the differences, and then all in one line."""
+    differences = [each for group in known.groups for each in group.differences]
+    for each in differences[:_MOST]:
+        others = f" and {len(each.nodes) - 3:,} more" if len(each.nodes) > 3 else ""
+        yield f"{', '.join(each.nodes[:3])}{others}: {each.reason}"
+    if len(differences) > _MOST:
+        yield f"and {len(differences) - _MOST:,} more differences"
+    yield f"{known.headline} (exit status {known.status})"
+    yield f"page: {out / fleet.FILE_NAME} (data: {out / fleet.DATA}; for Slurm: sh {out / fleet.DRAIN})"

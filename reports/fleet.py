@@ -1,0 +1,264 @@
+"""A fleet: the summaries of many nodes, in groups of equals, and first what differs within a group.
+
+A node is known by the name of its directory. Of each only the facts of its summary are kept. Not for reading
+directories or writing files (commands/fleet.py).
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+
+from conformance.model.verdict import VIOLATIONS
+from reports.history import Facts
+from reports.html import environment
+from reports.text import format_count
+
+FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
+SCHEMA = "rdma-cts-fleet/1"
+# What nodes of one device have in common, and what may be another on some of them: those make groups of their own.
+_DEVICE = ("driver", "transport", "tier", "tables")
+_SETTINGS = ("firmware", "kernel", "rdma-core")
+# A group needs this many nodes, and this part of those with its device; fewer nodes differ from the largest group.
+_LEAST, _LEAST_PART = 3, 0.05
+# What may be another on each of several equal nodes, and says nothing.
+_OWN = ("device", "started", "stack", "shard")
+# A run that takes this many times the median, or less than its reciprocal, is told; and this many deviations from it.
+_SLOW, _DEVIATIONS = 1.5, 6.0
+_MOST_REASON = 200  # characters of a reason to drain a node
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: its name, the address of its report seen from the page (empty if there is none), and what is known of it.
+
+    `problem` says why nothing is known, or why its run is not whole; empty if it is.
+    """
+
+    name: str
+    report: str = ""
+    facts: Facts | None = None
+    problem: str = ""
+
+    @cached_property
+    def traits(self) -> Mapping[str, str]:
+        """What its equals have too, by name."""
+        facts = self.facts
+        if facts is None:
+            return {}
+        defects = {f"defect {each.fingerprint} ({each.title})": "seen" for each in facts.defects}
+        return {
+            **{name: text for name, text in facts.stack.items() if name not in (*_OWN, *_DEVICE)},
+            **{f"hash of {name}": text for name, text in facts.hashes.items()},
+            **{f"capability {name}": text for name, text in facts.capabilities.items()},
+            **facts.rules,
+            **defects,
+            **{f"case {case}": "violated" for case in facts.violating},
+        }
+
+    @property
+    def violates(self) -> bool:
+        """Whether it violates a rule."""
+        return bool(self.facts and any(verdict in VIOLATIONS for verdict in self.facts.rules.values()))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Nodes of a group that have another value of something than most: `here` instead of `usual`."""
+
+    what: str
+    usual: str
+    here: str
+    nodes: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """The difference in one line."""
+        return f"{self.what}: {self.here or 'none'}, its equals {self.usual or 'none'}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes that should be equal: by device and settings. `name` has both in words."""
+
+    name: str
+    nodes: tuple[Node, ...]
+
+    @cached_property
+    def differences(self) -> tuple[Difference, ...]:
+        """What is not the same on all nodes: versions, capabilities, verdicts, and then times."""
+        found = [*self._traits(), *self._seconds(), *self._copies()]
+        by_rule = {node for each in found if not each.what.startswith("case ") for node in each.nodes}
+        # A case is told only of nodes that show nothing else.
+        return tuple(each for each in found if not each.what.startswith("case ") or not by_rule.issuperset(each.nodes))
+
+    def _traits(self) -> Iterator[Difference]:
+        names = dict.fromkeys(name for node in self.nodes for name in node.traits)
+        for name in names:
+            values = {node.name: node.traits.get(name, "") for node in self.nodes}
+            (usual, most), *others = Counter(values.values()).most_common()
+            if most * 2 <= len(values):
+                continue  # it is of each node's own
+            for other, _ in others:
+                yield Difference(name, usual, other, tuple(node for node, value in values.items() if value == other))
+
+    def _seconds(self) -> Iterator[Difference]:
+        taken = {node.name: node.facts.seconds for node in self.nodes if node.facts and node.facts.seconds}
+        if len(taken) < _LEAST:
+            return
+        median = statistics.median(taken.values())
+        deviation = statistics.median(abs(each - median) for each in taken.values())
+        for name, seconds in taken.items():
+            ratio = max(seconds / median, median / seconds)
+            if ratio > _SLOW and abs(seconds - median) > _DEVIATIONS * deviation:
+                yield Difference("seconds", f"{median:.0f} (median)", f"{seconds:.0f}", (name,))
+
+    def _copies(self) -> Iterator[Difference]:
+        """Results that are another node's: no two runs begin and last the same."""
+        known: dict[tuple[str, float | None], str] = {}
+        for node in self.nodes:
+            if node.facts and node.facts.started:
+                first = known.setdefault((node.facts.started, node.facts.seconds), node.name)
+                if first != node.name:
+                    yield Difference("results", "its own", f"those of {first}", (node.name,))
+
+    @cached_property
+    def verdicts(self) -> Mapping[str, tuple[str, int]]:
+        """For each rule the verdict that most nodes have, and how many nodes have another."""
+        rules = dict.fromkeys(rule for node in self.nodes if node.facts for rule in node.facts.rules)
+        found: dict[str, tuple[str, int]] = {}
+        for rule in rules:
+            count = Counter(node.facts.rules.get(rule, "") for node in self.nodes if node.facts)
+            usual, most = count.most_common(1)[0]
+            found[rule] = usual, len(self.nodes) - most
+        return found
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All nodes, in the order in which they were given."""
+
+    nodes: tuple[Node, ...]
+    rules: Mapping[str, str] = field(default_factory=dict)  # what each rule is about
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups, the largest first."""
+        by_device: dict[tuple[str, ...], list[Node]] = {}
+        for node in self.nodes:
+            if node.facts:
+                by_device.setdefault(_device(node.facts), []).append(node)
+        found = [group for device, nodes in by_device.items() for group in _grouped(device, nodes)]
+        return tuple(sorted(found, key=lambda group: -len(group.nodes)))
+
+    @cached_property
+    def missing(self) -> tuple[Node, ...]:
+        """The nodes whose run is missing or not whole."""
+        return tuple(node for node in self.nodes if node.problem)
+
+    @cached_property
+    def differing(self) -> Mapping[str, list[Difference]]:
+        """The differences of each node that has one."""
+        found: dict[str, list[Difference]] = {}
+        for group in self.groups:
+            for each in group.differences:
+                for node in each.nodes:
+                    found.setdefault(node, []).append(each)
+        return found
+
+    @cached_property
+    def tested(self) -> list[str]:
+        """The rules with a verdict on any node."""
+        return list(dict.fromkeys(rule for group in self.groups for rule in group.verdicts))
+
+    @property
+    def headline(self) -> str:
+        """What came of all nodes, in one line."""
+        parts = [format_count(len(self.nodes), "node"), format_count(len(self.groups), "group")]
+        violating = sum(node.violates for node in self.nodes)
+        parts.append(f"{len(self.differing):,} differ from their equals" if self.differing else "no node differs")
+        parts.append(f"{violating:,} violate a rule" if violating else "no rule is violated")
+        if self.missing:
+            parts.append(f"{len(self.missing):,} without a whole run")
+        return ", ".join(parts)
+
+    @property
+    def status(self) -> int:
+        """1 if a node differs or violates a rule, else 3 if a run is missing or not whole, else 0."""
+        if self.differing or any(node.violates for node in self.nodes):
+            return 1
+        return 3 if self.missing else 0
+
+    def as_data(self) -> dict[str, object]:
+        """All of it as plain data."""
+        return {
+            "schema": SCHEMA,
+            "headline": self.headline,
+            "exit_status": self.status,
+            "groups": [
+                {
+                    "name": group.name,
+                    "nodes": [node.name for node in group.nodes],
+                    "differences": [asdict(each) for each in group.differences],
+                    "rules": {rule: {"usual": each[0], "others": each[1]} for rule, each in group.verdicts.items()},
+                }
+                for group in self.groups
+            ],
+            "missing": {node.name: node.problem for node in self.missing},
+        }
+
+
+def _device(facts: Facts) -> tuple[str, ...]:
+    return (*(facts.stack.get(name, "") for name in _DEVICE), facts.capabilities.get("vendor_part_id", ""))
+
+
+def _grouped(device: tuple[str, ...], nodes: Sequence[Node]) -> Iterator[Group]:
+    """Nodes of one device in groups by settings; those with rare settings are in the largest."""
+    by_settings: dict[tuple[str, ...], list[Node]] = {}
+    for node in nodes:
+        assert node.facts is not None
+        by_settings.setdefault(tuple(node.facts.stack.get(name, "") for name in _SETTINGS), []).append(node)
+    ordered = sorted(by_settings.items(), key=lambda item: -len(item[1]))
+    (settings, largest), *others = ordered
+    enough = max(_LEAST, _LEAST_PART * len(nodes))
+    own = {each: members for each, members in others if len(members) >= enough}
+    rare = [node for each, members in others if each not in own for node in members]
+    for each, members in {settings: [*largest, *rare], **own}.items():
+        words = [device[0], *(f"{name} {text}" for name, text in zip(_SETTINGS, each, strict=True) if text)]
+        yield Group(", ".join(words), tuple(members))
+
+
+def render(fleet: Fleet) -> bytes:
+    """The page."""
+    return environment().get_template("fleet.html").render(fleet=fleet).encode()
+
+
+def data(fleet: Fleet) -> bytes:
+    """The page's content for programs."""
+    return (json.dumps(fleet.as_data(), indent=1) + "\n").encode()
+
+
+def drain(fleet: Fleet) -> bytes:
+    """Commands that take the nodes that differ, or have no whole run, out of a Slurm cluster: one for each reason.
+
+    A node whose name Slurm does not accept is left out, and named in a remark.
+    """
+    by_reason: dict[str, list[str]] = {}
+    left_out: list[str] = []
+    reasons = {
+        node: found[0].reason + (", and more" if len(found) > 1 else "") for node, found in fleet.differing.items()
+    }
+    for node, reason in {**{each.name: each.problem for each in fleet.missing}, **reasons}.items():
+        if all((sign.isalnum() and sign.isascii()) or sign in "-_." for sign in node):
+            by_reason.setdefault(reason, []).append(node)
+        else:
+            left_out.append(node)
+    lines = [f"# {len(left_out)} nodes have names that cannot be given: {left_out!r:.200}"] if left_out else []
+    for reason, nodes in by_reason.items():
+        plain = "".join(sign if sign.isalnum() or sign in " .,:;()+-_/" else "_" for sign in reason)[:_MOST_REASON]
+        lines.append(f"scontrol update NodeName={','.join(nodes)} State=DRAIN Reason='rdma-cts: {plain}'")
+    return "".join(f"{line}\n" for line in lines).encode()

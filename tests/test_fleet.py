@@ -1,0 +1,169 @@
+"""Many nodes on one page: what differs is found, and nothing else; what cannot be read is one node's problem."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands.__main__ import main
+from reports.summary import as_data
+from test_recorded_run import RUN
+
+SUMMARY = json.dumps(as_data(RUN))
+Change = Callable[[dict[str, Any]], object]
+
+
+def changing(*keys: str, to: Any) -> Change:
+    """Changes one value of a summary."""
+
+    def change(data: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            data = data[key]
+        data[keys[-1]] = to
+
+    return change
+
+
+def no_defect(data: dict[str, Any]) -> None:
+    """One defect of the others does not show."""
+    data["defects"].pop()
+
+
+def one_case_more(data: dict[str, Any]) -> None:
+    """A rule that is violated anyway is violated by one more case."""
+    data["violations"][0]["cases"].append("reg_mr/made/up")
+
+
+# What differs on a node, and what is to be told of it.
+DIFFERENCES: Mapping[str, tuple[Change, str]] = {
+    "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, its equals none"),
+    "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, its equals "),
+    "library": (changing("under_test", "libraries.librxe-rdmav65.so", to="0" * 12), "hash of libraries.librxe"),
+    "capability": (changing("capabilities", "odp", to="no"), "capability odp: no, its equals "),
+    "limit": (changing("capabilities", "max_mw", to="7"), "capability max_mw: 7, its equals "),
+    "verdict": (changing("rules", "REG-01", to="FAIL"), f"REG-01: FAIL, its equals {RUN.verdicts['REG-01']}"),
+    "better": (changing("rules", "IOVA-05", to="PASS"), "IOVA-05: PASS, its equals "),
+    "defect": (no_defect, "defect "),
+    "case": (one_case_more, "case reg_mr/made/up: violated, its equals none"),
+    "slow": (changing("duration_s", to=9999.0), "seconds: 9999, its equals "),
+    "quick": (changing("duration_s", to=1.0), "seconds: 1, its equals "),
+}
+
+
+def nodes(folder: Path, count: int, changes: Mapping[int, Change] | None = None) -> Path:
+    """Summaries of `count` nodes n0, n1, … that differ in when they began, how long they took, and in `changes`."""
+    for number in range(count):
+        data = json.loads(SUMMARY)
+        data["started"] = data["stack"]["started"] = f"2026-01-02T{number // 60 % 24:02}:{number % 60:02}:00+00:00"
+        data["duration_s"] = 300.0 + number % 17
+        if change := (changes or {}).get(number):
+            change(data)
+        (folder / f"n{number}").mkdir(parents=True)
+        (folder / f"n{number}" / "summary.json").write_text(json.dumps(data))
+    return folder
+
+
+def told(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any], str]:
+    """The exit status, the data of the page, and what was printed."""
+    status = main(["fleet", str(folder), "--out", str(folder.parent / "out")])
+    return status, json.loads((folder.parent / "out" / "fleet.json").read_text()), capsys.readouterr().out
+
+
+def test_each_difference_is_found_and_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = {7 * number + 3: change for number, (change, _) in enumerate(DIFFERENCES.values())}
+    _, data, said = told(nodes(tmp_path / "nodes", 100, changes), capsys)
+    (group,) = data["groups"]
+    found = {node: each for each in group["differences"] for node in each["nodes"]}
+    assert set(found) == {f"n{number}" for number in changes}
+    assert len(group["differences"]) == len(DIFFERENCES)
+    for number, (_, line) in zip(changes, DIFFERENCES.values(), strict=True):
+        assert f"n{number}: {line}" in said
+    assert "100 nodes, 1 group, 11 differ from their equals, 100 violate a rule (exit status 1)" in said
+    page = (tmp_path / "out" / "fleet.html").read_text()
+    assert page.count('<tr id="n') == 100
+
+
+def test_equal_nodes_do_not_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, data, said = told(nodes(tmp_path / "nodes", 40), capsys)
+    assert data["groups"][0]["differences"] == []
+    assert "no node differs" in said
+    assert (tmp_path / "out" / "drain.sh").read_text() == ""
+
+
+def test_many_nodes_of_another_firmware_are_a_group_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = changing("stack", "firmware", to="2")
+    _, data, _ = told(nodes(tmp_path / "nodes", 40, dict.fromkeys(range(0, 40, 4), other)), capsys)
+    assert [len(group["nodes"]) for group in data["groups"]] == [30, 10]
+    assert "firmware 2" in data["groups"][1]["name"]
+    assert not any(group["differences"] for group in data["groups"])
+
+
+def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = nodes(tmp_path / "nodes", 5)
+    (folder / "empty").mkdir()
+    (folder / "n1" / "summary.json").write_text("{")
+    (folder / "n2" / "summary.json").write_text(SUMMARY.replace('"complete": true', '"complete": false'))
+    status, data, said = told(folder, capsys)
+    assert data["missing"] == {
+        "empty": "no results",
+        "n1": "summary.json is damaged, and there is no results.jsonl",
+        "n2": "the run is not whole",
+    }
+    assert "3 without a whole run" in said
+    assert status == 1
+
+
+def test_results_under_two_names_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = nodes(tmp_path / "nodes", 5)
+    (folder / "n4" / "summary.json").write_bytes((folder / "n2" / "summary.json").read_bytes())
+    assert "n4: results: those of n2, its equals its own" in told(folder, capsys)[2]
+
+
+def test_the_commands_for_slurm_name_the_nodes_and_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = nodes(tmp_path / "nodes", 9, dict.fromkeys((2, 5), DIFFERENCES["limit"][0]))
+    (folder / "a b'$(touch x)").mkdir()
+    told(folder, capsys)
+    script = tmp_path / "out" / "drain.sh"
+    shown = subprocess.run(
+        ["sh", "-c", 'scontrol() { printf "%s|" "$@"; }; . "$1"', "sh", str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    usual = RUN.capabilities["max_mw"]
+    reason = f"Reason=rdma-cts: capability max_mw: 7, its equals {usual}"
+    assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"
+    assert "cannot be given" in script.read_text()
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder: folder.mkdir(), "has no results, and no directory in it"),
+        (lambda folder: None, "cannot be read: No such file or directory"),
+        (lambda folder: folder.write_text(""), "cannot be read: Not a directory"),
+    ],
+)
+def test_what_is_no_directory_of_nodes_is_one_line(
+    tmp_path: Path, make: Callable[[Path], object], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path / "nodes")
+    assert main(["fleet", str(tmp_path / "nodes"), "--out", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_two_nodes_of_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = [str(nodes(tmp_path / name, 2)) for name in ("a", "b")]
+    assert main(["fleet", *folders, "--out", str(tmp_path / "out")]) == 2
+    assert "two nodes are called n0: " in capsys.readouterr().err
