@@ -133,11 +133,11 @@ def test_of_rdma_core_the_libraries_that_the_guest_needs_are_kept(
 def test_what_does_not_compile_is_one_line_with_the_place_and_both_versions(
     tmp_path: Path, compilers: Compilers, linux: Path, image: Image
 ) -> None:
-    compilers.said = "make[1]: Entering\nrxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
+    compilers.said = "make[1]: Entering\n/source/trees/rxe/rxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
     with pytest.raises(UserError) as caught:
         compile_driver(linux, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print)
-    what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: rxe.c:3:1: error: "
-    assert caught.value.message.startswith(what)
+    what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: "
+    assert caught.value.message == f"{what}{linux / RXE}/rxe.c:3:1: error: unknown type name 'more'"
     assert caught.value.status == 2
 
 
