@@ -208,6 +208,12 @@ class HistoryPage:
         ]
 
     @property
+    def ticks(self) -> Sequence[str]:
+        """The nights that are named below lanes: the first, one in the middle and the last, as far as they differ."""
+        middle = self.nights[len(self.nights) // 2 : -1] if len(self.nights) % 2 else ()
+        return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
+
+    @property
     def last_told(self) -> str:
         """The outcomes of the latest night, counted."""
         count = Counter(cell.outcome.outcome for cell in self.last)

@@ -167,6 +167,15 @@ def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -
     }
 
 
+def test_lanes_have_an_axis_of_time_below_them(page: webdriver.Chrome) -> None:
+    track = page.find_element(By.ID, "REG-15")
+    strip, axis = track.find_element(By.CSS_SELECTOR, ".strip").rect, track.find_element(By.CLASS_NAME, "axis").rect
+    assert abs(strip["x"] - axis["x"]) < 3
+    assert abs(strip["width"] - axis["width"]) < 6
+    ticks = [each.text for each in track.find_elements(By.CSS_SELECTOR, ".axis span")]
+    assert ticks == ["2026-05-01", "2026-05-04", "2026-05-07"]
+
+
 def test_the_top_tells_the_latest_night(page: webdriver.Chrome) -> None:
     assert page.find_element(By.TAG_NAME, "h1").text == "Latest night: 2 good"
     news = [each.text for each in page.find_elements(By.CSS_SELECTOR, ".news li")]
