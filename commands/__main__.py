@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from commands.arguments import NAME, Parser
-from commands.endings import SIGNALLED, Terminated, crash_report, heed_signals
+from commands.endings import SIGNALLED, Terminated, crash_report, forbidden, heed_signals
 from commands.streams import Output
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
@@ -94,6 +94,8 @@ def parser_of(commands: Collection[str]) -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command that `argv` names and returns its exit status."""
     given = sys.argv[1:] if argv is None else list(argv)
+    if given[:1] == ["help"]:
+        given = [*given[1:2], "--help"]
     out: Path | None = None
     arguments = Namespace()
     try:
@@ -111,6 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(one_line(": ".join((NAME, by, *end.args))), file=sys.stderr)
         return SIGNALLED + (number or signal.SIGINT)
     except Exception as error:
+        if isinstance(error, PermissionError) and (said := forbidden(error, given)):
+            return _told(said)
         return _told(crash_report(error, out if out and out.is_dir() else None))
 
 

@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
             from conformance.yamldoc.reader import suggestion  # which a help text does not need
 
             near = suggestion(found["given"], re.findall(r"[^', ]+", found["known"]))
-            message = f"{found['of']} {found['given']!r} does not exist{near or '; there are ' + found['known']}"
+            message = f"{found['of']} {found['given']!r} does not exist{near}"
         command = self.prog.removeprefix(NAME).strip()
         said = one_line(f"{command}: {message}" if command else message)
         raise UserError(said, hint=f"see {PROGRAM} {command} --help".replace("  ", " "))

@@ -8,10 +8,11 @@ that started them.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -38,8 +39,9 @@ def heed_signals() -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    for each in _ENDING:  # a second one ends the process at once
-        signal.signal(each, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process at once
+    # That of a terminal which is closed comes twice, from the kernel and from the shell.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise Terminated(number)
 
 
@@ -54,12 +56,23 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     return UserError(f"this is a defect of the suite, or of its environment: {what}", log=log, status=3)
 
 
+def forbidden(error: PermissionError, given: Sequence[str]) -> UserError | None:
+    """The error to print (status 2) if what this user may not use is a path of the command line, or below one."""
+    if not isinstance(error.filename, str | os.PathLike):
+        return None
+    path = Path(error.filename).absolute()
+    named = [Path(word).absolute() for each in given for word in re.split("[=,]", each) if word]
+    if not any(path.is_relative_to(each) for each in named):
+        return None
+    return UserError(f"{error.filename} cannot be used: {error.strerror}")
+
+
 @contextmanager
 def crash_reports_in(folder: Path) -> Iterator[None]:
     """Within the block, an unforeseen error becomes a UserError whose traceback is in `folder`, if that is there."""
     try:
         yield
-    except UserError:
+    except (UserError, PermissionError):  # which may be of a path that the user has named
         raise
     except Exception as error:
         raise crash_report(error, folder if folder.is_dir() else None) from error

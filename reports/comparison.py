@@ -62,7 +62,7 @@ class Change:
 class Comparison:
     """All changes, in the order of KINDS, and how many cases were compared: those that both runs tried.
 
-    `untried` is the number of cases of the same tables that only the old run tried, and only the new one.
+    `untried` is the number of cases that only the old run tried, and only the new one.
     """
 
     old: Digest
@@ -137,14 +137,17 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
     both = before.keys() & after.keys()
     changes = [change for case in before if case in both for change in _changes(old, new, before[case], after[case])]
     only = [[record for case, record in run.items() if case not in both] for run in (before, after)]
-    untried = (len(only[0]), len(only[1]))
-    if tables[0] != tables[1]:  # what one of the tables does not have was not left out
+    untried = [len(only[0]), len(only[1])]
+    # What the other run does not have is not in its tables, unless that run has left cases out.
+    if tables[0] != tables[1] and not new.header.get("left_out"):
         changes += [Change(GONE, record["case"], record["effective"], "", record) for record in only[0]]
+        untried[0] = 0
+    if tables[0] != tables[1] and not old.header.get("left_out"):
         changes += [Change(NEW, record["case"], "", record["effective"], record) for record in only[1]]
-        untried = (0, 0)
+        untried[1] = 0
     order = list(KINDS)
     changes.sort(key=lambda change: (order.index(change.kind), change.points > 0))
-    return Comparison(old, new, len(both), tuple(changes), untried)
+    return Comparison(old, new, len(both), tuple(changes), (untried[0], untried[1]))
 
 
 def kind_of(old: str, new: str) -> str:

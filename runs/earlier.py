@@ -63,8 +63,9 @@ def _cases(wanted: str) -> Iterable[str]:
     """The cases of a defect; what is not a fingerprint is a case."""
     if not FINGERPRINT.fullmatch(wanted):
         return [wanted]
-    folder = run_about(wanted)
-    return defect_of(wanted, read(folder) if folder else None, "--failed")[0].cases
+    if (folder := run_about(wanted)) is None:
+        raise UserError(f"no run in {OUT} has shown a defect {wanted}", hint="--only CASE names a case")
+    return defect_of(wanted, read(folder), "--failed")[0].cases
 
 
 def _failed(run: Digest) -> Iterator[str]:

@@ -61,3 +61,9 @@ def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path: Path) -> No
     assert (done.returncode, done.stderr) == (0, "")
     assert {path.stem for path in tmp_path.glob("*.html")} >= {page.stem for page in PAGES[1:]}
     assert "--tier {smoke,default,exhaustive}" in (tmp_path / "commands.html").read_text()
+
+
+def test_the_tests_that_the_threat_model_names_exist() -> None:
+    named = set(re.findall(r"`(test_\w+\.py)`", (ROOT / "docs" / "threat-model.md").read_text()))
+    assert len(named) > 10
+    assert [name for name in sorted(named) if not (ROOT / "tests" / name).is_file()] == []

@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -117,11 +119,52 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
             "run: --tier 'bogus' does not exist (known: smoke, default, exhaustive); see ./rdma-cts run --help",
         ),
         ("list --tier smok", "list: --tier 'smok' does not exist (did you mean smoke?); see ./rdma-cts list --help"),
+        ("frobnicate", "COMMAND 'frobnicate' does not exist; see ./rdma-cts --help"),
         ("lits", "COMMAND 'lits' does not exist (did you mean list?); see ./rdma-cts --help"),
         ("report", "a report of which run? give its directory, or --history DIR"),
         ("run --guest --waivers /nowhere", "/nowhere: cannot be read: No such file or directory"),
         ("run --guest --out /dev/null/x", "/dev/null/x cannot be written: /dev/null is not a directory"),
         ("run --resume /nowhere", "no run to resume in /nowhere: there is no plan.json"),
+        ("run --only nosuch/case/x", "unknown case 'nosuch/case/x'"),
+        ("run --rule REG-999", "unknown rule 'REG-999' (did you mean REG-29?)"),
+        ("run --verb reg_mrr", "unknown verb 'ibv_reg_mrr' (did you mean ibv_reg_mr?)"),
+        ("run -k zzzzzz", "no case matches the selection; see ./rdma-cts list"),
+        ("run --device a/b", "run: argument --device: 'a/b' is not the name of a device; see ./rdma-cts run --help"),
+        ("run --device x --guest", "--device and --guest exclude each other"),
+        ("run --guest --guests 0", "run: argument --guests: '0' is not a number above 0; see ./rdma-cts run --help"),
+        (
+            "run --deadline -1",
+            "run: argument --deadline: '-1' is not a number of seconds above 0; see ./rdma-cts run --help",
+        ),
+        ("run --failed", "there is no run in out; --failed RUN names one"),
+        ("run --out a/b/c", "a/b/c cannot be written: there is no directory a/b"),
+        ("run --lab nosuch", "nosuch: cannot be read: No such file or directory"),
+        ("run --guest --guest-env x", "--guest-env 'x' is not of the form NAME=VALUE"),
+        ("run --guest --without x", "--without is for a mended stack: --stack forky-mended"),
+        (
+            "run --quiet --verbose",
+            "run: argument -v/--verbose: not allowed with argument -q/--quiet; see ./rdma-cts run --help",
+        ),
+        ("run --cases nosuch", "nosuch: no such folder of cases"),
+        ("list --rule", "list: argument --rule: expected one argument; see ./rdma-cts list --help"),
+        ("report nosuch", "nosuch cannot be read: No such file or directory"),
+        ("compare empty", "compare: the following arguments are required: NEW; see ./rdma-cts compare --help"),
+        ("bundle nosuch", "nosuch is not the directory of a run"),
+        ("verify nosuch", "nosuch cannot be read: No such file or directory"),
+        ("explain", "explain: the following arguments are required: ID; see ./rdma-cts explain --help"),
+        ("explain ffffffffffff", "there is no run to look for the defect ffffffffffff in; --run RUN names one"),
+        ("reproducer", "give a case, or --all for every violation of a run"),
+        ("reproducer nosuch", "there is no case 'nosuch'"),
+        (
+            "waivers --run empty",
+            "waivers: the following arguments are required: --owner, --issue, --expires; see ./rdma-cts waivers --help",
+        ),
+        (
+            "completion ksh",
+            "completion: shell 'ksh' does not exist (did you mean zsh?); see ./rdma-cts completion --help",
+        ),
+        ("coverage --run nosuch", "nosuch cannot be read: No such file or directory"),
+        ("trial", "trial: the following arguments are required: TRIAL; see ./rdma-cts trial --help"),
     ],
 )
 def test_a_mistake_in_a_command_line_is_one_line_and_status_2(
@@ -131,6 +174,49 @@ def test_a_mistake_in_a_command_line_is_one_line_and_status_2(
     assert main(arguments.split()) == 2
     assert capsys.readouterr() == ("", f"rdma-cts: {said}\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A temporary directory that every user may look into."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "merge {0} {0} --out m",
+        "bundle {0}",
+        "run --failed {0}",
+        "run --resume {0}",
+        "site --history {0} --out s",
+        "run --guest --overlay={0} --out r",
+        "run --guest --rdma-core {0} --out r",
+        "run --guest --modules {0} --out r",
+        "run --guest --linux {0} --out r",
+        "patches --linux {0} --out s",
+    ],
+)
+def test_what_may_not_be_looked_into_is_one_line_and_status_2(arguments: str, open_folder: Path) -> None:
+    locked, work = open_folder / "locked", open_folder / "work"
+    (locked / "run").mkdir(parents=True)
+    locked.chmod(0)
+    work.mkdir()
+    work.chmod(0o777)
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*as_nobody, "/usr/bin/python3", *COMMAND[1:], *arguments.format(locked / "run").split()],
+        cwd=work,
+        env={**ENVIRONMENT, "RDMA_CTS_CACHE": str(work / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "defect of the suite" not in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["bundle"], ["verify"], ["judge"], ["report"], ["list", "--cases"]])
@@ -205,6 +291,14 @@ def test_a_variable_of_the_guest_is_one_line(
     assert main(["run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x"]) == 2
     assert capsys.readouterr().err.endswith("a value is one line of printable characters\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["help"], ["help", "list"], ["list", "--help"]])
+def test_help_is_a_word_too(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: rdma-cts {'list' if 'list' in arguments else '[-h]'}")
 
 
 def test_list_says_how_many_of_its_cases_a_run_has(capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,3 +391,23 @@ def test_who_is_ended_while_a_report_is_written_leaves_no_part_of_it(number: sig
     )
     assert (done.returncode, done.stderr) == (128 + number, f"rdma-cts: ended by {number.name}\n")
     assert [path.name for path in run.parent.iterdir()] == ["run"]
+
+
+CLOSED = """
+import os, signal
+from commands import endings
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+endings.heed_signals()
+try:
+    os.kill(os.getpid(), signal.SIGHUP)
+except KeyboardInterrupt:
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("the report is written")
+"""
+
+
+def test_a_terminal_that_is_closed_sends_sighup_twice_and_ends_a_command_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSED], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert done.stdout == "the report is written\n"

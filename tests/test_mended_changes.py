@@ -137,6 +137,20 @@ def test_two_changes_that_replace_the_same_words_do_not_fit_together() -> None:
     assert "if (a)" in changed[FILE]
 
 
+def test_a_change_does_not_fit_where_it_is_made_already() -> None:
+    for edit in (
+        Edit(FILE, "check", "before", "/* the end */", "\tone();\n"),
+        Edit(FILE, "check", "after", "/* the end */", "\ttwo();\n\n"),
+        Edit(FILE, "check", "instead", "qp->state", "qp && qp->state"),
+        Edit(FILE, "", "above", "check", "static int helper(void);\n\n"),
+        Edit(FILE, "check", "lines", "/* the end */", "\t/* the end */\n\tlast();\n", until="return 0"),
+    ):
+        made, _ = apply([change(edit)], {FILE: SOURCE})
+        again, misfits = apply([change(edit)], made)
+        assert again == made
+        assert misfits["sample"].endswith("already")
+
+
 def write(folder: Path, edits: str, more: str = "") -> None:
     head = f"subject: what\nabout: why\nrules: [BIND-10]\ncase: bind_mw/type_1/part-from-buf\n{more}"
     (folder / "sample.yaml").write_text(f"{head}edits:\n{edits}", encoding="utf-8")

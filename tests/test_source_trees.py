@@ -43,8 +43,9 @@ class Compilers:
         if "rdma-core" in command:
             (trees / "build/lib").mkdir(parents=True, exist_ok=True)
             text = (trees / "rdma-core/providers/rxe.c").read_bytes()
-            for name in ("libibverbs.so.1", "librxe-rdmav65.so", "libibverbs.so", "libmlx5.so.1"):
+            for name in ("libibverbs.so.1.18.65.0", "librxe-rdmav65.so", "libibverbs.so", "libmlx5.so.1"):
                 (trees / "build/lib" / name).write_bytes(text)
+            (trees / "build/lib/libibverbs.so.1").symlink_to("libibverbs.so.1.18.65.0")
         else:
             (trees / "rxe/rdma_rxe.ko").write_bytes((trees / "rxe/rxe.c").read_bytes())
         return int(bool(self.said))
@@ -123,7 +124,9 @@ def test_of_rdma_core_the_libraries_that_the_guest_needs_are_kept(
 ) -> None:
     before = state(rdma_core)
     made = compile_rdma_core(rdma_core, RECIPE, image, tmp_path / "cache", print)
-    assert sorted(path.name for path in (made.folder / "lib").iterdir()) == ["libibverbs.so.1", "librxe-rdmav65.so"]
+    kept = ["libibverbs.so.1", "libibverbs.so.1.18.65.0", "librxe-rdmav65.so"]
+    assert sorted(path.name for path in (made.folder / "lib").iterdir()) == kept
+    assert (made.folder / "lib/libibverbs.so.1").is_symlink(), "its file's name has the version"
     (copy,) = (tmp_path / "cache/workshops").glob("*/root/source/trees/rdma-core")
     copied = json.loads((copy / ".copied.json").read_text())
     assert sorted(copied) == ["CMakeLists.txt", "libibverbs/x.c", "providers/rxe.c"]
@@ -133,11 +136,11 @@ def test_of_rdma_core_the_libraries_that_the_guest_needs_are_kept(
 def test_what_does_not_compile_is_one_line_with_the_place_and_both_versions(
     tmp_path: Path, compilers: Compilers, linux: Path, image: Image
 ) -> None:
-    compilers.said = "make[1]: Entering\nrxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
+    compilers.said = "make[1]: Entering\n/source/trees/rxe/rxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
     with pytest.raises(UserError) as caught:
         compile_driver(linux, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print)
-    what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: rxe.c:3:1: error: "
-    assert caught.value.message.startswith(what)
+    what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: "
+    assert caught.value.message == f"{what}{linux / RXE}/rxe.c:3:1: error: unknown type name 'more'"
     assert caught.value.status == 2
 
 

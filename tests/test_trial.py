@@ -7,6 +7,9 @@ import errno
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +21,9 @@ from conformance.errors import UserError
 from conformance.execution.runner import Unwatched
 from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
+from patience import PATIENCE_S, await_true
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.objects import ON_DEMAND, Domain, Region
@@ -121,6 +125,29 @@ def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation(suite
     with pytest.raises(UserError, match="a process of the trial died during deadly; try each alone") as error:
         list(try_all([deadly], cases_of(suite, "REG-03"), jobs=1))
     assert error.value.status == 3
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_trial_ends_on_a_signal_with_all_its_processes(number: signal.Signals, lost: bool) -> None:
+    """Also if one of them does not answer any more."""
+    command = [sys.executable, "-P", "-m", "commands", "trial", "reference", "--jobs", "2", "--whole"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as trial:
+        await_true(lambda: len(children(trial.pid)) == 2)
+        began = children(trial.pid)
+        if lost:
+            os.kill(began[0], signal.SIGSTOP)
+        time.sleep(0.5)
+        trial.send_signal(number)
+        said = trial.communicate(timeout=PATIENCE_S)[1].decode()
+    assert trial.returncode == 128 + number
+    assert "Traceback" not in said
+    await_true(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in began))
 
 
 def finding(outcome: str, rule: str = "REG-15") -> Finding:

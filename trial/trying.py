@@ -6,14 +6,9 @@ cases of the violated rule run first, and the others only if none of these fails
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
@@ -21,6 +16,7 @@ from conformance.model.case import Case
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reference.stack import Stack
+from trial.processes import in_processes
 from trial.running import on_reference
 from trial.violation import Violation
 
@@ -111,35 +107,3 @@ def try_all(
     """Tries every violation, in `jobs` processes (0: one for each processor); yields the findings in order."""
     names = [each.name for each in violations]
     return in_processes(lambda number: try_violation(violations[number], cases, whole), names, jobs)
-
-
-_Result = TypeVar("_Result")
-_task: Callable[[int], Any]
-_under_way: Any  # an array of bytes that all processes share: 1 for each task that has begun and not ended
-
-
-def _work(number: int) -> Any:
-    _under_way[number] = 1
-    try:
-        return _task(number)
-    finally:
-        _under_way[number] = 0
-
-
-def in_processes(
-    task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0, chunksize: int = 4
-) -> Iterator[_Result]:
-    """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
-
-    Raises UserError (status 3) with the names of the tasks under way if one of the processes dies.
-    """
-    global _task, _under_way
-    _task, _under_way = task, multiprocessing.RawArray("b", len(names))  # inherited by the processes forked below
-    context = multiprocessing.get_context("fork")
-    default = (signal.SIGTERM, signal.SIG_DFL)  # so the others end if one dies, which is not worth a report
-    try:
-        with ProcessPoolExecutor(jobs or os.cpu_count() or 1, context, signal.signal, default) as pool:
-            yield from pool.map(_work, range(len(names)), chunksize=chunksize)
-    except BrokenProcessPool as error:
-        begun = " or ".join(name for name, running in zip(names, _under_way, strict=True) if running)
-        raise UserError(f"a process of the trial died during {begun}", hint="try each alone", status=3) from error

@@ -21,8 +21,9 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from reference.bench import ReferenceBench
 from trial.personas.masking import masked
 from trial.personas.persona import Persona
+from trial.processes import in_processes
 from trial.running import on_reference
-from trial.trying import KILLED, Finding, finding, in_processes, try_violation
+from trial.trying import KILLED, Finding, finding, try_violation
 from trial.violation import Violation
 
 
@@ -133,7 +134,7 @@ def try_personas(
 ) -> Iterator[Outcome]:
     """Runs the cases on each persona, then tries the violations there; yields the outcomes in order."""
     named = [each.name for each in personas]
-    cleans = list(in_processes(lambda number: run_clean(personas[number], cases), named, jobs, 1))
+    cleans = list(in_processes(lambda number: run_clean(personas[number], cases), named, jobs))
     if not violations:
         yield from map(outcome, personas, cleans)
         return

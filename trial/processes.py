@@ -1,0 +1,79 @@
+"""Computes something in several processes, which end with this one, however that comes. Not for what is computed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from typing import Any, TypeVar
+
+from conformance.errors import UserError
+from fixtures.system.processes import die_with_parent
+
+_Result = TypeVar("_Result")
+
+
+def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0) -> Iterator[_Result]:
+    """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
+
+    Raises what a task raises, and UserError (status 3) with the name of its task if a process dies. When this iterator
+    ends, be it by an exception such as that of a signal, its processes have ended.
+    """
+    context = multiprocessing.get_context("fork")
+    processes: dict[Connection, ForkProcess] = {}
+    try:
+        for _ in range(min(jobs or os.cpu_count() or 1, len(names))):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(task, theirs, die_with_parent()), daemon=True)
+            process.start()
+            theirs.close()
+            processes[ours] = process
+        yield from _answers(list(processes), names)
+    finally:
+        for each in processes.values():
+            each.kill()
+        for pipe, each in processes.items():
+            each.join()
+            pipe.close()
+
+
+def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], None]) -> None:
+    """Runs in a process: does the tasks whose numbers come, until the pipe or the parent ends."""
+    prepare()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the parent's handlers are not for this process
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends this process
+    while True:
+        number = pipe.recv()
+        try:
+            answer: tuple[bool, Any] = True, task(number)
+        except Exception as error:
+            answer = False, error
+        pipe.send(answer)
+
+
+def _answers(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]:
+    """The answer to each task, in order; each process has one task at a time."""
+    left, at, done = iter(range(len(names))), dict[Connection, int](), dict[int, Any]()
+    for pipe in pipes:
+        at[pipe] = next(left)
+        pipe.send(at[pipe])
+    for wanted in range(len(names)):
+        while wanted not in done:
+            ready = wait(list(at))
+            for pipe in [each for each in at if each in ready]:
+                number = at.pop(pipe)
+                try:
+                    succeeded, done[number] = pipe.recv()
+                except (EOFError, OSError) as error:
+                    message = f"a process of the trial died during {names[number]}"
+                    raise UserError(message, hint="try each alone", status=3) from error
+                if not succeeded:
+                    raise done[number]
+                if (following := next(left, None)) is not None:
+                    at[pipe] = following
+                    pipe.send(following)
+        yield done.pop(wanted)
