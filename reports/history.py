@@ -101,8 +101,9 @@ class Facts:
     """What a history needs of a run.
 
     `stack` are the facts of what was under test as in summary.json, `hashes` those of its parts, and `capabilities`
-    what the device says of itself, empty in summaries of older versions; `seconds` is how long the run took. `rules`
-    has the effective verdict on each rule, `violating` the cases that violate one; `defects` are those not waived.
+    what the device says of itself, empty in summaries of older versions; `seconds` is how long the run took, None if it
+    was resumed. `rules` has the effective verdict on each rule, `violating` the cases that violate one; `defects` are
+    those not waived.
     """
 
     conclusion: str
@@ -148,7 +149,7 @@ class Facts:
             violating,
             defects,
             _texts(data.get("capabilities", {})),
-            None if data.get("duration_s") is None else float(data["duration_s"]),
+            None if data.get("duration_s") is None or data.get("resumed") else float(data["duration_s"]),
             _text(data.get("started", "")),
         )
 

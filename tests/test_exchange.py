@@ -28,12 +28,13 @@ def test_the_drivers_module_and_libraries_are_taken_over(tmp_path: Path, image: 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/rdma_rxe.ko").write_bytes(module())
     libraries = rdma_core(tmp_path / "core", "lib", "lib", "none")
-    (libraries / "lib/librdmacm.so.1").write_bytes(b"")
+    (libraries / "lib/librdmacm.so.1.3.65.0").write_bytes(b"")
+    (libraries / "lib/librdmacm.so.1").symlink_to("librdmacm.so.1.3.65.0")
     found = exchanged(tmp_path, image, modules=tmp_path / "mine", rdma_core=libraries)
     assert found is not None
     assert found.module == f"/usr/lib/modules/{RELEASE}/updates/rdma_rxe.ko"
     assert found.files[found.module] == module()
-    assert found.libraries == ["/opt/rdma-core/lib/libibverbs.so.1", "/opt/rdma-core/lib/librdmacm.so.1"]
+    assert found.libraries == ["/opt/rdma-core/lib/libibverbs.so.1", "/opt/rdma-core/lib/librdmacm.so.1.3.65.0"]
     assert "/etc/libibverbs.d/rxe.driver" in found.files
     assert found.environment["RDMAV_DRIVERS"] == "/opt/rdma-core/lib/librxe"
 

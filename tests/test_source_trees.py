@@ -43,8 +43,9 @@ class Compilers:
         if "rdma-core" in command:
             (trees / "build/lib").mkdir(parents=True, exist_ok=True)
             text = (trees / "rdma-core/providers/rxe.c").read_bytes()
-            for name in ("libibverbs.so.1", "librxe-rdmav65.so", "libibverbs.so", "libmlx5.so.1"):
+            for name in ("libibverbs.so.1.18.65.0", "librxe-rdmav65.so", "libibverbs.so", "libmlx5.so.1"):
                 (trees / "build/lib" / name).write_bytes(text)
+            (trees / "build/lib/libibverbs.so.1").symlink_to("libibverbs.so.1.18.65.0")
         else:
             (trees / "rxe/rdma_rxe.ko").write_bytes((trees / "rxe/rxe.c").read_bytes())
         return int(bool(self.said))
@@ -123,7 +124,9 @@ def test_of_rdma_core_the_libraries_that_the_guest_needs_are_kept(
 ) -> None:
     before = state(rdma_core)
     made = compile_rdma_core(rdma_core, RECIPE, image, tmp_path / "cache", print)
-    assert sorted(path.name for path in (made.folder / "lib").iterdir()) == ["libibverbs.so.1", "librxe-rdmav65.so"]
+    kept = ["libibverbs.so.1", "libibverbs.so.1.18.65.0", "librxe-rdmav65.so"]
+    assert sorted(path.name for path in (made.folder / "lib").iterdir()) == kept
+    assert (made.folder / "lib/libibverbs.so.1").is_symlink(), "its file's name has the version"
     (copy,) = (tmp_path / "cache/workshops").glob("*/root/source/trees/rdma-core")
     copied = json.loads((copy / ".copied.json").read_text())
     assert sorted(copied) == ["CMakeLists.txt", "libibverbs/x.c", "providers/rxe.c"]

@@ -1,0 +1,157 @@
+"""The scripts for Slurm: what a node runs, and an acceptance on the real daemons, where they are installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.tables.suite import ROOT
+
+NODES = ("n1", "n2", "n3")
+DAEMONS = ("munged", "slurmctld", "slurmd")
+CASE = "reg_mr/access_flags/remote-read-alone"
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """A copy of the scripts with a program that only says how it was called, and ends with STATUS."""
+    folder = tmp_path / "suite"
+    shutil.copytree(ROOT / "ci", folder / "ci")
+    (folder / "rdma-cts").write_text('#!/bin/sh\necho "$@"\nexit "${STATUS:-0}"\n')
+    (folder / "rdma-cts").chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "status", "said", "ends"),
+    [
+        ([], 0, "run --out {out}/n7 --yes --quiet --tier smoke", 0),
+        ([], 1, "run --out {out}/n7 --yes --quiet --tier smoke", 0),
+        ([], 3, "run --out {out}/n7 --yes --quiet --tier smoke", 3),
+        (["plan.json"], 0, "run --resume {out}/n7 --yes --quiet", 0),
+        (["plan.json", "summary.json"], 3, "n7: the run is there", 0),
+    ],
+)
+def test_a_node_runs_what_is_missing(
+    suite: Path, tmp_path: Path, files: list[str], status: int, said: str, ends: int
+) -> None:
+    out = tmp_path / "out"
+    for name in files:
+        (out / "n7").mkdir(parents=True, exist_ok=True)
+        (out / "n7" / name).touch()
+    done = subprocess.run(
+        ["sh", str(suite / "ci/slurm/node.sh"), str(out), "--tier", "smoke"],
+        env={**os.environ, "SLURMD_NODENAME": "n7", "STATUS": str(status)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == (said.format(out=out), ends), done.stderr
+
+
+def until(told: str, *command: str, within_s: float = 300.0) -> None:
+    """Waits until a command of Slurm prints `told`."""
+    end = time.monotonic() + within_s
+    while (found := subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()) != told:
+        assert time.monotonic() < end, f"{' '.join(command)}: {found!r}, not {told!r}"
+        time.sleep(0.5)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A controller and three nodes on the loopback address; the folder has its files."""
+    ports = []
+    for _ in range(1 + len(NODES)):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            ports.append(free.getsockname()[1])
+    for name in ("state", *(f"spool-{node}" for node in NODES)):
+        (tmp_path / name).mkdir()
+    key = tmp_path / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o400)
+    configuration = tmp_path / "slurm.conf"
+    configuration.write_text(
+        f"""ClusterName=test
+SlurmctldHost={socket.gethostname().partition(".")[0]}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser=root
+AuthInfo=socket={tmp_path}/munge.socket
+StateSaveLocation={tmp_path}/state
+SlurmdSpoolDir={tmp_path}/spool-%n
+SlurmctldPidFile={tmp_path}/ctld.pid
+SlurmdPidFile={tmp_path}/%n.pid
+SlurmctldLogFile={tmp_path}/ctld.log
+SlurmdLogFile={tmp_path}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+ReturnToService=2
+SlurmdTimeout=10
+MessageTimeout=30
+NodeName=n[1-3] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{",".join(map(str, ports[1:]))}] CPUs=1
+PartitionName=all Nodes=n[1-3] Default=YES MaxTime=INFINITE
+"""
+    )
+    monkeypatch.setenv("SLURM_CONF", str(configuration))
+    monkeypatch.setenv("RDMA_CTS_SUITE", str(ROOT))
+    munge = [f"--key-file={key}", f"--socket={tmp_path}/munge.socket", f"--pid-file={tmp_path}/munge.pid"]
+    foreground = [
+        subprocess.Popen(
+            [
+                "munged",
+                "--foreground",
+                "--force",
+                *munge,
+                f"--log-file={tmp_path}/munge.log",
+                f"--seed-file={tmp_path}/s",
+            ]
+        ),
+        subprocess.Popen(["slurmctld", "-D"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL),
+        *(
+            subprocess.Popen(["slurmd", "-D", "-N", node], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for node in NODES
+        ),
+    ]
+    try:
+        until("3", "sh", "-c", "sinfo -h -N -t idle | wc -l")
+        yield tmp_path
+    finally:
+        for daemon in reversed(foreground):
+            daemon.kill()
+            daemon.wait()
+
+
+def submitted(*words: str) -> str:
+    """The number of a job."""
+    return subprocess.run(["sbatch", "--parsable", *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.guest
+@pytest.mark.nightly
+@pytest.mark.skipif(not all(map(shutil.which, DAEMONS)), reason=f"optional: {', '.join(DAEMONS)} are not installed")
+def test_an_acceptance_survives_a_node_that_is_lost_and_is_completed_when_it_is_requeued(cluster: Path) -> None:
+    """Node n3 is lost in its run: the others end theirs. It comes back, and the job runs only what is missing."""
+    out, page = cluster / "out", cluster / "page"
+    job = submitted("--nodes=3", f"--output={cluster}/job", "ci/slurm/acceptance.sbatch", str(out), "--only", CASE)
+    until("1", "sh", "-c", f"ls {out}/n3/plan.json 2>/dev/null | wc -l")
+    subprocess.run(["scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=test"], check=True)
+    until("", "squeue", "-h")
+    assert {each.name for each in out.iterdir() if (each / "summary.json").exists()} >= {"n1", "n2"}
+    subprocess.run(["scontrol", "update", "NodeName=n3", "State=RESUME"], check=False)  # it may be back already
+    until("3", "sh", "-c", "sinfo -h -N -t idle | wc -l")
+    subprocess.run(["scontrol", "requeue", job], check=True)
+    submitted(
+        f"--dependency=afterany:{job}", f"--output={cluster}/page-job", "ci/slurm/page.sbatch", str(out), str(page)
+    )
+    until("", "squeue", "-h")
+    data = json.loads((page / "fleet.json").read_text())
+    assert sorted(node for group in data["groups"] for node in group["nodes"]) == [*NODES]
+    assert data["missing"] == {}
