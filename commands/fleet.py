@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace) -> int:
     for file, content in (
         (fleet.DATA, fleet.data(known)),
         (fleet.DRAIN, fleet.drain(known)),
-        (fleet.FILE_NAME, fleet.render(known)),
+        (fleet.FILE_NAME, fleet.page(known)),
     ):
         write_atomically(out / file, content)
     show(_lines(known, out))

@@ -232,7 +232,7 @@ def _grouped(device: tuple[str, ...], nodes: Sequence[Node]) -> Iterator[Group]:
         yield Group(", ".join(words), tuple(members))
 
 
-def render(fleet: Fleet) -> bytes:
+def page(fleet: Fleet) -> bytes:
     """The page."""
     return environment().get_template("fleet.html").render(fleet=fleet).encode()
 
@@ -253,7 +253,7 @@ def drain(fleet: Fleet) -> bytes:
         node: found[0].reason + (", and more" if len(found) > 1 else "") for node, found in fleet.differing.items()
     }
     for node, reason in {**{each.name: each.problem for each in fleet.missing}, **reasons}.items():
-        if all((sign.isalnum() and sign.isascii()) or sign in "-_." for sign in node):
+        if node != "ALL" and all((sign.isalnum() and sign.isascii()) or sign in "-_." for sign in node):
             by_reason.setdefault(reason, []).append(node)
         else:
             left_out.append(node)

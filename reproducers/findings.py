@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from reproducers.writer import Inexpressible
 
 PAGE, FOLDER = "findings.md", "findings"
 SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")  # results hold whatever their sender wrote
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def page(
         lines.append(f"| {each.defect.severity.label} | {_cell(each.defect.title)} | {names} | {_link(each, files)} |")
     for each in findings:
         lines += ["", *_section(each, runs, where, mended, files)]
-    return "\n".join(lines) + "\n"
+    return _TAG.sub("&lt;", "\n".join(lines)) + "\n"
 
 
 def _devices(runs: Iterable[Run]) -> str:

@@ -130,7 +130,8 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = nodes(tmp_path / "nodes", 9, dict.fromkeys((2, 5), DIFFERENCES["limit"][0]))
-    (folder / "a b'$(touch x)").mkdir()
+    for name in ("a b'$(touch x)", "ALL"):  # to Slurm, ALL is every node
+        (folder / name).mkdir()
     told(folder, capsys)
     script = tmp_path / "out" / "drain.sh"
     shown = subprocess.run(

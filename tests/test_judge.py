@@ -19,6 +19,7 @@ from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
 from samples import consistent
+from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
 SOME = [case for case in SUITE.cases if not case.hazardous and not case.sweep][::15]
@@ -134,3 +135,25 @@ def test_an_observation_that_is_none_is_one_clear_line(
     assert main(["judge", str(edited(run, tmp_path / "edited", observed={"nothing": 3}))]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"what was observed of {first} cannot be judged" in line
+
+
+def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path) -> None:
+    chosen = [case for case in SUITE.cases if "REG-15" in case.rules and not case.hazardous and not case.sweep]
+    wrong = next(each for each in VIOLATIONS if each.rule == "REG-15").kind()
+    file = record(tmp_path / "cut", SUITE, chosen, wrong) / "results.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    violating = next(line["case"] for line in map(json.loads, lines) if line.get("verdict") == "FAIL")
+    tried = {"type": "confirmation", "case": violating, "confirmed": True, "by": "repetition"}
+    file.write_bytes(b"".join(lines[:-1]) + json.dumps(tried).encode() + b"\n")
+    assert main(["judge", str(tmp_path / "cut"), "--out", str(tmp_path / "judged")]) == 1
+    footer = read_results(tmp_path / "judged").footer
+    assert footer is not None
+    assert footer["confirmation"] == {"confirmed": 1, "not_confirmed": 0, "not_tried": 0}
+
+
+def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(run, tmp_path / "twice")
+    text = (run / "results.jsonl").read_text().replace('"verdict":', '"verdict":"FAIL","verdict":', 1)
+    (tmp_path / "twice" / "results.jsonl").write_text(text)
+    assert main(["report", str(tmp_path / "twice"), "--format", "markdown"]) == 2
+    assert "the key 'verdict' is there twice" in capsys.readouterr().err

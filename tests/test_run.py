@@ -203,7 +203,8 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(whole: Run, tmp_
     alone = read_results(out).results
     assert len(alone) > 20
     for line in alone:
-        if line["verdict"] != "CRASH":  # the log of a kernel has its own times
+        # The log of a kernel has its own times, and what is in flight may win or lose a race.
+        if line["verdict"] != "CRASH" and "/in_flight/" not in line["case"]:
             keys = ("verdict", "reason", "layer", "points", "deviations", "rule_verdicts")
             assert without_keys(line, keys) == without_keys(others[line["case"]], keys)
         assert line["verdict"] == others[line["case"]]["verdict"]

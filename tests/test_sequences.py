@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -195,7 +196,8 @@ def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monke
 def test_a_worker_that_dies_in_a_sequence_tells_the_sequence_and_the_rule_of_its_last_step(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     text = "- {id: c0, rules: [REG-01, REG-15], when: {access: []}, then: success}"
-    made = samples.suite([samples.table("reg_mr/sample", text, 1)])
+    table = samples.table("reg_mr/sample", text, 1)
+    made = samples.suite([replace(table, cases=(replace(table.cases[0], kind=Kind.SEQUENCES),))])
     point = {"point": "sequence 3 from seed 1", "done": 3, "row": ROW, "rule": "REG-15"}
     recorded = stage.play(
         [HEADER, start(0), encode({"type": "progress", "case": "reg_mr/sample/c0", **point})], suite=made

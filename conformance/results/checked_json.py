@@ -20,12 +20,15 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or
 def parse(data: bytes | str) -> Any:
     """The value of a JSON text.
 
-    Raises ValueError if it is none, is nested too deeply, has too large a number, or far more values than any text has.
+    Raises ValueError if it is none, has a key twice in an object, is nested too deeply, has too large a number, or far
+    more values than any text has.
     """
     if len(data) > _LARGE and values_in(data) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
     try:
-        value = json.loads(data, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded)
+        value = json.loads(
+            data, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded, object_pairs_hook=_once
+        )
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg}, at character {error.pos + 1}") from error
     except UnicodeDecodeError as error:
@@ -59,6 +62,14 @@ def _check_depth(value: Any) -> None:
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        raise ValueError(f"the key {twice[:40]!r} is there twice")
+    return found
 
 
 def _finite(text: str) -> float:

@@ -35,4 +35,4 @@ class WaiverScope:
 def version(text: str) -> tuple[int, ...]:
     """The numbers at the beginning of a kernel's version: 7.2.12+deb14 is (7, 2, 12)."""
     found = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(int(number) for number in found[0].split(".")) if found else ()
+    return tuple(int(number[:9]) for number in found[0].split(".")) if found else ()
