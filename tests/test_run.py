@@ -203,11 +203,12 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(whole: Run, tmp_
     alone = read_results(out).results
     assert len(alone) > 20
     for line in alone:
-        # The log of a kernel has its own times, and what is in flight may win or lose a race.
-        if line["verdict"] != "CRASH" and "/in_flight/" not in line["case"]:
-            keys = ("verdict", "reason", "layer", "points", "deviations", "rule_verdicts")
-            assert without_keys(line, keys) == without_keys(others[line["case"]], keys)
+        if "/in_flight/" in line["case"]:
+            continue  # requests that are on their way win or lose a race, in either run
         assert line["verdict"] == others[line["case"]]["verdict"]
+        if line["verdict"] != "CRASH":  # the log of a kernel has its own times
+            keys = ("reason", "layer", "points", "deviations", "rule_verdicts")
+            assert without_keys(line, keys) == without_keys(others[line["case"]], keys)
 
 
 def test_what_was_observed_is_recorded_raw(whole: Run) -> None:
