@@ -86,6 +86,7 @@ OPTIONAL = (
     "wr_post",
     "wr_post_windows",
     "zero_based",
+    "hugetlb",
     "iova_page_offset",
     "reg_dmabuf_mr",
     "rereg_mr",
@@ -100,7 +101,7 @@ _OPERATIONS = [
     for operation in operations
 ]
 _DEPENDENT = {
-    "odp": ("odp_implicit", *_OPERATIONS),
+    "odp": ("odp_implicit", "hugetlb", *_OPERATIONS),
     "rereg_mr": ("rereg_translation",),
     "wr_post": ("wr_post_windows",),
 }

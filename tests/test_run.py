@@ -109,19 +109,17 @@ def test_a_rule_passes_in_part_for_what_soft_roce_does_not_offer_alone(
     assert {missing["why"] for missing in whole.footer["rule_evidence"][rule]["missing"].values()} == {"not offered"}
 
 
-@pytest.mark.parametrize(
-    ("flags", "rule"), [("hugetlb-on-demand+none", "REG-13"), ("hugetlb-on-demand+local-write", "REG-13")]
-)
-def test_the_known_violations_of_soft_roce_are_reported(whole: Run, flags: str, rule: str) -> None:
-    (line,) = [line for line in whole.recorded.results if line["case"] == f"reg_mr/access_flags/{flags}"]
+@pytest.mark.parametrize("length", ["2-gib", "4-gib"])
+def test_the_known_violations_of_soft_roce_are_reported(whole: Run, length: str) -> None:
+    (line,) = [line for line in whole.recorded.results if line["case"] == f"reg_mr/huge_lengths/on-demand-of-{length}"]
     assert line["verdict"] == "FAIL"
-    assert line["rules"] == [rule]
-    assert line["observed"]["errno"] == "EOPNOTSUPP"
-    assert whole.footer["rules"][rule] == "FAIL"
+    assert line["rules"] == ["REG-25"]
+    assert line["observed"]["errno"] == "EINVAL"
+    assert whole.footer["rules"]["REG-25"] == "FAIL"
 
 
 def test_the_last_lines_name_each_defect_and_explain_tells_it(whole: Run) -> None:
-    defect = r"^valid refused ([0-9a-f]{12}) .* \((?:EX-\d+, )?REG-13\) x\d+$"  # of each door to the same refusal
+    defect = r"^valid refused ([0-9a-f]{12}) .* \(REG-25\) x\d+$"
     (fingerprint,) = re.findall(defect, whole.done.stdout, re.MULTILINE)
     done = launch("explain", fingerprint, "--run", str(whole.out))
     assert done.returncode == 0, done.stderr
@@ -164,10 +162,10 @@ def test_judging_a_real_run_again_changes_nothing(whole: Run, tmp_path: Path) ->
 
 def test_a_waived_violation_is_no_failure_of_the_run_and_stays_visible(tmp_path: Path) -> None:
     waiver = {
-        "rule": "REG-13",
+        "rule": "REG-25",
         "where": {"driver": "rxe", "kernel": {"from": "7.0"}},
         "issue": "https://bugs.example.org/1",
-        "observed": {"verdict": "FAIL", "errno": "EOPNOTSUPP"},
+        "observed": {"verdict": "FAIL", "errno": "EINVAL"},
         "owner": "us",
         "expires": str(date.today()),
     }
@@ -177,7 +175,7 @@ def test_a_waived_violation_is_no_failure_of_the_run_and_stays_visible(tmp_path:
         "run",
         "--guest",
         "--only",
-        "reg_mr/access_flags/hugetlb-on-demand+none",
+        "reg_mr/huge_lengths/on-demand-of-2-gib",
         "--out",
         str(out),
         "--waivers",
@@ -186,7 +184,7 @@ def test_a_waived_violation_is_no_failure_of_the_run_and_stays_visible(tmp_path:
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = read_results(out).results
     assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
-    assert "WAIVED reg_mr/access_flags/hugetlb-on-demand+none" in done.stdout
+    assert "WAIVED reg_mr/huge_lengths/on-demand-of-2-gib" in done.stdout
 
 
 def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
@@ -220,7 +218,7 @@ def test_what_was_observed_is_recorded_raw(whole: Run) -> None:
 
 
 def test_the_printed_command_runs_just_that_case(whole: Run, tmp_path: Path) -> None:
-    (line,) = [line for line in whole.recorded.results if line["case"] == "reg_mr/access_flags/hugetlb-on-demand+none"]
+    (line,) = [line for line in whole.recorded.results if line["case"] == "reg_mr/huge_lengths/on-demand-of-2-gib"]
     command = line["repro"].split()
     assert command[0] == "./rdma-cts"
     done = launch(*command[1:], "--out", str(tmp_path / "out"))

@@ -37,7 +37,7 @@ from fixtures.guest.start import Starter
 from fixtures.guest.template import FILES, MANIFEST, Templates
 from patience import PATIENCE_S
 
-FAILING_POINT = "reg_mr/access_space/huge-pages@uverbs#access=ON_DEMAND+HUGETLB"
+FAILING_POINT = "reg_mr/rights_space/local#access=LOCAL_WRITE+ON_DEMAND,op=RECV"
 OTHER_OPTIONS = ("--deadline", "100")  # which the session that waits in a template does not have
 REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 20.0)
 

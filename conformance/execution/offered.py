@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from conformance.bench.calls import ABSENT, Pd, Return
-from conformance.bench.interface import Bench
+from conformance.bench.interface import Bench, Entry
 from conformance.device.libibverbs import Libibverbs
-from conformance.errors import SetupRefused
+from conformance.errors import HostLacks, SetupRefused
 from conformance.execution.harness_resources import create_pair
 from conformance.kernel import paging
 from conformance.model import capability
@@ -27,6 +27,7 @@ _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
 _OFFSET = 128  # bytes
 _ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
+_ON_DEMAND, _HUGETLB = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ON_DEMAND", "HUGETLB"))
 _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.value_of("CHANGE_TRANSLATION")
 
 
@@ -53,13 +54,32 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
             entry.dereg_mr(region)
     newer = {poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd) for poster in BUILDERS}
     newer |= {name: entry.offers(name) for name in capability.BY_SYMBOL}
+    huge = _on_huge_pages(bench, entry, pd)
     types = {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
     memory.close()
     with suppress(Exception):  # the cases report what a device does not release
         pd.close()
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
     kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
-    return verbs | kinds | types | newer
+    return verbs | kinds | huge | types | newer
+
+
+def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
+    """Whether HUGETLB can be had; nothing where this host has no huge pages, or no region of them is had on demand."""
+    try:
+        memory = bench.allocate("huge", bench.hugepage)
+    except HostLacks:
+        return {}
+    plain = entry.reg_mr(pd, memory.addr, memory.size, _PLAIN | _ON_DEMAND).mr
+    found = {}
+    if plain:
+        entry.dereg_mr(plain)
+        returned = entry.reg_mr(pd, memory.addr, memory.size, _PLAIN | _ON_DEMAND | _HUGETLB)
+        found["hugetlb"] = returned.mr is not None or not _is_none(returned)
+        if returned.mr:
+            entry.dereg_mr(returned.mr)
+    memory.close()
+    return found
 
 
 def _is_none(returned: Return) -> bool:

@@ -58,6 +58,7 @@ MEANING: Mapping[str, str] = {
     "wr_post": "a queue pair of type RC can be created whose requests are posted by the builders of ibv_wr_post(3)",
     "wr_post_windows": "the same, with the builders of binds and invalidations",
     "zero_based": "a region with ZERO_BASED can be registered: no declaration exists",
+    "hugetlb": "an on-demand region of huge pages can be registered with HUGETLB: no declaration exists",
     "iova_page_offset": "ibv_reg_mr_iova takes an hca_va with another offset in its page than addr has",
     "reg_dmabuf_mr": "offered by the provider: no declaration exists",
     "rereg_mr": "offered by the provider: no declaration exists",
@@ -86,13 +87,13 @@ FLAG_NEEDS: Mapping[str, str] = {
     "MW_BIND": "mw_type_1",
     "ZERO_BASED": "zero_based",
     "ON_DEMAND": "odp",
-    "HUGETLB": "",
+    "HUGETLB": "hugetlb",
     "FLUSH_GLOBAL": "flush_global",
     "FLUSH_PERSISTENT": "flush_persistent",
     "RELAXED_ORDERING": "",
 }
 # Those of them that tables need not name: they are a need of every row that registers memory with the flag.
-UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED",)}
+UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB")}
 # For each operation or call that not every device has, the capability that it needs. Tables do not name it: it is a
 # need of every row with that operation or call. A key is either of them, or a call with an operation.
 OPERATION_NEEDS: Mapping[str, str] = {

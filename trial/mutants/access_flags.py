@@ -32,9 +32,9 @@ def huge_pages_are_small(self: Device, region: Region, addr: int, length: int) -
 
 
 @violates("REG-13", Device.unsupported)
-def huge_pages_refused(self: Device, access: int) -> bool:
-    """HUGETLB is refused with ON_DEMAND too."""
-    return plain(self).unsupported(access) or access & (HUGETLB | ON_DEMAND) == HUGETLB | ON_DEMAND
+def no_huge_pages_for_peers(self: Device, access: int) -> bool:
+    """HUGETLB is refused together with REMOTE_READ, though it is offered."""
+    return plain(self).unsupported(access) or access & (HUGETLB | REMOTE_READ) == HUGETLB | REMOTE_READ
 
 
 @violates("REG-13", Device.range_fault, written="blind")
@@ -64,6 +64,12 @@ def hugetlb_for_the_whole_space(self: Device, addr: int, length: int, access: in
     """HUGETLB is granted for implicit on-demand paging."""
     implicit = self.is_implicit(addr, length, access)
     return plain(self).range_fault(addr, length, access & ~HUGETLB if implicit else access)
+
+
+@permits("REG-13", Device.unsupported)
+def huge_pages_refused(self: Device, access: int) -> bool:
+    """HUGETLB is never granted: no page obliges a device to have it."""
+    return plain(self).unsupported(access) or bool(access & HUGETLB)
 
 
 @permits("REG-13", Device.unsupported)
