@@ -33,7 +33,7 @@ _REMARKS: Mapping[str, str] = {
     FaultKind.WRONG_STRUCTURE: "the structure of the region differs from what was asked",
     FaultKind.SEVERAL_COMPLETIONS: "one request has several completions",
     FaultKind.UNASKED_COMPLETION: "a completion comes that was not asked for",
-    FaultKind.DIFFERENT: "what is installed differs from the document",
+    FaultKind.DIFFERENT: "what is reported differs from the document",
 }
 _MOST_NAMES = 3
 
