@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -193,8 +193,18 @@ class Digest:
         return {rule: found.restriction for rule, found in self._concluded.items() if found.restriction}
 
     @cached_property
+    def _decided(self) -> Sequence[ResultRecord]:
+        """The results, in which a hang that was not seen again is undecided: on a busy host an answer may come late."""
+        return [
+            {**each, "effective": Verdict.BROKEN}
+            if each["effective"] == Verdict.HANG and self.repetitions.is_unconfirmed(each)
+            else each
+            for each in self.results
+        ]
+
+    @cached_property
     def _concluded(self) -> Mapping[str, RuleConclusion]:
-        found = conclude_rules(self.results, self._needs)
+        found = conclude_rules(self._decided, self._needs)
         undecided = _rules_of(self.unrecorded, self.header)
         for rule in self.rules:  # in their order
             known = found.get(rule)
@@ -320,9 +330,12 @@ class Digest:
     @cached_property
     def concluded(self) -> RunConclusion:
         """What the run comes to: in the same words in every report."""
+        footer = self.footer
+        if footer:
+            footer = {**footer, "verdicts": Counter(each["effective"] for each in self._decided)}
         return conclude_run(
             self.device,
-            self.footer,
+            footer,
             self.rules,
             self._concluded,
             self._needs,

@@ -55,6 +55,16 @@ def test_what_is_never_seen_again_is_counted_apart(tmp_path: Path) -> None:
     assert "it did not occur again, in none of 3 repetitions" in str(renderer("markdown").render([found]))
 
 
+def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
+    """A request that does not complete in time may be the fault of a busy host; anything else that was seen, is not."""
+    once, twice = (seen(tmp_path / str(len(ends)), c4=ends)[0] for ends in (["HANG"], ["HANG", "HANG"]))
+    (rule,) = once.defects[0].rules
+    assert (once.status, once.verdicts[rule]) == (3, "BROKEN")
+    assert "1 rule undecided" in once.conclusion
+    assert (twice.status, twice.verdicts[rule]) == (1, "HANG")
+    assert seen(tmp_path / "failed", c4=["FAIL"])[0].status == 1
+
+
 def test_it_is_no_regression(tmp_path: Path) -> None:
     good, _ = seen(tmp_path / "old")
     comparison = compare(good, seen(tmp_path / "new", c4=["FAIL"])[0])
