@@ -265,6 +265,17 @@ def test_a_defect_under_another_of_its_fingerprints_is_the_same(tmp_path: Path) 
     assert track.lanes[0].told == "in all 2 nights"
 
 
+def test_a_defect_is_as_severe_as_any_night_has_shown(tmp_path: Path) -> None:
+    for number, severity in enumerate(("hang", "kernel crash", "valid refused")):
+        folder = tmp_path / name_of(number) / "forky"
+        write_run(folder, run_of({1: "FAIL"}))
+        data = json.loads((folder / "summary.json").read_text())
+        data["defects"][0]["severity"] = severity
+        (folder / "summary.json").write_text(json.dumps(data))
+    ((defect, _),) = HistoryPage(read_history(tmp_path)).defects
+    assert defect.severity == "kernel crash"
+
+
 def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
     assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
