@@ -17,6 +17,7 @@ def capabilities_of(bench: DeviceBench) -> Capabilities:
     offered = {name: offered_by(bench, name) for name in (*vocabulary.ENTRIES, *vocabulary.DOORS)}
     reachable = reachable_on(bench.library, offered["libibverbs"])
     reachable["dontfork"] = keeps_from_children(bench)
+    reachable["copy_on_fork"] = bench.device.netlink.copies_on_fork()
     reachable["persistent_memory"] = persistent.device() is not None
     # rereg_mr is tried on a region, so an entry without this key could not register one.
     registers = {name: "rereg_mr" in tried for name, tried in offered.items()}

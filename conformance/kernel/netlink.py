@@ -19,7 +19,7 @@ _NETLINK_RDMA = 20
 _NLDEV = 5  # RDMA_NL_NLDEV
 _REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
 _DONE, _ERROR = 3, 2
-_GET, _NEW_LINK, _DELETE_LINK, _GET_PORT, _GET_CHARDEV = 1, 3, 4, 5, 15  # RDMA_NLDEV_CMD_…
+_GET, _NEW_LINK, _DELETE_LINK, _GET_PORT, _SYSTEM_GET, _GET_CHARDEV = 1, 3, 4, 5, 6, 15  # RDMA_NLDEV_CMD_…
 # RDMA_NLDEV_CMD_RES_…_GET
 _KINDS = {"QP": 10, "CQ": 12, "MR": 13, "PD": 14}
 # RDMA_NLDEV_ATTR_…
@@ -27,6 +27,7 @@ _DEV_INDEX, _DEV_NAME, _PORT_INDEX, _RES_PID, _NDEV_NAME, _LINK_TYPE, _CHARDEV_T
     1, 2, 3, 28, 51, 65, 69, 73
 )  # fmt: skip
 _RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
+_COPY_ON_FORK = 94  # RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK
 _MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
 _UD = 4  # IB_QPT_UD
 _SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers that send the GSI's packets through UD queue pairs of their own
@@ -83,6 +84,16 @@ class RdmaNetlink:
         except OSError:
             pass
         return None
+
+    def copies_on_fork(self) -> bool:
+        """Returns whether the kernel says that it copies the pages of regions on fork."""
+        if self._socket is None:
+            return False
+        try:
+            messages = self._ask(_SYSTEM_GET, b"", _ACK)
+        except OSError:
+            return False
+        return any(dict(_attributes(message)).get(_COPY_ON_FORK, b"\0")[0] for message in messages)
 
     def network_interface(self, port: int) -> str:
         """Returns the name of the network interface of a port; empty if it has none or the kernel does not tell."""

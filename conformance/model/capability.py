@@ -68,6 +68,7 @@ MEANING: Mapping[str, str] = {
     "shared_mr": "a region that is shared with other processes",
     "peer_memory": "memory of a peer device",
     "dontfork": "libibverbs protects registered ranges from being copied on fork",
+    "copy_on_fork": "the kernel copies the pages of regions on fork, and says so",
     "fork_race": "the fork protection of the new range cannot be taken back when the command has failed",
     "advise_absent": "the entry does not have ibv_advise_mr",
     "rereg_absent": "the provider does not have ibv_rereg_mr",
@@ -143,6 +144,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "experimental_rereg": "the loaded libibverbs has the ibv_rereg_mr of rdma-core, not a vendor's experimental one",
     "dontfork": "libibverbs keeps no registered range from forked children here (no `dc` in VmFlags of smaps): the"
     " process runs other cases as well, or the library cannot be made to",
+    "copy_on_fork": "this kernel does not say that it copies the pages of regions on fork, as Linux 5.12 and later do",
     "shared_mr": "shared regions are created by another experimental verb of the vendor, which the suite does not call",
     "peer_memory": "PeerDirect memory needs a GPU and the vendor's kernel",
     "fork_race": "libibverbs returns this code only if it finds no memory for its list of ranges when it takes the fork"
