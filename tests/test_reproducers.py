@@ -253,8 +253,7 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "part"),
-    [("device", "rxe"), ("provider", "rdma-core, providers/rxe"), ("kernel core", "RDMA/core")],
+    ("layer", "part"), [("device", "rxe"), ("provider", "rdma-core, providers/rxe"), ("kernel core", "RDMA/core")]
 )
 def test_the_subject_of_a_mail_names_the_part_at_fault(layer: str, part: str) -> None:
     symptom = next(each.symptoms[0] for each in forky().defects if answering_of(each.symptoms[0]).layer == layer)
