@@ -144,7 +144,7 @@ class Memory:
 
 
 # Kinds of memory that a host may not have; the reference simulates them.
-_SIMULATED = ("huge", "persistent")
+_SIMULATED = ("huge", "persistent", "transparent", "secret", "clock")
 
 
 def _file_of(fd: int) -> tuple[int, int]:

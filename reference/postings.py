@@ -75,11 +75,15 @@ class Postings(Work):
         """ibv_wr_abort: nothing of what was built is carried out. Returns 0."""
         return 0
 
+    def post_send(self, queue: Queue, request: SendRequest) -> int:
+        """See Work; ibv_post_send copies inline data as the setter does."""
+        return self.complete_batch(queue, [(request, self.set_inline(queue, request))])
+
     def complete_batch(self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]) -> int:
         """ibv_wr_complete: carries out the requests with their inline data. Returns the errno of the first fault."""
         for request, self.inline_data in requests:
             try:
-                fault = self.post_send(queue, request)
+                fault = super().post_send(queue, request)
             finally:
                 self.inline_data = None
             if fault:

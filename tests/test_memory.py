@@ -21,7 +21,7 @@ from conformance.kernel import paging
 from conformance.model.vocabulary import MEMORY_KINDS
 
 SIZE = 3 * PAGE
-SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent"})
+SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock"})
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,8 @@ def pages(of: Memory) -> list[str]:
         ("writable_start", ["rw-p", "r--p", "r--p"]),
         ("sparse", ["rw-p"] * 3),
         ("repeated", ["rw-s"] * 3),
+        ("file", ["rw-s"] * 3),
+        ("locked", ["rw-p"] * 3),
     ],
 )
 def test_each_kind_is_mapped_as_it_says(kind: str, protections: list[str]) -> None:

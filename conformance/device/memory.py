@@ -10,24 +10,28 @@ import errno
 import mmap
 import os
 import re
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.device import persistent
 from conformance.errors import HostLacks
+from conformance.kernel import paging
 
 PAGE = mmap.PAGESIZE
 REPEATED_PAGES = 1031
 _NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
 _MAP_FIXED, _MAP_NORESERVE, _MAP_HUGETLB, _MAP_FIXED_NOREPLACE = 0x10, 0x4000, 0x40000, 0x100000
+_MADV_HUGEPAGE, _MEMFD_SECRET = 14, 447
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.munmap.argtypes = _libc.mlock.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
@@ -124,21 +128,54 @@ def _writable_start(addr: int, size: int) -> None:
     _libc.mprotect(addr + PAGE, size - PAGE, _READ)
 
 
-def _shared(addr: int, size: int) -> None:
-    fd = os.memfd_create("rdma-cts")
-    try:
-        os.ftruncate(fd, size)
-        _map(addr, size, _READ | _WRITE, mmap.MAP_SHARED | _MAP_FIXED, fd)
-    finally:
-        os.close(fd)
-
-
 def _huge(addr: int, size: int) -> None:
     try:
         _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED | _MAP_HUGETLB)
     except OSError as error:
         hint = "reserve some: sysctl vm.nr_hugepages=16"
         raise HostLacks(f"this host has no {size} bytes of huge pages ({error.strerror})", hint) from error
+
+
+def _transparent(addr: int, size: int) -> None:
+    """Raises HostLacks if the kernel does not make a huge page of it."""
+    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
+    _libc.madvise(addr, size, _MADV_HUGEPAGE)
+    ctypes.memset(addr, 0, size)
+    if not paging.in_huge_pages(addr, size):
+        raise HostLacks(
+            "this host made no transparent huge page", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+        )
+
+
+def _locked(addr: int, size: int) -> None:
+    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
+    if _libc.mlock(addr, size):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _of_file(open_file: Callable[[], int]) -> Callable[[int, int], None]:
+    def fill(addr: int, size: int) -> None:
+        fd = open_file()
+        try:
+            os.ftruncate(fd, size)
+            _map(addr, size, _READ | _WRITE, mmap.MAP_SHARED | _MAP_FIXED, fd)
+        finally:
+            os.close(fd)
+
+    return fill
+
+
+def _open_file() -> int:
+    """A file without a name, in the directory for temporary files."""
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _open_secret() -> int:
+    fd = int(_libc.syscall(_MEMFD_SECRET, 0))
+    if fd < 0:
+        raise HostLacks("this kernel has no memfd_secret", "boot it with secretmem.enable=1")
+    return fd
 
 
 _FILL: dict[str, Callable[[int, int], None]] = {
@@ -151,7 +188,11 @@ _FILL: dict[str, Callable[[int, int], None]] = {
     "sparse": _sparse,
     "repeated": _repeated,
     "hole": _hole,
-    "shared": _shared,
+    "shared": _of_file(lambda: os.memfd_create("rdma-cts")),
+    "file": _of_file(_open_file),
+    "secret": _of_file(_open_secret),
+    "locked": _locked,
+    "transparent": _transparent,
     "huge": _huge,
 }
 
@@ -163,7 +204,9 @@ def allocate(kind: str, size: int) -> Memory:
     """
     if kind == "persistent":
         return _persistent(size)
-    unit = hugepage_size() if kind == "huge" else PAGE
+    if kind == "clock":
+        return Memory(paging.mapping_of("[vvar]"), size, None)
+    unit = hugepage_size() if kind in ("huge", "transparent") else PAGE
     rounded = max(1, -(-size // unit)) * unit
     addr, mapped = _reserve(rounded, unit)
     try:

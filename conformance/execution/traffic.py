@@ -174,14 +174,15 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
     before, wanted = (repeated(EMPTY, size), target.before[:size]) if gathers else (content[:size],) * 2
     other = LocalBuffer(context, connection, size, before, wanted, access, skipped if gathers else 0)
     region, final_state, late = Sge(addr, length, lkey), "", False
+    flags = SIGNALED | context.number(step.arguments["with_flags"])
     answer = None
     if receives:
         observation, answer = _receive(context, connection, operation, region, (target, other), kind)
     elif operation == "SEND":
-        observation, answer = _send(context, connection, region, (target, other), kind)
+        observation, answer = _send(context, connection, region, (target, other), kind, flags)
     else:
         opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ", "FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD"}[operation]
-        request = SendRequest(opcode, context.next_wr_id(), (region,), rkey=other.sge.rkey, remote_addr=other.sge.addr)
+        request = SendRequest(opcode, context.next_wr_id(), (region,), flags, other.sge.addr, other.sge.rkey)
         exchange = yield ExchangeSpec(connection, request, (target, other.area), RESPONDER)
         side = "gather" if gathers else "answer"
         observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, side)
@@ -214,7 +215,12 @@ class _Answer(NamedTuple):
 
 
 def _send(
-    context: CaseContext, connection: LoopbackConnection, region: Sge, sides: tuple[Area, LocalBuffer], kind: str
+    context: CaseContext,
+    connection: LoopbackConnection,
+    region: Sge,
+    sides: tuple[Area, LocalBuffer],
+    kind: str,
+    flags: int,
 ) -> tuple[Observation, _Answer | None]:
     """A SEND from the region to the peer."""
     target, other = sides
@@ -223,7 +229,7 @@ def _send(
     target.fill()
     other.area.fill()
     post_receives(peer, [context.next_wr_id()], (other.sink,))
-    returned = initiator.post_send(SendRequest("SEND", context.next_wr_id(), (region,)))
+    returned = initiator.post_send(SendRequest("SEND", context.next_wr_id(), (region,), flags))
     found = initiator.completions(1) if returned.value == 0 else []
     done = Exchange(returned, found).succeeded
     received = peer.completions(1) if done else []
@@ -326,15 +332,16 @@ def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
     """The connection of an operation: over the pair that the case names, else one of the harness."""
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
     posted = str(step.arguments["poster"]).removeprefix("post_send")
+    flags, length = context.numbers(step.arguments, "with_flags", "length")
+    inline = length if flags & _INLINE else 0
     if step.call == "local_traffic":
-        return context.harness.connection(kind, pd, extended=posted)
+        return context.harness.connection(kind, pd, extended=posted, inline=inline)
     via, operation, access = str(step.arguments["via"]), str(step.arguments["op"]), step.arguments["qp_access"]
     if via != NULL:
         return context.connection(via)
     assert isinstance(access, Flags)
     extended = "FLUSH" if operation in FLUSHES else "ATOMIC_WRITE" if operation == "ATOMIC_WRITE" else posted
-    flags, length = context.numbers(step.arguments, "with_flags", "length")
-    return context.harness.connection(kind, pd, access.mask, extended, length if flags & _INLINE else 0)
+    return context.harness.connection(kind, pd, access.mask, extended, inline)
 
 
 def _request(

@@ -27,7 +27,7 @@ _DEV_INDEX, _DEV_NAME, _PORT_INDEX, _RES_PID, _NDEV_NAME, _LINK_TYPE, _CHARDEV_T
     1, 2, 3, 28, 51, 65, 69, 73
 )  # fmt: skip
 _RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
-_COPY_ON_FORK = 94  # RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK
+_COPY_ON_FORK = 93  # RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK
 _MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
 _UD = 4  # IB_QPT_UD
 _SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers that send the GSI's packets through UD queue pairs of their own

@@ -8,6 +8,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from pathlib import Path
+
+from conformance.errors import HostLacks
 
 # Values of the advice argument of madvise(2), by the names of model.vocabulary.DISCARDS.
 _ADVICE = {"DONTNEED": 4, "REMOVE": 9, "PAGEOUT": 21}
@@ -62,6 +65,19 @@ def own_pages(addr: int, size: int) -> tuple[int, int]:
     """
     own = sum(int(rest[0]) << 10 for rest in _mapped(addr, size, "Anonymous:"))
     return own // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
+
+
+def in_huge_pages(addr: int, size: int) -> bool:
+    """Returns whether a part of a range is in transparent huge pages."""
+    return any(int(rest[0]) for rest in _mapped(addr, size, "AnonHugePages:"))
+
+
+def mapping_of(name: str) -> int:
+    """Returns the address of a mapping by its name in /proc/self/maps. Raises HostLacks if there is none."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if line.endswith(name):
+            return int(line.partition("-")[0], 16)
+    raise HostLacks(f"this process has no mapping {name}", "run the suite on a kernel that has it")
 
 
 def kept_from_children(addr: int) -> bool:

@@ -46,6 +46,11 @@ MEMORY_KINDS = {
     "sparse": "private anonymous memory of any size that reserves nothing, and whose pages have not been accessed yet",
     "repeated": "a shared file of 1031 pages, mapped again and again, so that much can be pinned",
     "huge": "memory of huge pages of the system's default size",
+    "transparent": "private anonymous memory of which at least a part is a transparent huge page",
+    "locked": "private anonymous memory, locked by mlock",
+    "file": "a shared mapping of a file in the directory for temporary files",
+    "secret": "a shared mapping of memfd_secret, which the kernel itself does not map",
+    "clock": "the page from which this process reads the time: page frames without a struct page, to be read only",
     "persistent": "persistent memory: the device DAX that the run was given",
 }
 DMABUF_KINDS = {
@@ -276,6 +281,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "contents": _CONTENTS,
         "pd": _PD,
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
+        "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
         "poster": _POSTER,
     },
     # One posting of several requests into consecutive ranges of `length` bytes from `addr` on.

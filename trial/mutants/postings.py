@@ -119,3 +119,9 @@ def sent_without_invalidation(self: Device, queue: Queue, requests: Copied) -> i
 def lost_behind_another_kind(self: Device, queue: Queue, requests: Copied) -> int:
     """A posting by builders on a queue that ibv_post_send has used is lost."""
     return 0 if queue.polled else plain(self).complete_batch(queue, requests)
+
+
+@violates("REG-30", Device.set_inline)
+def plain_inline_needs_a_key(self: Device, queue: Queue, request: SendRequest) -> bytes | None:
+    """What ibv_post_send sends inline is read by its lkey."""
+    return plain(self).set_inline(queue, request) if queue.extended else None
