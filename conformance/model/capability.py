@@ -153,7 +153,8 @@ PRECONDITIONS: Mapping[str, str] = {
     "rereg_absent": "this stack has the verb",
     "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
-    "advise_enomem": "a prefetch pins no pages, so that no limit of this process can make it fail for lack of memory",
+    "advise_enomem": "a prefetch pins no pages, so that no limit of this process can make it fail for lack of memory: a"
+    " cgroup's limit ends the process, and for a page that cannot be brought in Linux answers EFAULT",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }
 NAMES = tuple(MEANING)
