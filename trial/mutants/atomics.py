@@ -26,6 +26,12 @@ def refused_atomic_tells(self: Device, queue: Queue, request: SendRequest) -> st
     return plain(self).atomic(queue, request)
 
 
+@violates("REG-07", Device.misaligned)
+def no_atomics_at_the_end_of_a_page(self: Device, request: SendRequest) -> bool:
+    """The last word of a page counts as one that crosses into the next."""
+    return request.remote_addr % PAGE == PAGE - 8 or plain(self).misaligned(request)
+
+
 @violates("REG-07", Device.allows)
 def atomics_unchecked(self: Device, region: Region, right: int) -> bool:
     """REMOTE_ATOMIC is not checked."""
