@@ -169,7 +169,7 @@ def test_a_worker_of_which_nonsense_comes_was_ended_from_outside(hostile: Hostil
 
 
 @pytest.mark.parametrize("flooded", ["start", "tail", "close"])
-def test_a_host_that_prints_for_ever_fills_no_disk_and_is_not_awaited(
+def test_a_host_that_prints_for_ever_fills_no_disk_and_takes_no_time(
     hostile: Hostile, monkeypatch: pytest.MonkeyPatch, flooded: str
 ) -> None:
     for name in ("_ANSWER_S", "_CLOSED_S"):
@@ -179,14 +179,16 @@ def test_a_host_that_prints_for_ever_fills_no_disk_and_is_not_awaited(
     hostile.sends(**{flooded: [{"event": "output", "text": "x" * 60_000, "flood": True}]})
     with hostile.open() as host:
         worker = Place(host, [], hostile.console, link=host.first).start(["x"])
+        began = time.monotonic()
         assert worker.next_line(2.0) is None
         worker.console_tail()
         worker.close()
+        assert time.monotonic() - began < PATIENCE_S
     assert hostile.console.stat().st_size < 8 << 20
 
 
 def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_worker, "_CLOSED_S", PATIENCE_S)
+    monkeypatch.setattr(remote_worker, "_CLOSED_S", 2 * PATIENCE_S)
     hostile.sends(close=[{"event": "silence"}])
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), hostile.open() as host:  # noqa: PT012 it is the way out that counts
@@ -195,7 +197,7 @@ def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch:
             raise KeyboardInterrupt
         finally:
             worker.close()
-    assert time.monotonic() - began < PATIENCE_S / 2
+    assert time.monotonic() - began < PATIENCE_S
 
 
 def test_what_ssh_prints_is_bounded(hostile: Hostile) -> None:
