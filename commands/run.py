@@ -20,6 +20,7 @@ from commands import report, run_arguments
 from commands.endings import crash_reports_in
 from commands.output import out_directory
 from conformance.errors import PROGRAM, UserError
+from conformance.model.bounds import MOST_RECORDS
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.profile import Profile
@@ -218,6 +219,8 @@ def _chosen(options: RunOptions) -> Chosen:
     cases = ordered(run_arguments.selection_from(options).apply(suite), options.seed)
     if not options.sequences:
         cases = _without_sequences(cases)
+    if len(cases) > MOST_RECORDS // 2:
+        raise UserError(f"{len(cases):,} cases are more than a file of results holds", hint="select fewer of them")
     profile = read_profile(options.profile) if options.profile else Profile()
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     return Chosen(suite, cases, profile, waivers)

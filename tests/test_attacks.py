@@ -24,7 +24,7 @@ from bundles.claims import claims
 from commands import verify
 from commands.__main__ import main
 from conformance.errors import UserError
-from conformance.model.bounds import MOST_DEVIATIONS, MOST_VALUES
+from conformance.model.bounds import MOST_DEVIATIONS, MOST_RECORDS, MOST_VALUES
 from conformance.model.rules import Registry
 from conformance.model.space import Space
 from conformance.results.points import store_points
@@ -58,6 +58,14 @@ class Attack:
 def footer(**changes: Any) -> Callable[[list[Line]], list[Line]]:
     """With these changes of the footer."""
     return lambda lines: [*lines[:-1], {**lines[-1], **changes}]
+
+
+def unconfirmed(**evidence: Any) -> Callable[[list[Line]], list[Line]]:
+    """With a confirmation of the violation that says that it did not occur again."""
+    tried = {"type": "confirmation", "case": "reg_mr/sample/c3", "confirmed": False, "by": "repetition", **evidence}
+    return lambda lines: footer(confirmation={"confirmed": 0, "not_confirmed": 1, "not_tried": 0})(
+        [*lines[:-1], tried, lines[-1]]
+    )
 
 
 def head(**changes: Any) -> Callable[[list[Line]], list[Line]]:
@@ -134,6 +142,29 @@ ATTACKS = (
         "refused",
         f"{CONTRADICTS}`confirmation",
         footer(confirmation={"confirmed": 0, "not_confirmed": 1, "not_tried": 0}),
+    ),
+    Attack(
+        "a violation was not confirmed, as nobody has seen",
+        "file",
+        "refused",
+        "c3: it is not confirmed, and what was seen when it was tried again is absent",
+        unconfirmed(),
+    ),
+    Attack(
+        "a violation that was seen again is not confirmed",
+        "file",
+        "refused",
+        "c3: it is not confirmed, and it was seen when it was tried again",
+        unconfirmed(in_run={"verdict": "FAIL", "reason": "x"}, alone={"verdict": "CRASH", "reason": "x"}),
+    ),
+    Attack(
+        "two sweeps share their points",
+        "file",
+        "refused",
+        "its points_file points/a.json is that of another case",
+        lambda lines: [
+            {**line, "points_file": "points/a.json"} if line["type"] == "result" else line for line in lines
+        ],
     ),
     Attack(
         "a second result, which passes",
@@ -264,6 +295,7 @@ ATTACKS = (
     # What makes a reader work for ever, or fill the memory
     Attack("a sweep whose points differ in 500 ways", "sweep", "100 ways, no longer than others", "400"),
     Attack("a bundle that expands without end", "bomb", "refused while it is read", "100 times as large unpacked"),
+    Attack("a file of a million small records", "records", "refused before it is decoded", "lines, more than the"),
     Attack("a file of millions of values", "values", "refused before it is decoded", "values, more than the"),
     # Inputs that change a verdict, in a bundle
     Attack("another file of waivers", "waivers.yaml", "refused", "waivers.yaml is not the file of", head(waivers=FILE)),
@@ -302,6 +334,20 @@ ATTACKS = (
     Attack("what is no signature", "garbage", "refused", "bundle.sig is not a signature of"),
     # A verdict that nobody has judged
     Attack("a verdict is edited", "judged", "judged again", "PASS -> FAIL", passes),
+    Attack(
+        "a PASS of which nothing was observed",
+        "good judged",
+        "not founded",
+        "PASS of reg_mr/sample/c3: nothing was observed",
+        failing(observed={}),
+    ),
+    Attack(
+        "a PASS of other calls",
+        "good judged",
+        "not founded",
+        "PASS of reg_mr/sample/c3: its calls are others now",
+        failing(call="ibv_other()"),
+    ),
     Attack(
         "a verdict is edited, in a bundle",
         "bundle",
@@ -370,6 +416,13 @@ def by_judge(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) 
     """`judge` puts it right."""
     status, said = said_by(capsys, "judge", written(lines, folder / "run"))
     assert (status, attack.said in said) == (1, True), said
+
+
+def by_founded(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """`judge` says that nothing supports it, and gives no status of a run without violation."""
+    status, said = said_by(capsys, "judge", written(lines, folder / "run"))
+    assert (status, attack.said in said) == (1, True), said
+    assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
 
 
 def by_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
@@ -446,6 +499,15 @@ def by_values(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says)
     assert (status, attack.said in said) == (2, True), said
 
 
+def by_records(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """Workers without end."""
+    run = written(lines, folder / "run")
+    with (run / "results.jsonl").open("ab") as file:
+        file.write(encode({"type": "worker", "boot_id": ""}) * MOST_RECORDS)
+    status, said = said_by(capsys, "report", "--format", "summary", run)
+    assert (status, attack.said in said) == (2, True), said
+
+
 def by_file_in_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
     """A bundle with that file."""
     more = {attack.by: b"x: 1\n"} if attack.by != "nothing" else {}
@@ -503,6 +565,7 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
     "file": by_file,
     "good file": by_file,
     "judged": by_judge,
+    "good judged": by_founded,
     "bundle": by_bundle,
     "crash": by_crash,
     "progress": by_progress,
@@ -510,6 +573,7 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
     "sweep": by_sweep,
     "bomb": by_bomb,
     "values": by_values,
+    "records": by_records,
     **dict.fromkeys(("waivers.yaml", "profile.yaml", "nothing"), by_file_in_bundle),
     "told": by_told,
     **dict.fromkeys(("unsigned", "other", "stranger", "namespace", "garbage"), by_signature),
