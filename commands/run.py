@@ -264,6 +264,8 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
         "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None,
         "profile": named_profile(options.profile),
     }
+    if options.isolate:
+        facts["isolated"] = options.isolate
     if len(options.devices) > 1:
         facts["devices"] = list(options.devices)
     if options.shard:

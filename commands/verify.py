@@ -47,6 +47,7 @@ _NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "in which worker 
 _ON_A_HOST = (
     "on a host: the library under test ran with the rights of the suite there, and could have changed what was recorded"
 )
+_ISOLATED = "on a host: the library under test ran as the user {} there, who could not write what was recorded"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +126,8 @@ class Support:
             if given := self.run.header.get(key):
                 yield f"{key}: {given['file']}, sha256 {given['sha256'][:12]}"  # type: ignore[index]
         if self.run.header["stack"] == "host":
-            yield _ON_A_HOST
+            user = self.run.header.get("isolated")
+            yield _ISOLATED.format(one_line(user)) if user else _ON_A_HOST
         yield "; ".join([f"{format_count(results, 'result')} judged again", *self._not_judged()])
         yield from shortened(self.unfounded)
         yield from (f"waiver: {problem}" for problem in self.run.waivers.get("problems", ()))

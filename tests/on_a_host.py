@@ -171,6 +171,18 @@ def stuck() -> dict[str, Any]:
     }
 
 
+def isolated() -> dict[str, Any]:
+    """Cases of several kinds as this user and as another one, who has what the first one has but for its rights."""
+    wanted = ("--verb", "dereg_mr", "--no-confirm", "-q")
+    found: dict[str, Any] = {"own": run_forked(*wanted, "--out", "own-user")}
+    found["other"] = run_forked(*wanted, "--isolate", "nobody", "--out", "other-user")
+    for name in ("own", "other"):
+        found[name] |= {"verdicts": verdicts(f"{name}-user"), "footer": footer(f"{name}-user")}
+    header = next(iter(lines("other-user")), {})
+    logs = [line["kernel"].get("log") for line in lines("other-user") if line["type"] == "result"]
+    return {**found, "isolated": header.get("isolated"), "log": None not in logs}
+
+
 def shared() -> dict[str, Any]:
     """Two devices of one kind share the cases, with a profile; somebody else uses the first of them."""
     for words in (
@@ -236,7 +248,7 @@ def tell() -> None:
         found: dict[str, Any] = {"supervisor": killed("commands", moments, took)}
         found["pytest"] = killed("--rdma-stream", moments, took)
     else:
-        found = {"in use": in_use(), "stuck": stuck()}
+        found = {"in use": in_use(), "isolated": isolated(), "stuck": stuck()}
     print("RESULT", json.dumps(found), flush=True)
 
 

@@ -40,6 +40,15 @@ def test_a_device_that_is_not_there_is_named_with_those_that_are(found: dict[str
     assert output["status"] == 2
 
 
+def test_another_user_sees_the_same(found: dict[str, Any]) -> None:
+    output = found["isolated"]
+    assert output["isolated"] == "nobody", output["other"]
+    assert output["log"], "the kernel's log is kept from the other user"
+    assert output["other"]["footer"]["complete"] is True
+    assert output["other"]["verdicts"] == output["own"]["verdicts"]
+    assert output["other"]["status"] == output["own"]["status"]
+
+
 def test_two_devices_of_one_kind_share_the_cases_beside_others_with_shared(found: dict[str, Any]) -> None:
     output = found["in use"]["shared"]
     assert output["devices"] == ["rxe0", "rxe1"], output
