@@ -12,23 +12,26 @@ import subprocess
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from actors import HEADER, IDS, SUITE, Stage, ran, start, verdicts
 from bundles.archive import pack
 from bundles.claims import claims
-from commands import verify
+from commands import run, verify
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.bounds import MOST_DEVIATIONS, MOST_RECORDS, MOST_VALUES
+from conformance.model.record import Record
 from conformance.model.rules import Registry
 from conformance.model.space import Space
 from conformance.results.points import store_points
 from conformance.results.records import encode
+from conformance.results.writer import ResultsFile
 from conformance.sweeps.outcome import Outcome, Points
 from conformance.tables.suite import VERSION, Suite
 from recorded_reference import record
@@ -292,6 +295,27 @@ ATTACKS = (
     Attack(
         "a record for which the file has no room", "large", "BROKEN, and a file that is read", "a file of results has"
     ),
+    Attack("a sweep with megabytes of examples", "examples", "BROKEN", "more than 4,194,304"),
+    Attack(
+        "a library on a host changes the results, in place or by another file",
+        "changed",
+        "told, with the status that the run has judged",
+        "results.jsonl was changed by another process while the run wrote it",
+    ),
+    Attack(
+        "a run on a host passes for one in a guest",
+        "verified",
+        "told",
+        "on a host: the library under test ran with the rights of the suite there",
+        head(stack="host"),
+    ),
+    Attack(
+        "a run on a host, as another user",
+        "verified",
+        "told",
+        "on a host: the library under test ran as the user nobody there, who could not write what was recorded",
+        head(stack="host", isolated="nobody"),
+    ),
     # What makes a reader work for ever, or fill the memory
     Attack("a sweep whose points differ in 500 ways", "sweep", "100 ways, no longer than others", "400"),
     Attack("a bundle that expands without end", "bomb", "refused while it is read", "100 times as large unpacked"),
@@ -463,6 +487,38 @@ def by_large(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
     assert any(attack.said in line["reason"] for line in recorded.results)
 
 
+def by_examples(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+    """More than 4 MiB of a sweep's observations."""
+    example = {"point": "a=b", "reason": "x" * (5 << 20), "observed": {}}
+    data = {"case": IDS[0], "axes": {"a": ["b"]}, "outcomes": [], "examples": [example], "index": ""}
+    line = observed_result(SUITE.cases[0], points_data=data)
+    found = Stage(folder).play([HEADER, start(0), encode(line)], ran(1, 2, 3)).results[0]
+    assert (found["verdict"], attack.said in found["reason"]) == ("BROKEN", True), found["reason"]
+
+
+def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """Another process writes to the file, or puts another one in its place."""
+    for name in ("appended", "replaced"):
+        path = folder / name / "results.jsonl"
+        with closing(ResultsFile(path)) as file:
+            for line in lines:
+                file.append(cast(Record, line))
+            judged = digest.read(path.parent)
+            assert file.changed() == ""
+            if name == "replaced":
+                path.rename(folder / "kept")
+            with path.open("ab") as other:
+                other.write(b"x")
+            with pytest.raises(UserError) as told:
+                run._reported(judged, path.parent, 0, "", file.changed())
+        assert (told.value.status, attack.said in told.value.message) == (1, True)
+
+
+def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """`verify` says what it rests on."""
+    assert attack.said in said_by(capsys, "verify", bundled(lines, folder))[1]
+
+
 def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
     """Each of 500 outcomes is explained, as far as a record keeps them."""
     space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(9)]}})
@@ -570,6 +626,9 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
     "crash": by_crash,
     "progress": by_progress,
     "large": by_large,
+    "examples": by_examples,
+    "changed": by_changed,
+    "verified": by_verified,
     "sweep": by_sweep,
     "bomb": by_bomb,
     "values": by_values,
