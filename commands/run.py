@@ -39,6 +39,7 @@ from conformance.tables.tiers import ordered
 from reports.digest import Digest, digest, read
 from reports.progress import Progress
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
+from reports.text import format_count
 from runs.durations import expected_durations
 from runs.earlier import with_earlier
 from runs.folder import OUT, run_folder, tidied
@@ -345,7 +346,9 @@ def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
     if not chosen:
         raise UserError("every selected case can crash the kernel", hint="--hazardous runs them nevertheless")
     if len(chosen) < len(cases):
-        progress.say(f"left out {len(cases) - len(chosen)} cases that can crash the kernel (see --hazardous)")
+        progress.say(
+            f"left out {format_count(len(cases) - len(chosen), 'case')} that can crash the kernel (see --hazardous)"
+        )
     return chosen
 
 

@@ -180,7 +180,7 @@ class Digest:
         device = self.header["device"]
         told: dict[str, object] = {name: device[name] for name in ("vendor_id", "vendor_part_id") if name in device}
         told.update(device.get("caps", {}))
-        return {name: format_value(value) for name, value in told.items()}
+        return dict(flat(told))
 
     @cached_property
     def verdicts(self) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from urllib.parse import quote
@@ -32,6 +32,11 @@ _TONES: Mapping[str, str] = {**{verdict: verdict for verdict in OF_RULES}, SEEN:
 # What templates/macros.html needs of this module.
 WORDS: Mapping[str, object] = {"when": format_night, "tones": _TONES, "outcomes": OUTCOMES}
 _RANK = {severity.label: severity.rank for severity in Severity}
+
+
+def _rank(severity: str) -> int:
+    """0 for the worst; what this version does not know comes last."""
+    return _RANK.get(severity, len(_RANK))
 
 
 @dataclass(frozen=True)
@@ -292,18 +297,22 @@ class HistoryPage:
         }
         tracks = [(defect, self._defect(first, seen)) for first, defect in latest.items()]
         tracks.sort(key=lambda pair: pair[1].last_change, reverse=True)
-        return sorted(tracks, key=lambda pair: (not pair[1].is_bad, _RANK.get(pair[0].severity, len(_RANK))))
+        return sorted(tracks, key=lambda pair: (not pair[1].is_bad, _rank(pair[0].severity)))
 
     @cached_property
     def _known(self) -> tuple[dict[str, KnownDefect], dict[str, str]]:
-        """Each defect as the latest night that has it tells it, and by every fingerprint the one that stands for it."""
+        """Each defect as the latest night that has it tells it, and by every fingerprint the one that stands for it.
+
+        Its severity is the worst that any night has shown.
+        """
         latest: dict[str, KnownDefect] = {}
         known: dict[str, str] = {}
         for cell in sorted(self.history.cells, key=lambda cell: cell.night):
             for defect in cell.facts.defects if cell.facts else ():
                 first = next((known[each] for each in defect.fingerprints if each in known), defect.fingerprint)
                 known |= dict.fromkeys(defect.fingerprints, first)
-                latest[first] = defect
+                shown = [each.severity for each in (latest.get(first), defect) if each]
+                latest[first] = replace(defect, severity=min(shown, key=_rank))
         return latest, known
 
     def known_as(self, defect: Defect | KnownDefect) -> str:

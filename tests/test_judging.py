@@ -9,6 +9,7 @@ import pytest
 
 from conformance.judging import answering_layer, crash_location, judge, kernel_alarm
 from conformance.model.case import Case
+from conformance.model.fault import FaultKind
 from conformance.model.observation import NOT_AWAITED, AskedRange, KernelEvidence, Observation
 from conformance.model.verdict import Verdict
 from samples import case
@@ -190,6 +191,32 @@ def test_later_steps_are_judged_too() -> None:
     judgement = judge(DEREGISTER_REFUSED, [], status("EINVAL", afterwards=[status("EBUSY")]))
     assert judgement.verdict == Verdict.FAIL
     assert judgement.reason.startswith("afterwards ")
+
+
+@pytest.mark.parametrize(
+    ("returned", "kind"),
+    [("changed", FaultKind.MOVED), ("leaked", FaultKind.MOVED), ("no completion", FaultKind.REFUSED)],
+)
+def test_bytes_that_move_by_an_ended_key_are_a_fault_of_the_request_in_flight(returned: str, kind: FaultKind) -> None:
+    in_flight = case(
+        """
+        - id: in-flight
+          rules: [BIND-16]
+          given:
+            mrs: {mr: {access: [LOCAL_WRITE, MW_BIND]}}
+            windows: {mw: {type: 1, bound: {access: [REMOTE_READ]}}}
+            qps: {qp: {type: RC}}
+          before: [{call: post_traffic, op: RDMA_READ, rkey: mw.rkey, addr: buf}]
+          call: ibv_dealloc_mw
+          when: {mw: mw}
+          then: success
+          afterwards: [{call: await_traffic, memory: buf, then: success}]
+        """,
+        "bind_mw",
+    )
+    fault = judge(in_flight, [], status("0", afterwards=[status(returned)])).fault
+    assert fault is not None
+    assert (fault.kind, fault.operation, fault.key, fault.dead) == (kind, "RDMA_READ", "window", True)
 
 
 @pytest.mark.parametrize(

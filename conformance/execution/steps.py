@@ -110,8 +110,7 @@ def _dereg_mr(context: CaseContext, step: Step) -> Observation:
         mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(context, mr)
     returned = context.owners[name].dereg_mr(mr)
     if returned.value == 0:
-        del context.mrs[name]  # the library has freed the structure
-        context.released.add(name)
+        context.forget_mr(name)
     else:
         mr.struct.handle = own
     return result_of(returned)

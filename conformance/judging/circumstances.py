@@ -30,7 +30,8 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
     """The fault with where it is: in the judged call, or in the step after it with this number, from 1."""
     step = (case.when, *case.afterwards)[number]
     scene = _Scene(case, number)
-    key = scene.key_of(step)
+    request = scene.request_of(step)
+    key = scene.key_of(request)
     access = step.arguments.get("access")
     return replace(
         fault,
@@ -38,11 +39,11 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
         verb=step.call,
         entry=case.entry,
         step=number,
-        operation=_operation(step) or fault.operation,
+        operation=_operation(request) or fault.operation,
         key=key.kind if key else "",
         outside=fault.outside or scene.is_outside(step),
         dead=bool(key and key.dead),
-        region=tuple(each for each in REGIONS if each in scene.kinds_of(step)),
+        region=tuple(each for each in REGIONS if each in scene.kinds_of(request)),
         access=_named(access.mask) if isinstance(access, Flags) else (),
         used=step.call in REGISTRATIONS and any(scene.uses(later) for later in case.afterwards[number:]),
     )
@@ -84,6 +85,11 @@ class _Scene:
     def __init__(self, case: Case, number: int) -> None:
         self._case = case
         self._steps = [*case.before, *(case.when, *case.afterwards)[:number]]
+
+    def request_of(self, step: Step) -> Step:
+        """The step that posted what a step awaits; for all others the step itself."""
+        posted = (each for each in reversed(self._steps) if each.call == "post_traffic")
+        return next(posted, step) if step.call == "await_traffic" else step
 
     def key_of(self, step: Step) -> _Key | None:
         """The key that a step uses; None if it uses none, or one of no object."""

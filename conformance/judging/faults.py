@@ -18,6 +18,8 @@ from conformance.verbs import ENUMS, VERBS
 # What a call returns that has done what it is for; what it returns where errno alone has the reason.
 DONE = ("MR", "MW", "buffer", "descriptor", "0")
 _ERRNO_TELLS = ("NULL", "no descriptor")
+# What await_traffic returns if requests in flight have moved bytes after the call that ended their key.
+_AWAITED = ("changed", "leaked")
 
 
 def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None:
@@ -83,6 +85,8 @@ def _outcome_fault(step: Step, seen: Observation) -> Fault:
     """What must be done was refused, or the reverse."""
     if step.then.outcome == "refused":
         return _fault(FaultKind.ACCEPTED, seen)
+    if seen["returned"] in _AWAITED:
+        return _fault(FaultKind.MOVED, seen)
     # Where SUCCESS says only that a message was sent, one that does not arrive was refused, and nobody said otherwise.
     return _fault(FaultKind.REFUSED, seen)
 
