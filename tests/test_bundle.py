@@ -492,7 +492,7 @@ def test_a_record_that_its_case_does_not_have(
     assert "nothing: 1 recorded verdict not founded" in output
 
 
-@pytest.mark.parametrize("observed", [None, {}])
+@pytest.mark.parametrize("observed", [pytest.param(None, marks=pytest.mark.nightly), {}])
 def test_a_violation_that_passes_for_missed_is_undecided(
     whole: Path, tmp_path: Path, capsys: Says, observed: object
 ) -> None:
@@ -549,7 +549,7 @@ def test_a_result_of_a_case_that_does_not_exist(run: Path, tmp_path: Path, capsy
     ("told", "status", "said"),
     [
         (0, 2, "1 case of the default tier is not in the plan, and its header says 0"),
-        (1, 3, "1 case of the default tier not in the run"),
+        pytest.param(1, 3, "1 case of the default tier not in the run", marks=pytest.mark.nightly),
     ],
 )
 def test_a_case_left_out_of_the_plan_is_missed(
@@ -702,7 +702,7 @@ def test_a_header_that_no_run_of_these_tables_has(
     assert said in output
 
 
-@pytest.mark.parametrize("tier", ["smoke", "default"])
+@pytest.mark.parametrize("tier", [pytest.param("smoke", marks=pytest.mark.nightly), "default"])
 def test_cases_are_of_their_tier_and_of_no_smaller_one(whole: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
     lines = lines_of(unpacked(whole, tmp_path))
     lines[0]["tier"] = tier

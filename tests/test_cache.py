@@ -73,12 +73,13 @@ def test_a_changed_table_is_read_again(folder: Path, tmp_path: Path) -> None:
         load_suite([own.parent])
 
 
-@pytest.mark.parametrize("content", [b"", b"not a pickle", b"\x80\x05N."])
-def test_a_damaged_file_is_ignored(folder: Path, content: bytes) -> None:
+def test_a_damaged_file_is_ignored(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load_suite()
     (file,) = folder.glob("suite-*.pickle")
-    file.write_bytes(content)
-    assert load_suite() == first
+    monkeypatch.setattr(suites, "_read_suite", lambda folders: first)
+    for content in (b"", b"not a pickle", b"\x80\x05N."):
+        file.write_bytes(content)
+        assert load_suite() is first
 
 
 HEADER = """
