@@ -40,6 +40,7 @@ from runs.plan import Plan, write_plan
 from samples import consistent, numbered, registry
 from trial.catalogue import VIOLATIONS
 
+pytestmark = pytest.mark.long
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)
 SOME = [case for case in DEFAULT if not case.hazardous and not case.sweep][::20]
