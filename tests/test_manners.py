@@ -236,7 +236,7 @@ def test_a_line_feed_in_a_path_does_not_break_the_line_of_an_error(
 
 
 # What the suite's parts and tests tell each other; not for users.
-INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS"}
+INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
 
 
 def test_every_variable_is_printed_and_on_its_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,8 +131,7 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize(("number", "lost"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_a_trial_ends_on_a_signal_with_all_its_processes(number: signal.Signals, lost: bool) -> None:
     """Also if one of them does not answer any more."""
     command = [sys.executable, "-P", "-m", "commands", "trial", "reference", "--jobs", "2", "--whole"]
