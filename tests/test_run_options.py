@@ -70,6 +70,7 @@ HOST_ONLY = {
     "port",
     "gid_index",
     "shared",
+    "isolate",
     "hazardous",
 }
 GUEST_ONLY = {
@@ -117,6 +118,7 @@ GIVEN = st.builds(
     stack=st.none() | st.sampled_from(sorted(STACKS)),
     driver=st.none() | st.sampled_from(sorted(DRIVERS)),
     shared=st.booleans(),
+    isolate=st.none() | TEXTS,
     hazardous=st.booleans(),
     kernel=st.none() | PATHS,
     modules=st.none() | PATHS,
