@@ -374,6 +374,8 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "discard": memory_events.discard,
     "fork": memory_events.fork,
     "join": memory_events.join,
+    "inherited": memory_events.inherited,
+    "ibv_fork_init": memory_events.fork_init,
     "bind_and_send": traffic.bind_and_send,
     "resident": memory_events.resident,
     "receives_in_order": ordering.receives_in_order,
