@@ -146,9 +146,9 @@ class CaseContext:
         self.cleanup.callback(self._release_mr, name, mr)
 
     def forget(self, kind: str, name: str) -> None:
-        """A step has released one of the `mrs` or `windows`: the library has freed its structure, wherever it was made."""
-        released, context = getattr(self, kind)[name], self
-        while getattr(context, kind).get(name) is released:
+        """A step has released this object, one of `mrs` or `windows`, wherever it was made."""
+        held, context = getattr(self, kind)[name], self
+        while getattr(context, kind).get(name) is held:
             del getattr(context, kind)[name]
             context.released.add(name)
             if context._trunk is None:
