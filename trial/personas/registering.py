@@ -12,6 +12,7 @@ from reference.device import Device
 from reference.objects import HUGETLB, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region
 from reference.reregistration import Change
 
+_OTHER_KEY = 1 << 31
 _REMOTE = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC
 
 
@@ -48,6 +49,13 @@ class NoRemoteKeyWithoutRights(Device):
 
     def reported_keys(self, region: Region) -> tuple[int, int]:
         return region.key, region.key if region.access & (_REMOTE | MW_BIND) else 0
+
+
+class TwoKeys(Device):
+    """The rkey of a region differs from its lkey."""
+
+    def reported_keys(self, region: Region) -> tuple[int, int]:
+        return region.key, region.key ^ _OTHER_KEY
 
 
 class LowestFreeKey(Device):

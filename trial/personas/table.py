@@ -28,6 +28,7 @@ from trial.personas.queueing import (
     NegativeIoErrorInError,
     NoAsynchronousEvents,
     NoPostingInError,
+    NoInitAfterReset,
     NoQueryOfQueuePairs,
     OwnErrorsAreAccessErrors,
     ReadsHaveOneElement,
@@ -47,6 +48,7 @@ from trial.personas.registering import (
     NoWritingOfReadOnlyPins,
     PinnedForWriting,
     PinningFaultsAreEfault,
+    TwoKeys,
     UnsupportedFlagsAreInvalid,
 )
 from trial.personas.sysfs_port import EFA, INFINIBAND, IWARP, MANA
@@ -54,9 +56,11 @@ from trial.personas.windows import (
     BindsOnReliableConnectionsOnly,
     NoBindOfZeroBasedRegions,
     NoEmptyTypeTwo,
+    NoRightToBind,
     NoZeroBasedTypeOne,
     UnbindingKeepsTheKey,
     WindowsCannotBeBound,
+    WindowsHoldNothing,
     WindowsOfTwoGigabytes,
 )
 
@@ -82,6 +86,8 @@ _BUILDING = ("wr_post", "wr_post_windows")
 _CHANGING = ("rereg_mr", "rereg_translation")
 _ELSEWHERE = ("immediate_data", "iba_statuses", "read_sinks")
 
+_NO_BIND_BIT = f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields, whose memory keys have no bit for MW_BIND"
+_HOLDS_NOTHING = f"{_HW}/mlx5/mr.c: __mlx5_ib_dereg_mr, which asks for no window"
 _MLX5 = Persona(
     "mlx5",
     {
@@ -100,7 +106,10 @@ _MLX5 = Persona(
         OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
         FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
         UnreliableWritesOnDemandAreLost: f"{_HW}/mlx5/odp.c: internal_fill_odp_caps, which declares none",
+        NoRightToBind: _NO_BIND_BIT,
+        WindowsHoldNothing: _HOLDS_NOTHING,
     },
+    mistakes={"REG-10": _NO_BIND_BIT, "DEREG-02": _HOLDS_NOTHING},
     port=INFINIBAND,
 )
 
@@ -128,12 +137,14 @@ _IRDMA: Mapping[type[Device], str] = {
     RelaxedOrderingIgnored: f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
     FailuresCarryVendorErrors: f"{_HW}/irdma/verbs.c: irdma_process_cqe",
 }
+_IRDMA_RESET = f"{_HW}/irdma/verbs.c: irdma_modify_qp_roce, which takes RESET for the error state"
 _IRDMA_THIRD = Persona(
     "irdma",
     _without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, *_BUILDING, "uc", "xrc"),
     {
         **_IRDMA,
         NoBindOfZeroBasedRegions: "providers/irdma/uverbs.c: irdma_ubind_mw",
+        NoInitAfterReset: _IRDMA_RESET,
         BindsOnReliableConnectionsOnly: "providers/irdma/uverbs.c: irdma_upost_send",
     },
     raw_registration=_IRDMA_PART,
@@ -146,7 +157,7 @@ _IRDMA_SECOND = Persona(
         **_without("providers/irdma/uverbs.c: irdma_upost_send, IRDMA_FEATURE_ATOMIC_OPS", "atomics"),
         **_without(f"{_HW}/irdma/verbs.c: irdma_alloc_mw is of the third generation only", *_WINDOWS),
     },
-    _IRDMA,
+    {**_IRDMA, NoInitAfterReset: _IRDMA_RESET},
     claims=_without(_IRDMA_FLAG, "mw_type_1"),
     raw_registration=_IRDMA_PART,
 )
@@ -209,6 +220,7 @@ _EFA = Persona(
     },
     {
         **_CORE,
+        TwoKeys: f"{_HW}/efa/efa_verbs.c: efa_register_mr",
         HugePagesNotOffered: f"{_HW}/efa/efa_verbs.c: efa_reg_mr",
         RelaxedOrderingIgnored: f"{_HW}/efa/efa_verbs.c: efa_reg_mr, which takes all optional flags out",
         EverySendIsSignaled: "providers/efa/verbs.c: efa_post_send_validate",
