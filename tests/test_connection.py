@@ -237,7 +237,7 @@ def test_where_no_document_demands_the_error_state_each_kind_of_refusal_is_waite
 
 
 class Refused(Side):
-    """An end at which a request is refused by its peer, or a peer that flushes no receive: the waits for one are kept."""
+    """An end at which a request is refused by its peer, or a peer that flushes no receive; the waits are kept."""
 
     def __init__(self, *statuses: str) -> None:
         super().__init__([], lambda _: None)

@@ -33,8 +33,8 @@ from trial import report
 from trial.catalogue import UNTRIABLE, VIOLATIONS
 from trial.personas import PERSONAS, Persona
 from trial.personas.masking import MASKS, masked
-from trial.personas.windows import BindsCheckedAtAccess
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
+from trial.personas.windows import BindsCheckedAtAccess
 from trial.report import Trial
 from trial.running import on_reference, on_the_reference
 from trial.trying import KILLED, SURVIVED, Finding, try_all, try_violation

@@ -178,7 +178,7 @@ class _SweepPass:
         self.reported_at = time.monotonic()
 
     def _report_in_time(self, point: int, done: int) -> None:
-        """Reports progress if the last report is long ago; `done` points of the present group, up to `point`, are done."""
+        """Reports progress if that is long ago; `done` points of the present group, up to `point`, are done."""
         if time.monotonic() - self.reported_at >= PROGRESS_S:
             self._report(point, self.done + self.ran + done)
 
