@@ -467,7 +467,7 @@ def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(
 ) -> None:
     monkeypatch.setattr(doctor, "device_findings", lambda _: [readiness.Finding(readiness.OK, "it", "is")])
     monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
-    monkeypatch.setattr(doctor.RdmaNetlink, "driver_id", lambda _: 1)
+    monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
     assert main(["doctor", "--device", "mlx5_0"]) == 0
     text = capsys.readouterr().out
     assert "REG-10: memory keys have no bit for MW_BIND; hw/mlx5/mr.c: set_mkc_access_pd_addr_fields" in text

@@ -41,9 +41,11 @@ from trial.personas.queueing import (
 from trial.personas.registering import (
     HugePagesNotOffered,
     LastKeyComesBack,
+    LongLengthsAreRefusedUnselected,
     LowestFreeKey,
     NoChangeAfterAFailedOne,
     NoChangeIsACommandError,
+    NoNewRightToWrite,
     NoRemoteKeyWithoutRights,
     NoWritingOfReadOnlyPins,
     PinnedForWriting,
@@ -54,6 +56,7 @@ from trial.personas.registering import (
 from trial.personas.sysfs_port import EFA, INFINIBAND, IWARP, MANA
 from trial.personas.windows import (
     BindsOnReliableConnectionsOnly,
+    IndexOfAKeyIsIgnored,
     NoBindOfZeroBasedRegions,
     NoEmptyTypeTwo,
     NoRightToBind,
@@ -88,6 +91,8 @@ _ELSEWHERE = ("immediate_data", "iba_statuses", "read_sinks")
 
 _NO_BIND_BIT = f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields, whose memory keys have no bit for MW_BIND"
 _HOLDS_NOTHING = f"{_HW}/mlx5/mr.c: __mlx5_ib_dereg_mr, which asks for no window"
+_TAG_ALONE = "providers/mlx5/qp.c: set_umr_mkey_seg, which takes the lowest byte of the key"
+_CHECKED = ", by core/umem.c: ib_umem_check_rereg"
 _MLX5 = Persona(
     "mlx5",
     {
@@ -107,9 +112,16 @@ _MLX5 = Persona(
         FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
         UnreliableWritesOnDemandAreLost: f"{_HW}/mlx5/odp.c: internal_fill_odp_caps, which declares none",
         NoRightToBind: _NO_BIND_BIT,
+        IndexOfAKeyIsIgnored: _TAG_ALONE,
+        NoNewRightToWrite: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
         WindowsHoldNothing: _HOLDS_NOTHING,
     },
-    mistakes={"REG-10": _NO_BIND_BIT, "DEREG-02": _HOLDS_NOTHING},
+    mistakes={
+        "REG-10": _NO_BIND_BIT,
+        "DEREG-02": _HOLDS_NOTHING,
+        "BIND-20": _TAG_ALONE,
+        "REREG-12": f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
+    },
     port=INFINIBAND,
 )
 
@@ -129,14 +141,18 @@ _MLX4 = Persona(
 
 _IRDMA_PROVIDER = "providers/irdma/umain.c: irdma_uctx_ops"
 _IRDMA_PART = f"{_HW}/irdma/verbs.c: irdma_reg_user_mr, which wants the provider's part of the command"
+_IRDMA_REREG = f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr"
 _IRDMA: Mapping[type[Device], str] = {
     **_CORE,
     **_CHANGES,
+    NoNewRightToWrite: f"{_IRDMA_REREG}{_CHECKED}",
+    LongLengthsAreRefusedUnselected: f"{_IRDMA_REREG}, which looks at the length first",
     AbsentTypesAreInvalid: "providers/irdma/uverbs.c: irdma_ucreate_qp_ex",
     KeysKept: f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr",
     RelaxedOrderingIgnored: f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
     FailuresCarryVendorErrors: f"{_HW}/irdma/verbs.c: irdma_process_cqe",
 }
+_IRDMA_MISTAKES = {"REREG-12": _IRDMA[NoNewRightToWrite], "REREG-13": _IRDMA[LongLengthsAreRefusedUnselected]}
 _IRDMA_RESET = f"{_HW}/irdma/verbs.c: irdma_modify_qp_roce, which takes RESET for the error state"
 _IRDMA_THIRD = Persona(
     "irdma",
@@ -148,6 +164,7 @@ _IRDMA_THIRD = Persona(
         BindsOnReliableConnectionsOnly: "providers/irdma/uverbs.c: irdma_upost_send",
     },
     raw_registration=_IRDMA_PART,
+    mistakes=_IRDMA_MISTAKES,
 )
 _IRDMA_FLAG = f"{_HW}/irdma/verbs.c: irdma_query_device, which declares windows for every generation"
 _IRDMA_SECOND = Persona(
@@ -160,6 +177,7 @@ _IRDMA_SECOND = Persona(
     {**_IRDMA, NoInitAfterReset: _IRDMA_RESET},
     claims=_without(_IRDMA_FLAG, "mw_type_1"),
     raw_registration=_IRDMA_PART,
+    mistakes=_IRDMA_MISTAKES,
 )
 _IRDMA_IWARP = Persona(
     "irdma-iwarp",
@@ -176,6 +194,7 @@ _IRDMA_IWARP = Persona(
     },
     claims=_IRDMA_SECOND.claims,
     raw_registration=_IRDMA_PART,
+    mistakes=_IRDMA_MISTAKES,
     port=IWARP,
 )
 
@@ -204,9 +223,11 @@ _HNS = Persona(
         **_CHANGES,
         LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
         KeysKept: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
+        NoNewRightToWrite: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}",
         NoChangeAfterAFailedOne: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         RelaxedOrderingIgnored: f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
     },
+    mistakes={"REREG-12": f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}"},
 )
 
 _EFA = Persona(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 
-from conformance.bench.work_requests import BindInfo
+from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
 from reference.objects import ZERO_BASED, Domain, Refused, Region, Window
 from reference.queues import Queue
 
-_LONGEST = 1 << 31
+_LONGEST, _TAG = 1 << 31, 0xFF
 
 
 class NoZeroBasedTypeOne(Device):
@@ -75,6 +75,14 @@ class BindsCheckedAtAccess(Device):
         if at is None or region is None or at < region.addr or at + length > region.addr + region.length:
             return None
         return at
+
+
+class IndexOfAKeyIsIgnored(Device):
+    """A posted bind takes the lowest eight bits of its key, and the index of the window."""
+
+    def posted_bind(self, queue: Queue, request: SendRequest) -> str:
+        own = self.window_behind(request.window).key
+        return super().posted_bind(queue, request._replace(rkey=own & ~_TAG | request.rkey & _TAG))
 
 
 class UnbindingKeepsTheKey(Device):
