@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from conformance.model.rules import Registry  # noqa: E402
+from conformance.model.rules import VENDOR, Registry  # noqa: E402
 from conformance.model.verdict import INCOMPLETE, Verdict  # noqa: E402
 from conformance.results.records import FILE_NAME, encode, read_results  # noqa: E402
 from conformance.tables.rules_file import read_registry  # noqa: E402
@@ -90,13 +90,15 @@ def _by_stack() -> tuple[Registry, Mapping[str, Mapping[str, str]]]:
 
 
 def _seen(_: Digest) -> Iterator[str]:
-    rules, stacks = _by_stack()
+    every, stacks = _by_stack()
+    rules = {rule: each for rule, each in every.items() if each.since != VENDOR}
     violations = Counter(each.rule for each in (*VIOLATIONS, *BLIND_VIOLATIONS))
     seen = {rule: {by_rule.get(rule, "") for by_rule in stacks.values()} for rule in rules}
     green, red = (sum(kind in each for each in seen.values()) for kind in (GREEN, RED))
     neither = [rule for rule, each in seen.items() if not each & {GREEN, RED}]
     yield f"Of {len(rules)} rules, {green} were seen green on a stack, {red} red, and {len(neither)} neither:"
     yield f"{', '.join(neither)}."
+    yield f"{len(every) - len(rules)} more are of a vendor's dialect, whose library no longer comes out."
     yield ""
     yield f"| rule | what it is about | {' | '.join(stacks)} | violations of the reference |"
     yield f"|---|---|{'---|' * len(stacks)}---|"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import cast
 
@@ -233,6 +233,10 @@ class ReferenceBench:
     def register_elsewhere(self, memory: Memory, access: int) -> HeldElsewhere:
         """Another process registers its mapping of shared memory."""
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
+
+    def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
+        """What is seen in a process of its own; the reference says what would be."""
+        return self.device.fork_setting(setting, kernel)
 
     def dmabuf(self, kind: str, size: int) -> FileRange:
         """Returns a dma-buf of `size` bytes; the kinds are the same here."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from conformance.model.capability import FLAG_NEEDS
 from conformance.verbs import OPTIONAL_ACCESS
+from reference.forking import Forking
 from reference.memory import PAGE, SPACE, Memory
 from reference.objects import (
     ACCESS,
@@ -41,11 +42,11 @@ _DMABUF = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | RELAXED_ORD
 _NEEDS = tuple((ACCESS.value_of(flag), need) for flag, need in FLAG_NEEDS.items() if need and flag != "MW_BIND")
 
 
-class Regions:
+class Regions(Forking):
     """The memory of a device: domains, regions, and the keys of regions and windows."""
 
     def __init__(self, stack: Stack = WHOLE, seed: int = 0) -> None:
-        self.stack = stack
+        super().__init__(stack)
         self.memory = Memory()
         self.context = 0x1000
         self.locked_limit: int | None = None  # in bytes; None means no limit
@@ -192,6 +193,8 @@ class Regions:
         fault = self.access_fault(access) or self.range_fault(addr, length, access)
         if fault:
             raise Refused(fault)
+        if not access & ON_DEMAND and not self.dont_fork(addr, length):
+            raise Refused(errno.ENOMEM)
         pinned = 0 if access & ON_DEMAND else self.pages(addr, length)
         return self.keep(
             Region(self.new_handle(), self.new_key(), domain, addr, length, self.base(hca_va, access), access, pinned)
@@ -251,6 +254,8 @@ class Regions:
         if self.busy(region):
             raise Refused(errno.EBUSY)
         del self.regions[handle]
+        if region.pinned:
+            self.do_fork(region.addr, region.length)
         self.forget_key(region)
         region.domain.users -= 1
 

@@ -5,12 +5,10 @@ Each decision is a method, so that a seeded violation can override it (see regio
 
 from __future__ import annotations
 
-import ctypes
 import errno
 from dataclasses import dataclass
 
 from conformance.verbs import ENUMS
-from reference.memory import PAGE
 from reference.objects import Domain, Refused, Region
 from reference.regions import Regions
 
@@ -24,10 +22,6 @@ INPUT, DONT_FORK_NEW, DO_FORK_OLD, CMD, CMD_AND_DO_FORK_NEW = (
     _CODES.value_of(name)
     for name in ("ERR_INPUT", "ERR_DONT_FORK_NEW", "ERR_DO_FORK_OLD", "ERR_CMD", "ERR_CMD_AND_DO_FORK_NEW")
 )
-_MADV_DONTFORK, _MADV_DOFORK = 10, 11
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,8 @@ class Reregistration(Regions):
             return self.absent_code(), errno.EOPNOTSUPP, None
         region = self.regions.get(handle)
         old = (region.addr, region.length) if region else (0, 0)
-        forks = self.stack.reach("dontfork") and bool(change.flags & CHANGE_TRANSLATION)
+        moves = region and region.pinned and change.flags & CHANGE_TRANSLATION
+        forks = self.stack.reach("dontfork") and bool(moves)
         if forks and not self.dont_fork(change.addr, change.length):
             return DONT_FORK_NEW, errno.ENOMEM, None
         try:
@@ -155,14 +150,6 @@ class Reregistration(Regions):
         """Removes the fork protection of the new range after a failed command, and returns the code."""
         return CMD if not forks or self.do_fork(change.addr, change.length) else CMD_AND_DO_FORK_NEW
 
-    def dont_fork(self, addr: int, length: int) -> bool:
-        """Marks a range as not copied on fork; returns whether that worked. In a race the range was still mapped."""
-        return self.stack.reach("fork_race") or _advise(addr, length, _MADV_DONTFORK)
-
-    def do_fork(self, addr: int, length: int) -> bool:
-        """Marks a range as copied on fork again; returns whether that worked."""
-        return _advise(addr, length, _MADV_DOFORK)
-
     # The vendor's dialect
 
     def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
@@ -173,8 +160,3 @@ class Reregistration(Regions):
             return 0, self.change(handle, change)
         except Refused as refused:
             return refused.errno, None
-
-
-def _advise(addr: int, length: int, advice: int) -> bool:
-    start = addr // PAGE * PAGE
-    return bool(_libc.madvise(start, -(-(addr + length - start) // PAGE) * PAGE, advice) == 0)

@@ -5,6 +5,7 @@ Only the kernel's messages are as long as it wrote them.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -18,6 +19,14 @@ from reports.digest import Digest
 from reproducers.of_runs import reproducer
 
 WIDTH = 72
+# What calls of a case are that no library has.
+_OUR_CALLS = {
+    "traffic": "the peer posts this operation on the key",
+    "local_traffic": "the owner of the region posts this operation with its lkey",
+    "connect_qp": "the queue pair is moved on to RTS, and what completes there is looked at",
+    "post_local_inv": "a LOCAL_INV work request",
+    "post_bind_mw": "a BIND_MW work request",
+}
 _KERNEL_LINES = 40
 
 
@@ -43,18 +52,23 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
         rule = run.rules.get(id_)
         if rule is None:
             continue
-        yield from _wrapped(f"{rule.source} says:" if rule.quote else f"By {rule.source}:")
-        yield from _wrapped(f'"{rule.quote}"' if rule.quote else rule.statement, "    ", "    ")
+        yield from _wrapped(f"{rule.source}:")
+        if rule.quote:
+            yield from _wrapped(f'"{rule.quote}"', "    ", "    ")
+            yield "That is:"
+        yield from _wrapped(rule.statement, "    ", "    ")
         yield ""
     case = suite.find(symptom.name)
     assert case is not None
     set_up = set_up_of(case)
     yield "What was done:"
-    for done in (*set_up["given"], *(f"before: {each}" for each in set_up["before"])):
+    calls = [*(f"before: {each}" for each in set_up["before"]), f"call: {case.when}"]
+    calls += [f"then: {step}" for step in case.afterwards]
+    for done in (*_used(set_up["given"], calls), *calls):
         yield from _wrapped(done, "  - ", "    ")
-    yield from _wrapped(f"call: {case.when}", "  - ", "    ")
-    for step in case.afterwards:
-        yield from _wrapped(f"then: {step}", "  - ", "    ")
+    for call, words in _OUR_CALLS.items():
+        if any(f" {call}(" in each for each in calls):
+            yield from _wrapped(f"{call}: {words}", "  ", "    ")
     yield from _wrapped(f"expected: {symptom.expected}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
     yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
@@ -72,6 +86,17 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
         " status 1 if the document is violated, 0 if it is kept, 77 if the device does not support what is needed,"
         " and 2 if something could not be set up."
     )
+
+
+def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
+    """The objects of a set-up that the calls need, or one of these objects; a table may set up more."""
+    used = list(calls)
+    for line in reversed(given):  # an object is made of those before it
+        name = line.partition(":")[0]
+        if ":" not in line or any(re.search(rf"\b{re.escape(name)}\b", each) for each in used):
+            used.append(line.partition(":")[2])
+    kept = set(used)
+    return [line for line in given if ":" not in line or line.partition(":")[2] in kept]
 
 
 def _at_fault(symptom: Symptom, run: Digest) -> str:

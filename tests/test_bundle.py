@@ -40,6 +40,7 @@ from runs.plan import Plan, write_plan
 from samples import consistent, numbered, registry
 from trial.catalogue import VIOLATIONS
 
+pytestmark = pytest.mark.long
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)
 SOME = [case for case in DEFAULT if not case.hazardous and not case.sweep][::20]
@@ -492,7 +493,7 @@ def test_a_record_that_its_case_does_not_have(
     assert "nothing: 1 recorded verdict not founded" in output
 
 
-@pytest.mark.parametrize("observed", [None, {}])
+@pytest.mark.parametrize("observed", [pytest.param(None, marks=pytest.mark.nightly), {}])
 def test_a_violation_that_passes_for_missed_is_undecided(
     whole: Path, tmp_path: Path, capsys: Says, observed: object
 ) -> None:
@@ -549,7 +550,7 @@ def test_a_result_of_a_case_that_does_not_exist(run: Path, tmp_path: Path, capsy
     ("told", "status", "said"),
     [
         (0, 2, "1 case of the default tier is not in the plan, and its header says 0"),
-        (1, 3, "1 case of the default tier not in the run"),
+        pytest.param(1, 3, "1 case of the default tier not in the run", marks=pytest.mark.nightly),
     ],
 )
 def test_a_case_left_out_of_the_plan_is_missed(
@@ -688,6 +689,7 @@ def test_another_version_may_tell_more_or_less_of_a_rule(run: Path, tmp_path: Pa
     [
         ({"rules": {}}, "the rules of its header are not those of the tables"),
         ({"rules": None}, "the rules of its header are not those of the tables"),
+        ({"controls": {}}, "the controls of its header are not those of the tables"),
         ({"suite": None}, "was made with the tables None"),
     ],
 )
@@ -701,7 +703,7 @@ def test_a_header_that_no_run_of_these_tables_has(
     assert said in output
 
 
-@pytest.mark.parametrize("tier", ["smoke", "default"])
+@pytest.mark.parametrize("tier", [pytest.param("smoke", marks=pytest.mark.nightly), "default"])
 def test_cases_are_of_their_tier_and_of_no_smaller_one(whole: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
     lines = lines_of(unpacked(whole, tmp_path))
     lines[0]["tier"] = tier

@@ -76,24 +76,31 @@ def words_of(line: str) -> list[str]:
     return [FOR_READERS.get(word, "a" if word == "NAME" else word) for word in words]
 
 
-@pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory in which everything is that the pages name."""
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory in which everything is that the pages name."""
+    folder = tmp_path_factory.mktemp("shelf")
     whole = lzma.decompress((ROOT / "docs" / "runs" / "rxe.jsonl.xz").read_bytes())
     part = (ROOT / "tests" / "recorded_violations" / "forky.jsonl").read_bytes()
     runs = {"RUN": part, "OLD": whole, "NEW": whole, "out/trixie": whole, "out/forky": whole}
     for name, content in runs.items():
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "results.jsonl").write_bytes(content)
-    night = tmp_path / "DIR" / "20261122T031700Z" / "forky"
-    for folder in (night, tmp_path / "kept" / night.parent.name / "forky"):
-        shutil.copytree(tmp_path / "RUN", folder)
+        (folder / name).mkdir(parents=True)
+        (folder / name / "results.jsonl").write_bytes(content)
+    for kept in ("DIR", "kept"):
+        shutil.copytree(folder / "RUN", folder / kept / "20261122T031700Z" / "forky")
+    return folder
+
+
+@pytest.fixture
+def desk(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A working directory with the same, for commands that write."""
+    shutil.copytree(shelf, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
-def test_every_command_of_a_page_is_parsed(page: str, line: str, desk: Path) -> None:
+def test_every_command_of_a_page_is_parsed(page: str, line: str, shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shelf)
     words = words_of(line)
     try:
         parser_of(words[:1]).parse_args(words)
@@ -101,10 +108,9 @@ def test_every_command_of_a_page_is_parsed(page: str, line: str, desk: Path) -> 
         pytest.fail(f"{page}: {line}: {error}")
 
 
+@pytest.mark.usefixtures("desk")
 @pytest.mark.parametrize(("page", "line"), [each for each in COMMANDS if not why_not(each[1])])
-def test_what_needs_no_device_is_run_as_it_is_written(
-    page: str, line: str, desk: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_needs_no_device_is_run_as_it_is_written(page: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(words_of(line))
     output = capsys.readouterr()
     assert (status in (0, 1), output.err) == (True, ""), f"{page}: {line}"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lxml import html
 
+from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, footer_record
@@ -127,11 +130,14 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The same with an ssh that only says what ssh says of a host that it cannot find."""
+    """The same in this process, with an ssh that only says what ssh says of a host that it cannot find."""
     client_of(folder, "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255")
-    process = started(folder, *arguments)
-    out, err = process.communicate(timeout=PATIENCE_S)
-    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        patch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
+        status = main(["run", *arguments])
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
 def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
 from patience import PATIENCE_S
+from runs import process
 
 LAUNCHER = ROOT / "rdma-cts"
 BORROWED = ("rm", "sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
@@ -324,6 +325,10 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
     done = subprocess.run([LAUNCHER, "list", "--rule", "REG-15"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
+    # As a lab and a night start runs.
+    runs = [*process.COMMAND, "--help"]
+    done = subprocess.run(runs, cwd=tmp_path, env=process.environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # The same from Python, for what a command needs

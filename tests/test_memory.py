@@ -309,3 +309,14 @@ def test_pages_that_were_only_read_are_not_the_processes_own() -> None:
         assert not paging.kept_from_children(made.addr)
     finally:
         made.close()
+
+
+def test_a_child_gets_the_pages_that_are_not_kept_from_it() -> None:
+    made = allocate("anonymous", SIZE)
+    try:
+        assert paging.inherited(made.addr, SIZE) == (3, 3)
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(made.addr + PAGE), ctypes.c_size_t(PAGE), 10)  # MADV_DONTFORK
+        assert paging.inherited(made.addr, SIZE) == (2, 3)
+        assert paging.inherited(made.addr + PAGE, 1) == (0, 1)
+    finally:
+        made.close()

@@ -111,6 +111,7 @@ def test_lintian_finds_nothing(deb: Path) -> None:
     assert run(*command) == ""
 
 
+@pytest.mark.nightly
 def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) -> None:
     from_deb = suite_files(line.split()[-1] for line in run("dpkg-deb", "-c", str(deb)).splitlines())
     listed = run("rpm", "-qp", "--qf", r"[%{FILEMODES:perms} %{FILENAMES}\n]", str(rpm)).splitlines()
@@ -122,20 +123,26 @@ def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) ->
     assert not [name for name in from_deb if name.startswith(f"{SUITE}/tests")]
 
 
-def test_the_manual_page_has_every_command(deb: Path, tmp_path: Path) -> None:
-    run("dpkg-deb", "-x", str(deb), str(tmp_path))
-    page = run("man", "--warnings=w", "-l", str(tmp_path / "usr/share/man/man1/rdma-cts.1.gz"))
+@pytest.fixture(scope="module")
+def files(rpm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the RPM."""
+    folder = tmp_path_factory.mktemp("files")
+    run("sh", "-ec", f"rpm2cpio {rpm} | cpio --quiet -idm", cwd=folder)
+    return folder
+
+
+def test_the_manual_page_has_every_command(files: Path) -> None:
+    (path,) = (files / "usr/share/man/man1").glob("rdma-cts.1*")
+    page = run("man", "--warnings=w", "-l", str(path))
     for command in COMMANDS:
         assert re.search(rf"^   {command}$", page, re.MULTILINE), command
     assert "--no-confirm" in page
     assert "warning:" not in page
 
 
-def test_the_suite_runs_from_the_rpms_files(rpm: Path, tmp_path: Path) -> None:
-    unpacked = f"rpm2cpio {rpm} | cpio --quiet -idm"
-    run("sh", "-ec", unpacked, cwd=tmp_path)
-    assert run(str(tmp_path / "usr/bin/rdma-cts"), "--version") == f"rdma-cts {VERSION}\n"
-    assert CASE in run(str(tmp_path / "usr/bin/rdma-cts"), "list")
+def test_the_suite_runs_from_the_rpms_files(files: Path) -> None:
+    assert run(str(files / "usr/bin/rdma-cts"), "--version") == f"rdma-cts {VERSION}\n"
+    assert CASE in run(str(files / "usr/bin/rdma-cts"), "list")
 
 
 # The Debian package in a clean Debian

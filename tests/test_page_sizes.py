@@ -12,7 +12,7 @@ import pytest
 from conformance.tables.suite import ROOT
 
 
-@pytest.mark.parametrize("size", [16 << 10, 64 << 10])
+@pytest.mark.parametrize("size", [pytest.param(16 << 10, marks=pytest.mark.nightly), 64 << 10])
 def test_every_case_passes_with_larger_pages(size: int) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(ROOT / "tests/on_large_pages.py"), str(size)]

@@ -1,13 +1,14 @@
 """Violations, and personas: on what known drivers may do, no case fails, and violations are killed there, too.
 
 Each violation is tried on one persona here: the first on the first, the second on the second, and so on, then from the
-first again. `rdma-cts trial personas` tries each on every persona.
+first again. `rdma-cts trial personas` tries each on every persona. By day, three personas and a violation of each rule.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -37,13 +38,16 @@ from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_pers
 from trial.personas.windows import BindsCheckedAtAccess
 from trial.report import Trial
 from trial.running import on_reference, on_the_reference
-from trial.trying import KILLED, SURVIVED, Finding, try_all, try_violation
+from trial.trying import KILLED, SURVIVED, try_all, try_violation
 from trial.violation import Violation
 
 pytestmark = pytest.mark.long
 BY_NAME = {each.name: each for each in PERSONAS}
 # No statuses of the InfiniBand specification are demanded there.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
+# Cases are run on these by day: all that InfiniBand offers, iWARP in software, and a device without RC and windows.
+BY_DAY = {"mlx5", "siw", "efa"}
+ONE_OF_EACH_RULE = list({each.rule: each for each in VIOLATIONS}.values())
 
 
 @cache
@@ -56,22 +60,19 @@ def clean(name: str) -> CleanRun:
     return run_clean(BY_NAME[name], cases())
 
 
-@cache
-def plain() -> dict[str, Finding]:
-    """What becomes of each violation on the plain reference."""
-    return {each.name: each for each in try_all(VIOLATIONS, cases())}
-
-
 def sample(persona: Persona) -> list[Violation]:
     """The violations that are tried on this persona."""
     return list(VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)])
 
 
-def in_turn(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(name, PERSONAS, ids=lambda each: each.name)
+in_turn = pytest.mark.parametrize("persona", PERSONAS, ids=lambda each: each.name)
+some_by_day = pytest.mark.parametrize(
+    "persona",
+    [pytest.param(each, id=each.name, marks=() if each.name in BY_DAY else pytest.mark.nightly) for each in PERSONAS],
+)
 
 
-@in_turn("persona")
+@some_by_day
 def test_only_what_the_driver_violates_fails(persona: Persona) -> None:
     found = outcome(persona, clean(persona.name))
     assert (found.wrong, found.passed) == ((), True)
@@ -90,7 +91,7 @@ def test_where_a_bind_is_checked_at_access_only_the_rules_about_its_refusal_fail
     assert found.broken == ()
 
 
-@in_turn("persona")
+@in_turn
 def test_a_run_begins_with_the_port(persona: Persona) -> None:
     transport, chosen = persona.port.begin()
     assert chosen == persona.port.chosen
@@ -98,7 +99,7 @@ def test_a_run_begins_with_the_port(persona: Persona) -> None:
     assert (transport is IWARP_TRANSPORT) is (persona.name in IWARP)
 
 
-@in_turn("persona")
+@some_by_day
 def test_only_where_the_core_is_at_fault_the_device_conforms(persona: Persona) -> None:
     """A run about the device ends with exit status 0, unless the driver declares what it lacks."""
     failing = {id_ for id_, _, _ in clean(persona.name).failed}
@@ -114,7 +115,7 @@ def test_only_where_the_core_is_at_fault_the_device_conforms(persona: Persona) -
         assert (subject, exit_status(footer)) == (subject, status), [record["reason"] for record in done]
 
 
-@in_turn("persona")
+@some_by_day
 def test_statuses_are_demanded_where_the_transport_promises_them(persona: Persona) -> None:
     asked = [case for case in cases() if any(rule.startswith("STAT-") for rule in case.rules)]
     passed = [case for case in asked if case.id in clean(persona.name).passed]
@@ -124,17 +125,24 @@ def test_statuses_are_demanded_where_the_transport_promises_them(persona: Person
         assert passed or not persona.stack.has("rc")
 
 
-def test_no_violation_of_the_reference_survives_and_few_are_misattributed() -> None:
-    found = list(plain().values())
+@pytest.mark.parametrize(
+    "violations",
+    [
+        pytest.param(ONE_OF_EACH_RULE, id="one of each rule"),
+        pytest.param(VIOLATIONS, id="all", marks=pytest.mark.nightly),
+    ],
+)
+def test_no_violation_of_the_reference_survives_and_few_are_misattributed(violations: Sequence[Violation]) -> None:
+    found = list(try_all(violations, cases()))
     assert [report.line(each) for each in found if each.outcome == SURVIVED] == []
     assert Trial(found, UNTRIABLE, 0.0, "the reference").passed
 
 
-@in_turn("persona")
+@some_by_day
 def test_violations_are_killed(persona: Persona) -> None:
     findings = []
     for violation in sample(persona):
-        killers = plain()[violation.name].by
+        killers = try_violation(violation, cases()).by
         findings.append(try_on(persona, clean(persona.name), violation, killers, cases()))
     offered = [each for each in findings if each is not None]
     assert [f"{each.name}: {each.outcome}" for each in offered if each.outcome != KILLED] == []
@@ -158,7 +166,7 @@ def test_every_behaviour_is_described_and_cites_a_file_and_a_function() -> None:
     assert len({kind for persona in PERSONAS for kind in persona.behaves}) >= 25
 
 
-@in_turn("persona")
+@in_turn
 def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
     kinds = persona.kind().__mro__
     assert [kind for kind in persona.behaves if kind not in kinds or kind is Device] == []
@@ -166,7 +174,7 @@ def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
     assert persona.hides.keys().isdisjoint(persona.lacks)
 
 
-@in_turn("persona")
+@some_by_day
 def test_what_is_masked_is_a_violation_that_no_row_of_its_rule_sees(persona: Persona) -> None:
     run = clean(persona.name)
     rows = [case for case in cases() if case.id in run.passed and not case.sweep]

@@ -8,7 +8,7 @@ import pytest
 
 from own_guest import told_by
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 # The pairs of Soft-RoCE, all of which carry a message to their peer.
 PAIRS = {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"}
 MTU_4096 = 5  # IBV_MTU_4096

@@ -75,9 +75,14 @@ ODP_OPERATIONS = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
 # Rules that every device must follow: one that does not violates them, and what rests on them is unsupported.
 OWN_RULES = {"iova_page_offset": "IOVA-02a"}
 GROUPS = [*((name,) for name in OPTIONAL if name not in ODP_OPERATIONS), ODP_OPERATIONS, OPTIONAL]
+BY_DAY = [("odp",), OPTIONAL]
 
 
-@pytest.mark.parametrize("undeclared", GROUPS, ids=lambda names: "+".join(names))
+@pytest.mark.parametrize(
+    "undeclared",
+    [pytest.param(each, marks=() if each in BY_DAY else pytest.mark.nightly) for each in GROUPS],
+    ids=lambda names: "+".join(names),
+)
 def test_what_a_stack_does_not_declare_is_unsupported_and_never_a_failure(
     undeclared: tuple[str, ...], suite: Suite
 ) -> None:

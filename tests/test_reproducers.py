@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from conformance.defects import symptoms_of
+from conformance.defects import answering_of, symptoms_of
 from conformance.judging import Basis
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
@@ -250,6 +250,15 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
         assert part in output, part
     observed = output.partition("observed: ")[2]
     assert observed.startswith(symptom.line.removeprefix("afterwards ")[:40])
+
+
+@pytest.mark.parametrize(
+    ("layer", "part"), [("device", "rxe"), ("provider", "rdma-core, providers/rxe"), ("kernel core", "RDMA/core")]
+)
+def test_the_subject_of_a_mail_names_the_part_at_fault(layer: str, part: str) -> None:
+    symptom = next(each.symptoms[0] for each in forky().defects if answering_of(each.symptoms[0]).layer == layer)
+    text = mail(symptom, forky(), SUITE, basis_of(RECORDED / "forky.jsonl"), [])
+    assert text.startswith(f"Subject: {part}: ")
 
 
 def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it() -> None:

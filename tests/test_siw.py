@@ -15,7 +15,7 @@ from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from patience import PATIENCE_S
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 VERDICTS = {
     # Two queue pairs that rdma_cm has connected: bytes arrive, and after a refusal the next operation has a new pair.
     "reg_mr/rights/remote-write-refused-by-local-write": Verdict.PASS,

@@ -231,6 +231,27 @@ def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
     assert swept.points.by_verdict() == {"UNREACHABLE": 4}
 
 
+@pytest.mark.parametrize(
+    ("given", "released"),
+    [("", "call: ibv_dereg_mr, mr: mr"), (", windows: {mw: {type: 1}}", "call: ibv_dealloc_mw, mw: mw")],
+)
+def test_what_a_point_releases_of_the_set_up_is_not_released_twice(bench: Bench, given: str, released: str) -> None:
+    row = f"""
+    - id: space
+      rules: [DEREG-01]
+      given: {{mrs: {{mr: {{access: [LOCAL_WRITE, REMOTE_READ]}}}}{given}}}
+      call: traffic
+      sweep:
+        axes: {{addr: [buf, buf + 64]}}
+        points: 2
+        expect: [{{then: success, rule: DEREG-01}}]
+      when: {{op: RDMA_READ, rkey: mr.rkey, addr: $addr, length: 8}}
+      afterwards: [{{{released}, then: success}}]
+    """
+    swept = run(samples.case(row), bench)
+    assert (swept.verdict, swept.points.by_verdict()) == (Verdict.PASS, {"PASS": 2})
+
+
 WINDOWS = """
 - id: windows
   rules: [BIND-05]

@@ -6,7 +6,7 @@ Not for opening the device and ending with the session (fixtures/bench.py), nor 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from typing import cast
@@ -14,7 +14,7 @@ from typing import cast
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Entry, Memory
-from conformance.device import dmabuf, memory, other_process, windows
+from conformance.device import dmabuf, fork_settings, memory, other_process, windows
 from conformance.device.device import Device, ProtectionDomain, library_release
 from conformance.device.extended_posting import try_create
 from conformance.device.libibverbs import Libibverbs
@@ -92,6 +92,10 @@ class DeviceBench:
     def register_elsewhere(self, memory: Memory, access: int) -> other_process.RegionElsewhere:
         """Another process registers its mapping of shared memory."""
         return other_process.register(self.device.name, memory.addr, memory.size, access)
+
+    def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
+        """Fork protection in a process of its own; see fork_settings.py."""
+        return fork_settings.observe(self.device.name, setting, kernel)
 
     def dmabuf(self, kind: str, size: int) -> dmabuf.DmaBuf:
         """A dma-buf of one of vocabulary.DMABUF_KINDS."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
-import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from conformance.bench.calls import ABSENT, Buffer, IbvMrInitAttr, Mr, Pd, Return, Sge
+from conformance.device.fork_settings import no_descriptors
 from conformance.verbs import OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
 from conformance.verbs.reg_mr import REG_MR_IOVA
 
@@ -100,15 +100,10 @@ class Libibverbs:
     def keep_from_children(self) -> None:
         """ibv_fork_init, so that registered ranges are kept from forked children even if the kernel copies on fork.
 
-        The library asks the kernel by a socket whether it has to, and protects if it cannot ask: no descriptor may be
-        opened meanwhile. It must not have registered anything before.
+        It must not have registered anything before.
         """
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
-        try:
+        with no_descriptors():
             self._library.ibv_fork_init()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """ibv_reg_mr as in a C program: with optional flags, the macro of the header calls ibv_reg_mr_iova2."""

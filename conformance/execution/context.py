@@ -74,6 +74,7 @@ class CaseContext:
         self.children: dict[str, tuple[int, int, int]] = {}  # of forks: process, and pipes to and from it
         self.in_flight: dict[str, tuple[Queue, Part]] = {}  # by pair: who has posted, and the memory of the other end
         self.work_requests = 0
+        self._trunk: CaseContext | None = None  # the context that this one is a branch of
 
     def branch(self, case: Case) -> CaseContext:
         """A context for another case on the same set-up.
@@ -81,6 +82,7 @@ class CaseContext:
         The objects that this case creates belong only to the new context.
         """
         branch = self._view(case)
+        branch._trunk = self
         branch.released = set(self.released)
         for name in ("mrs", "owners", "fields", "buffers", "pairs", "windows", "_connections"):
             setattr(branch, name, dict(getattr(self, name)))
@@ -142,6 +144,16 @@ class CaseContext:
         self.owners[name] = entry
         self.fields[name] = mr.fields()
         self.cleanup.callback(self._release_mr, name, mr)
+
+    def forget(self, kind: str, name: str) -> None:
+        """A step has released this object, one of `mrs` or `windows`, wherever it was made."""
+        held, context = getattr(self, kind)[name], self
+        while getattr(context, kind).get(name) is held:
+            del getattr(context, kind)[name]
+            context.released.add(name)
+            if context._trunk is None:
+                break
+            context = context._trunk
 
     def _release_mr(self, name: str, mr: Mr) -> None:
         if self.mrs.get(name) is not mr:

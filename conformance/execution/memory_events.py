@@ -8,9 +8,10 @@ from __future__ import annotations
 import ctypes
 import os
 
+from conformance.bench.calls import Return
 from conformance.bench.memory_areas import BEFORE, Part
 from conformance.errors import SetupRefused
-from conformance.execution.context import CaseContext
+from conformance.execution.context import CaseContext, result_of
 from conformance.kernel import paging
 from conformance.model.case import Step
 from conformance.model.observation import Observation
@@ -69,6 +70,25 @@ def resident(context: CaseContext, step: Step) -> Observation:
     count, pages = counted(memory.addr, memory.size)
     returned = "0" if count == pages else "none" if count == 0 else "some"
     return {"rc": 0, "returned": returned, "errno": "", "layer": "kernel", "pages": [count, pages]}
+
+
+def inherited(context: CaseContext, step: Step) -> Observation:
+    """Whether a forked child gets a part of memory: `returned` is 0 if it gets all pages, or `none`."""
+    count, pages = paging.inherited(*context.numbers(step.arguments, "addr", "length"))
+    seen = _done("none" if count == 0 else "0") | {"pages": [count, pages]}
+    if count not in (0, pages):
+        seen["differences"] = [f"a child gets {count} of {pages} pages"]
+    return seen
+
+
+def fork_init(context: CaseContext, step: Step) -> Observation:
+    """Turns on fork protection in a process of its own, and compares what is seen there with the arguments."""
+    setting, kernel = str(step.arguments["setting"]), str(step.arguments["kernel"])
+    code, seen = context.bench.fork_setting(setting, kernel)
+    wanted = {key: str(step.arguments[key]) for key in seen if step.arguments[key] != "either"}
+    different = [f"{key}: {seen[key]} instead of {want}" for key, want in wanted.items() if seen[key] != want]
+    observation = result_of(Return(code, 0, layer="libibverbs"))
+    return {**observation, "differences": different} if different else observation
 
 
 def fork(context: CaseContext, step: Step) -> Observation:

@@ -110,8 +110,7 @@ def _dereg_mr(context: CaseContext, step: Step) -> Observation:
         mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(context, mr)
     returned = context.owners[name].dereg_mr(mr)
     if returned.value == 0:
-        del context.mrs[name]  # the library has freed the structure
-        context.released.add(name)
+        context.forget("mrs", name)
     else:
         mr.struct.handle = own
     return result_of(returned)
@@ -246,8 +245,7 @@ def _dealloc_mw(context: CaseContext, step: Step) -> Observation:
     context.fields[name] = {"rkey": window.rkey, "old_rkey": window.old_rkey}
     returned = window.dealloc()
     if returned.value == 0:
-        del context.windows[name]
-        context.released.add(name)
+        context.forget("windows", name)
     return result_of(returned)
 
 
@@ -375,6 +373,8 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "discard": memory_events.discard,
     "fork": memory_events.fork,
     "join": memory_events.join,
+    "inherited": memory_events.inherited,
+    "ibv_fork_init": memory_events.fork_init,
     "bind_and_send": traffic.bind_and_send,
     "resident": memory_events.resident,
     "receives_in_order": ordering.receives_in_order,

@@ -21,6 +21,7 @@ _libc.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctyp
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.read.argtypes = _libc.write.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
 _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
@@ -66,6 +67,29 @@ def own_pages(addr: int, size: int) -> tuple[int, int]:
 def kept_from_children(addr: int) -> bool:
     """Returns whether a forked child does not get the page at an address: the flag `dc` of its mapping in smaps."""
     return any("dc" in rest for rest in _mapped(addr, 1, "VmFlags:"))
+
+
+def inherited(addr: int, size: int) -> tuple[int, int]:
+    """Returns how many pages of a writable range a forked child gets, and how many it has. Raises OSError.
+
+    The child copies a byte of each page to itself. A mapping whose flag in smaps says otherwise makes the number -1.
+    """
+    pages = range(addr - addr % mmap.PAGESIZE, addr + size, mmap.PAGESIZE)
+    pipe, report = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            got = [_libc.write(pipe[1], page, 1) == 1 == _libc.read(pipe[0], page, 1) for page in pages]
+            os.write(report[1], str(sum(got)).encode())
+        finally:
+            os._exit(0)
+    os.close(report[1])
+    found = os.read(report[0], 20)
+    os.waitpid(pid, 0)
+    for each in (*pipe, report[0]):
+        os.close(each)
+    told = sum(not kept_from_children(page) for page in pages)
+    return (told if found == str(told).encode() else -1), len(pages)
 
 
 def _mapped(addr: int, size: int, field: str) -> list[list[str]]:

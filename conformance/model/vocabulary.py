@@ -103,6 +103,15 @@ IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
 TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC", "RC_SRQ")
 LIST_TYPES = ("RC", "RC_SRQ")
 FORK_CHILDREN = ("writes", "waits")
+# How fork protection is turned on in a process of its own.
+FORK_SETTINGS = {
+    "none": "nothing is done",
+    "ibv_fork_init": "ibv_fork_init before a registration",
+    "late": "ibv_fork_init after a registration",
+    "RDMAV_FORK_SAFE": "the environment variable",
+    "IBV_FORK_SAFE": "the environment variable",
+    "RDMAV_HUGEPAGES_SAFE": "the environment variable and ibv_fork_init; the region is a part of a huge page",
+}
 # How requests are posted. A pair made for BATCHES takes both ways.
 WR_POST, WINDOWS_POSTER, BOTH_POSTERS = "wr_post", "wr_post_windows", "both"
 BUILDERS = (WR_POST, WINDOWS_POSTER)
@@ -123,6 +132,7 @@ BATCHES = {
 }
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
+_RANGES = ("kept", "inherited", "either")
 _ACCESS = ArgumentSpec("flags", "ibv_access_flags")
 _PD = ArgumentSpec("object", "pd", "pd")
 _MR = ArgumentSpec("object", "mr", "mr")
@@ -173,6 +183,16 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "fork": {"memory": _MEMORY, "child": ArgumentSpec("word", "child", words=FORK_CHILDREN)},
     "join": {"memory": _MEMORY},
+    "inherited": {"addr": _ADDR, "length": ArgumentSpec("quantity", default="1 page")},
+    # In a process of its own: whether libibverbs can ask the kernel, and then what ibv_is_fork_initialized returns, and
+    # whether a child gets a page that is registered, and again when it no longer is.
+    "ibv_fork_init": {
+        "setting": ArgumentSpec("word", "setting", words=tuple(FORK_SETTINGS)),
+        "kernel": ArgumentSpec("word", "kernel", words=("asked", "not_asked")),
+        "status": ArgumentSpec("word", "status", words=("DISABLED", "ENABLED", "UNNEEDED")),
+        "registered": ArgumentSpec("word", "range", "either", words=_RANGES),
+        "deregistered": ArgumentSpec("word", "range", "inherited", words=_RANGES),
+    },
     "resident": {"memory": _MEMORY, "pages": ArgumentSpec("word", "pages", "present", words=tuple(PAGES))},
     "receives_in_order": {
         "lkey": ArgumentSpec("quantity"),

@@ -82,15 +82,16 @@ def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite
             raise UserError(f"{folder}: no such folder of cases")
         if not any(folder.glob("*/*.yaml")) and not stray_files(folder, ROOT):
             raise UserError(f"{folder}: no table in this folder", hint=f"tables belong in {folder}/VERB/")
+    folders = list(dict.fromkeys([CASES, *(folder.resolve() for folder in extra)]))
     try:
-        name = f"suite-{_digest_of_sources([CASES, *extra])}.pickle" if cache.path_of("") else ""
+        name = f"suite-{_digest_of_sources(folders)}.pickle" if cache.path_of("") else ""
     except OSError:
         name = ""  # reading the tables says which file cannot be read
     path = cache.lookup(name) if name else None
     if path is not None:
         with contextlib.suppress(Exception):  # whatever is wrong with the file: the tables are read again
             return _unpacked(path.read_bytes(), verbs)
-    suite = _read_suite(extra)
+    suite = _read_suite(folders)
     if name:
         cache.store(name, _packed(suite))
     return suite
@@ -123,7 +124,7 @@ def _digest_of_sources(folders: Sequence[Path]) -> str:
 
     Raises OSError for one that cannot be read.
     """
-    parts = [sys.version.encode(), os.fsencode(os.getcwd()), *map(os.fsencode, folders)]
+    parts = [sys.version.encode(), *map(os.fsencode, folders)]
     paths = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
     for folder in folders:
         for parent, directories, files in os.walk(folder):
@@ -135,8 +136,7 @@ def _digest_of_sources(folders: Sequence[Path]) -> str:
     return cache.digest_of(parts)
 
 
-def _read_suite(extra: Sequence[Path]) -> Suite:
-    folders = list(dict.fromkeys([CASES, *(folder.resolve() for folder in extra)]))
+def _read_suite(folders: Sequence[Path]) -> Suite:
     registry, mistakes = read_registry(folders, ROOT)
     tables, found = read_tables(folders, registry, ROOT)
     mistakes += found

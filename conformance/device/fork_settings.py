@@ -1,0 +1,101 @@
+"""What one way of turning on fork protection does: a program, because a process decides on it once.
+
+It takes a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs asks the kernel by a
+socket whether it copies the pages of regions on fork, and protects them itself if it cannot ask: with `not_asked`, no
+descriptor can be opened meanwhile. Not for cases that run in the worker itself (paging.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from conformance.errors import SetupRefused
+from conformance.kernel import paging
+
+_ROOT = Path(__file__).parents[2]
+_STATUSES = ("DISABLED", "ENABLED", "UNNEEDED")
+_HUGE = "RDMAV_HUGEPAGES_SAFE"
+# Of the size of a huge page on most machines; a larger one has the same first bytes.
+_LENGTH = 2 << 20
+_MAP_HUGETLB = 0x40000
+
+
+def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
+    """Returns what ibv_fork_init returned, and by question what was seen. Raises SetupRefused."""
+    variable = {setting: "1"} if setting.isupper() else {}
+    # -S: this program needs nothing that is installed for Python.
+    command = (sys.executable, "-S", "-m", "conformance.device.fork_settings", device, setting, kernel)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(_ROOT), **variable}
+    )
+    if done.returncode:
+        raise SetupRefused("a registration in a process of its own", done.stderr.strip().rpartition("\n")[2])
+    code, seen = json.loads(done.stdout)
+    return code, seen
+
+
+@contextlib.contextmanager
+def no_descriptors(apply: bool = True) -> Iterator[None]:
+    """Within the block this process can open no descriptor."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if apply:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def _main(device: str, setting: str, kernel: str) -> None:
+    library = ctypes.CDLL("libibverbs.so.1", use_errno=True)
+    library.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+    library.ibv_get_device_name.restype = ctypes.c_char_p
+    library.ibv_get_device_name.argtypes = library.ibv_open_device.argtypes = (ctypes.c_void_p,)
+    library.ibv_open_device.restype = library.ibv_alloc_pd.restype = library.ibv_reg_mr.restype = ctypes.c_void_p
+    library.ibv_alloc_pd.argtypes = library.ibv_dereg_mr.argtypes = (ctypes.c_void_p,)
+    library.ibv_reg_mr.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    code = 0
+    with no_descriptors(kernel == "not_asked"):
+        library.ibv_get_device_list(None)  # reads the environment; it may find no device now
+        if setting in ("ibv_fork_init", _HUGE):
+            code = library.ibv_fork_init()
+    devices = library.ibv_get_device_list(None)
+    names = [library.ibv_get_device_name(each) for each in _until_null(devices)]
+    pd = library.ibv_alloc_pd(library.ibv_open_device(devices[names.index(device.encode())]))
+    huge = setting == _HUGE
+    memory = mmap.mmap(-1, _LENGTH, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (_MAP_HUGETLB if huge else 0))
+    addr = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + mmap.PAGESIZE  # no byte at an end of the mapping
+    mr = library.ibv_reg_mr(pd, addr, mmap.PAGESIZE, 1)
+    seen = {"registered": _range(addr) if mr else "refused"}
+    with no_descriptors(kernel == "not_asked"):
+        if setting == "late":
+            code = library.ibv_fork_init()
+        seen["status"] = _STATUSES[library.ibv_is_fork_initialized()]
+    if mr:
+        library.ibv_dereg_mr(mr)
+    seen["deregistered"] = _range(addr)
+    sys.stdout.write(json.dumps((code, seen)))
+
+
+def _until_null(devices: ctypes.Array[ctypes.c_void_p]) -> Iterator[int]:
+    for each in devices:
+        if not each:
+            return
+        yield int(each)
+
+
+def _range(addr: int) -> str:
+    return "inherited" if paging.inherited(addr, mmap.PAGESIZE)[0] else "kept"
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

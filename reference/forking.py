@@ -1,0 +1,90 @@
+"""Which pages forked children do not get, on a stack whose library protects regions from fork.
+
+Also what the library answers where fork protection is turned on in a process of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+from collections import Counter
+
+from reference.memory import PAGE
+from reference.stack import Stack
+
+_MADV_DONTFORK, _MADV_DOFORK = 10, 11
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+class Forking:
+    """The library's list of pages that are kept from children."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.marked: Counter[int] = Counter()  # by page: how many regions have it
+
+    def dont_fork(self, addr: int, length: int) -> bool:
+        """Marks a range as not copied on fork; returns whether that worked. In a race the range was still mapped."""
+        if not self.stack.reach("dontfork") or self.stack.reach("fork_race"):
+            return True
+        done = 0
+        for page in self.pages_kept(addr, length):
+            if not self.marked[page] and not _advise(page, _MADV_DONTFORK):
+                self.do_fork(addr, done)
+                return False
+            self.marked[page] += 1
+            done = page + PAGE - addr
+        return True
+
+    def do_fork(self, addr: int, length: int) -> bool:
+        """Marks a range as copied on fork again, where no other region has it; returns whether that worked."""
+        if not self.stack.reach("dontfork"):
+            return True
+        left = [page for page in self.pages_kept(addr, length) if self.ends(page)]
+        return sum(_advise(page, _MADV_DOFORK) for page in left) == len(left)
+
+    def pages_kept(self, addr: int, length: int) -> range:
+        """The addresses of the pages of a range."""
+        return range(addr // PAGE * PAGE, addr + length, PAGE)
+
+    def ends(self, page: int) -> bool:
+        """Counts a region less for a page; returns whether it was the last."""
+        self.marked[page] = max(0, self.marked[page] - 1)
+        return not self.marked[page]
+
+    # In a process of its own
+
+    def fork_setting(self, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
+        """What ibv_fork_init returns, and what is seen of a region."""
+        copies = kernel == "asked"
+        code = self.late_code() if setting == "late" and not copies else 0
+        enabled = self.turns_on(setting)
+        registered = "kept" if enabled and not copies else "inherited"
+        if setting == "RDMAV_HUGEPAGES_SAFE" and not self.marks_part_of_huge_page():
+            registered = "refused"
+        return code, {
+            "status": self.fork_status(copies, enabled),
+            "registered": registered,
+            "deregistered": "inherited",
+        }
+
+    def fork_status(self, copies: bool, enabled: bool) -> str:
+        """ibv_is_fork_initialized. `copies`: the kernel says that it copies on fork."""
+        return "UNNEEDED" if copies else "ENABLED" if enabled else "DISABLED"
+
+    def turns_on(self, setting: str) -> bool:
+        """Returns whether a setting turns on the protection."""
+        return setting not in ("none", "late")
+
+    def late_code(self) -> int:
+        """Returns what ibv_fork_init returns after a registration."""
+        return errno.EINVAL
+
+    def marks_part_of_huge_page(self) -> bool:
+        """Returns whether a region can be had of a part of a huge page, if the library looks at the size of pages."""
+        return True
+
+
+def _advise(page: int, advice: int) -> bool:
+    return bool(_libc.madvise(page, PAGE, advice) == 0)
