@@ -19,7 +19,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from commands.endings import heed_signals
 from forked import Forked, run_forked
 
 PATIENCE_S = 1800.0  # for what must come; it only bounds a hang
@@ -172,29 +171,6 @@ def stuck() -> dict[str, Any]:
     }
 
 
-def isolated() -> dict[str, Any]:
-    """Cases of several kinds as this user and as another one, who has what the first one has but for its rights."""
-    wanted = ("--verb", "dereg_mr", "--no-confirm", "-q")
-    found: dict[str, Any] = {"own": run_forked(*wanted, "--out", "own-user")}
-    found["other"] = run_forked(*wanted, "--isolate", "nobody", "--out", "other-user")
-    for name in ("own", "other"):
-        found[name] |= {"verdicts": verdicts(f"{name}-user"), "footer": footer(f"{name}-user")}
-    header = next(iter(lines("other-user")), {})
-    logs = [line["kernel"].get("log") for line in lines("other-user") if line["type"] == "result"]
-    return {**found, "isolated": header.get("isolated"), "log": None not in logs}
-
-
-def closed() -> dict[str, Any]:
-    """A run whose terminal is closed: SIGHUP comes from the kernel and from the shell."""
-    begun = Forked("--verb", "dereg_mr", "-q", "--out", "closed", before=heed_signals)
-    await_true(lambda: any(line["type"] == "result" for line in lines("closed")))
-    for _ in range(2):
-        os.kill(begun.pid, signal.SIGHUP)
-    done = begun.wait()
-    left = sorted(path.name for path in Path("closed").iterdir())
-    return {**done, "left": left, "processes": processes("--rdma-stream"), "footer": footer("closed")}
-
-
 def shared() -> dict[str, Any]:
     """Two devices of one kind share the cases, with a profile; somebody else uses the first of them."""
     for words in (
@@ -262,7 +238,7 @@ def tell() -> None:
         found: dict[str, Any] = {"supervisor": killed("commands", moments, took)}
         found["pytest"] = killed("--rdma-stream", moments, took)
     else:
-        found = {"in use": in_use(), "isolated": isolated(), "closed": closed(), "stuck": stuck()}
+        found = {"in use": in_use(), "stuck": stuck()}
     print("RESULT", json.dumps(found), flush=True)
 
 

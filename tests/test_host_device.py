@@ -40,25 +40,6 @@ def test_a_device_that_is_not_there_is_named_with_those_that_are(found: dict[str
     assert output["status"] == 2
 
 
-def test_another_user_sees_the_same(found: dict[str, Any]) -> None:
-    output = found["isolated"]
-    assert output["isolated"] == "nobody", output["other"]
-    assert output["log"], "the kernel's log is kept from the other user"
-    assert output["other"]["footer"]["complete"] is True
-    assert output["other"]["verdicts"] == output["own"]["verdicts"]
-    assert output["other"]["status"] == output["own"]["status"]
-
-
-def test_a_closed_terminal_leaves_a_report_and_nothing_temporary(found: dict[str, Any]) -> None:
-    output = found["closed"]
-    assert output["status"] == 128 + 1, output
-    assert "ended by SIGHUP" in output["said"]
-    assert "report.html" in output["left"]
-    assert not [name for name in output["left"] if name.startswith("work-")]
-    assert output["processes"] == []
-    assert output["footer"] == {}
-
-
 def test_two_devices_of_one_kind_share_the_cases_beside_others_with_shared(found: dict[str, Any]) -> None:
     output = found["in use"]["shared"]
     assert output["devices"] == ["rxe0", "rxe1"], output

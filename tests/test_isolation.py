@@ -1,7 +1,4 @@
-"""--isolate: what runs the library under test is another user's process, or one line says why it cannot be.
-
-The same on a device is in test_host_device.py.
-"""
+"""--isolate: what runs the library under test is another user's process, or one line says why it cannot be."""
 
 from __future__ import annotations
 
