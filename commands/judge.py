@@ -65,11 +65,11 @@ def execute(arguments: argparse.Namespace) -> int:
         header: HeaderRecord = {**recorded.header, "profile": named_profile(arguments.profile)}
         write_judged(out, suite, replace(recorded, header=header), again, waivers)
         new = read(out)
-        if arguments.out:
-            report.write_beside(out)
         same = recorded.header["suite"].get("tables_sha256") == suite.tables_sha256
         unfounded = [each.unfounded for each in again if same and each.unfounded]
         show(_summary(old, new, again, unfounded, arguments.out))
+        if arguments.out:
+            report.write_beside(out)  # after the conclusion, which a full disk leaves
     return 1 if unfounded else new.status
 
 

@@ -119,6 +119,16 @@ def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, capsys:
     assert main(["judge", str(run), "--out", str(out)]) == 2
 
 
+def test_a_report_without_room_leaves_the_conclusion(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "new" / "report.html").mkdir(parents=True)
+    assert main(["judge", str(run), "--out", str(tmp_path / "new")]) != 0
+    said = capsys.readouterr()
+    assert "now: " in said.out
+    assert "report.html" in said.err
+
+
 def test_a_case_that_there_is_not_any_more_stays_as_it_was(run: Path, tmp_path: Path) -> None:
     found = again(SUITE, edited(run, tmp_path / "edited", case="reg_mr/no/such"))
     assert found["reg_mr/no/such"][1] == "there is no such case any more"

@@ -358,6 +358,20 @@ def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
     assert points.by_verdict() == {"PASS": 7, "FAIL": 1}
 
 
+@pytest.mark.parametrize(
+    ("via", "seconds", "told"),
+    [("qp", 0.0, [*range(9)]), ('"NULL"', 0.0, [*range(9)]), ("qp", 1e9, [0]), ('"NULL"', 1e9, [0])],
+)
+def test_progress_is_told_by_time(monkeypatch: pytest.MonkeyPatch, via: str, seconds: float, told: list[int]) -> None:
+    """Within an interval of 512 points, each of which may have waited for what did not come."""
+    monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
+    case = samples.suite([samples.table("bind_mw/sample", WINDOWS.replace("TYPE", "1").replace("VIA", via))]).cases[0]
+    seen: list[int] = []
+    with closing(ReferenceBench()) as bench:
+        run_sweep(case, on_the_reference(bench), lambda point, done, **more: seen.append(done))
+    assert sorted(set(seen)) == told
+
+
 UNRELIABLE = """
 - id: unreliable
   rules: [REG-05]
