@@ -6,12 +6,25 @@ The text is complete in itself: no Python starts when somebody presses Tab. The 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import cache
 
 from commands.arguments import NAME as PROGRAM
 from commands.arguments import Parser
+from conformance.tables.suite import load_suite
 
-_FILES = "--"  # among the choices of an option: its value is a file
+_FILES = "--"  # among the words that fit as a value: it is a file
+_PATHS = (
+    "ARG",
+    "BUNDLE",
+    "DIR",
+    "FILE",
+    "KEY",
+    "NEW",
+    "OLD",
+    "RUN",
+    "TREE",
+)  # values that are files, as help names them
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +40,20 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _values(parser: Parser) -> Iterator[tuple[str, str]]:
-    """Each long option of a command, with its choices, "" if it takes no value, _FILES for any other value."""
+@cache
+def _known() -> dict[str, Collection[str]]:
+    """The words that fit where help has a name."""
+    suite = load_suite()
+    verbs = sorted({table.verb.removeprefix("ibv_") for table in suite.tables})
+    return {"VERB": verbs, "ID": suite.registry.as_data(), **dict.fromkeys(_PATHS, (_FILES,))}
+
+
+def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:
+    """Each long option of a command, or "" for an argument, with the words that fit as its value; None: it has none."""
     for action in parser._actions:
-        choices = " ".join(map(str, action.choices)) if action.choices else "" if action.nargs == 0 else _FILES
-        yield from ((name, choices) for name in action.option_strings if name.startswith("--"))
+        words = action.choices or _known().get(str(action.metavar), ())
+        value = None if action.nargs == 0 else " ".join(map(str, words))
+        yield from ((name, value) for name in action.option_strings or [""] if not name or name.startswith("--"))
 
 
 def _bash(commands: dict[str, Parser]) -> str:
@@ -41,19 +63,28 @@ def _bash(commands: dict[str, Parser]) -> str:
     lines += [f'        " "*) words="{" ".join(commands)}" ;;']
     for name, parser in commands.items():
         values = dict(_values(parser))
-        for option, choices in values.items():
-            if choices:
-                what = "files=1" if choices == _FILES else f'words="{choices}"'
-                lines.append(f'        "{name} {option}") {what} ;;')
-        lines.append(f'        "{name} "*) words="{" ".join(values)}" files=1 ;;')
+        wanted = values.pop("", None) or ""
+        for option, words in values.items():
+            if words is not None:
+                lines.append(f'        "{name} {option}") {_offer(words)} ;;')
+        lines.append(f'        "{name} "*) {_offer(" ".join([*values, wanted]))} ;;')
     lines += ["    esac", "    [[ $current != -* ]] || files="]
     lines += ['    [ -z "$words" ] || COMPREPLY=($(compgen -W "$words" -- "$current"))']
     lines += ['    [ -z "$files" ] || COMPREPLY+=($(compgen -f -- "$current"))']
     return "\n".join([*lines, "}", f"complete -o filenames -F _rdma_cts {PROGRAM} ./{PROGRAM}", ""])
 
 
+def _offer(words: str) -> str:
+    plain = words.removesuffix(_FILES)
+    return f'words="{plain.strip()}"' + " files=1" * (plain != words)
+
+
 def _zsh(commands: dict[str, Parser]) -> str:
-    return f"#compdef {PROGRAM}\nautoload -U +X bashcompinit && bashcompinit\n{_bash(commands)}"
+    """For bash, as zsh reads it; when compinit has loaded it as a function, that first call completes, too."""
+    load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
+    load += "autoload -U +X bashcompinit && bashcompinit"
+    first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"
+    return f"#compdef {PROGRAM}\n{load}\n{_bash(commands)}{first}\n"
 
 
 def _fish(commands: dict[str, Parser]) -> str:
@@ -61,9 +92,10 @@ def _fish(commands: dict[str, Parser]) -> str:
     for name, parser in commands.items():
         about = str(parser.description).replace("'", "")
         lines.append(f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d '{about}'")
-        for option, choices in _values(parser):
-            value = {"": "", _FILES: " -r"}.get(choices, f" -x -a '{choices}'")
-            lines.append(f"complete -c {PROGRAM} -n '__fish_seen_subcommand_from {name}' -l {option[2:]}{value}")
+        for option, words in _values(parser):
+            value = {None: "", _FILES: " -r"}.get(words, f" -x -a '{words}'")
+            flag = f" -l {option[2:]}" if option else ""
+            lines.append(f"complete -c {PROGRAM} -n '__fish_seen_subcommand_from {name}'{flag}{value}")
     return "\n".join([*lines, ""])
 
 

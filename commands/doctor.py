@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from commands.streams import show
+from conformance.device.device import device_names
 from conformance.errors import PROGRAM, UserError
+from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.run_options import word
+from conformance.tables.suite import ROOT
 from fixtures.guest import accelerator, privileges
 from fixtures.guest.build import NEEDED_BYTES
 from fixtures.guest.image import damage_of, image_folder
@@ -21,11 +25,16 @@ from fixtures.system.readiness import MISSING, NOTE, OK, Finding, Host, device_f
 from targets import hosts
 
 NO_WAY = 4  # exit status
+# Where the page about NICs is: beside the sources, and where a distribution's package puts it.
+_PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument("--host", type=word, metavar="[USER@]HOST[:PORT]", help="only a host that is reached over ssh")
+    parser.add_argument(
+        "--device", type=word, metavar="NAME", help="only a device of this host, and what its driver is known for"
+    )
     parser.add_argument("--stack", default=DEFAULT_STACK, choices=sorted(STACKS), help="the guest's Debian release")
 
 
@@ -34,6 +43,9 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.host:
         title = f"On an RDMA device of {arguments.host} ({PROGRAM} run --host {arguments.host} --device NAME)"
         return _told({title: hosts.findings(arguments.host)})
+    if arguments.device:
+        title = f"On {arguments.device} ({PROGRAM} run --device {arguments.device})"
+        return _told({title: [*device_findings(Host()), *driver_findings(driver_of(arguments.device))]})
     return _told(
         {
             f"On an RDMA device of this host ({PROGRAM} run --device NAME)": device_findings(Host()),
@@ -50,6 +62,32 @@ def _told(ways: Mapping[str, Sequence[Finding]]) -> int:
     missing = "Neither way works yet: follow the arrows of one of them." if len(ways) > 1 else "That does not work yet."
     print(f"Works now: {'; '.join(ready)}." if ready else missing)
     return 0 if ready else NO_WAY
+
+
+def driver_of(device: str) -> str:
+    """The name of a device's kernel driver. Raises UserError if there is no such device."""
+    if device not in (names := device_names()):
+        raise UserError(f"there is no device {device}", hint=f"devices of this host: {', '.join(names) or 'none'}")
+    return driver_name(RdmaNetlink(device).driver_id() or 0)
+
+
+def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding]:
+    """What the page about NICs says of a driver and of every driver: rules that fail, where, and what else shows."""
+    page = next((page for page in pages if page.is_file()), None)
+    if page is None:
+        return [Finding(NOTE, driver, "the page nics.md of the documentation says what is known of drivers")]
+    rows = [row.strip("| ").split(" | ") for row in page.read_text().splitlines() if row.startswith("| ")]
+    found = []
+    for names, *cells in rows[1:]:
+        if driver in names.split(", ") or names == "every driver":
+            text = "; ".join(filter(None, (_plain(cell) for cell in cells)))
+            found.append(Finding(NOTE, driver if driver in names else names, f"{text} (read, not run)"))
+    return found
+
+
+def _plain(cell: str) -> str:
+    """A cell of a Markdown table as text."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell).replace("`", "").strip()
 
 
 def table(findings: Iterable[Finding]) -> list[str]:

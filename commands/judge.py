@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -29,7 +29,9 @@ from conformance.tables.tiers import left_out
 from reports.comparison import Change, compare
 from reports.digest import Digest, digest, read
 from reports.terminal import REPORT
-from reports.text import one_line
+from reports.text import format_count, one_line
+
+_MOST_SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints what has changed. The exit status is the one that `run` would have had."""
+    """Prints what has changed. The exit status is the one that `run` would have had.
+
+    It is 1 if the tables are those of the run, and nothing that was observed supports a verdict.
+    """
     suite = run_arguments.suite_from(arguments)
     recorded = read_results(arguments.run)
     old = digest(recorded, arguments.run if arguments.run.is_dir() else arguments.run.parent, str(arguments.run))
@@ -60,10 +65,12 @@ def execute(arguments: argparse.Namespace) -> int:
         header: HeaderRecord = {**recorded.header, "profile": named_profile(arguments.profile)}
         write_judged(out, suite, replace(recorded, header=header), again, waivers)
         new = read(out)
+        same = recorded.header["suite"].get("tables_sha256") == suite.tables_sha256
+        unfounded = [each.unfounded for each in again if same and each.unfounded]
+        show(_summary(old, new, again, unfounded, arguments.out))
         if arguments.out:
-            report.write_beside(out)
-        show(_summary(old, new, again, arguments.out))
-    return new.status
+            report.write_beside(out)  # after the conclusion, which a full disk leaves
+    return 1 if unfounded else new.status
 
 
 def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], waivers: Waivers | None) -> None:
@@ -122,7 +129,7 @@ def _without_side_file(record: ResultRecord) -> ResultRecord:
     return rest
 
 
-def _summary(old: Digest, new: Digest, again: list[Rejudged], out: Path | None) -> Iterator[str]:
+def _summary(old: Digest, new: Digest, again: list[Rejudged], unfounded: list[str], out: Path | None) -> Iterator[str]:
     comparison = compare(old, new, unlike_tables=True)
     reasons = {record["case"]: record["reason"] for record in old.results}
     for change in comparison.changes:
@@ -137,7 +144,23 @@ def _summary(old: Digest, new: Digest, again: list[Rejudged], out: Path | None) 
     yield f"now:    {new.short_sentence}"
     if out:
         yield f"report: {out / REPORT} (results: {out})"
-    yield f"{new.conclusion} (exit status {new.status})"
+    if unfounded:
+        yield from shortened(unfounded)
+        yield f"{not_founded(unfounded)} (exit status 1)"
+    else:
+        yield f"{new.conclusion} (exit status {new.status})"
+
+
+def shortened(unfounded: Sequence[str]) -> Iterator[str]:
+    """A line for each of the first recorded verdicts that nothing supports, and how many more there are."""
+    yield from map(one_line, unfounded[:_MOST_SHOWN])
+    if len(unfounded) > _MOST_SHOWN:
+        yield f"and {len(unfounded) - _MOST_SHOWN} more"
+
+
+def not_founded(unfounded: Sequence[str]) -> str:
+    """What such verdicts come to."""
+    return f"nothing: {format_count(len(unfounded), 'recorded verdict')} not founded on what was observed"
 
 
 def _format_change(change: Change, before: str) -> Iterator[str]:

@@ -21,14 +21,14 @@ from pathlib import Path
 
 from commands import run_arguments
 from commands.endings import crash_report
-from commands.output import out_directory, out_path, write_out
+from commands.output import out_directory, out_file, write_out
 from commands.streams import show
 from conformance.errors import UserError
 from conformance.results.files import make_directory, not_written, write_atomically
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
-from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, budget_seconds
+from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, budget_seconds, word
 from conformance.tables.profile import read_profile
 from conformance.tables.shards import Shard
 from fixtures.guest.image import renew_image
@@ -106,9 +106,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of nights before the last N keep only what the page of all nights needs; the last good one stays whole",
     )
-    parser.add_argument("--mail-to", metavar="ADDRESS", help="send the morning's text with sendmail")
+    parser.add_argument("--mail-to", type=word, metavar="ADDRESS", help="send the morning's text with sendmail")
     parser.add_argument(
-        "--webhook-file", type=out_path, metavar="FILE", help='write the text as {"text": …}, as chat systems take it'
+        "--webhook-file", type=out_file, metavar="FILE", help='write the text as {"text": …}, as chat systems take it'
     )
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument(

@@ -56,6 +56,14 @@ def out_directory(text: str) -> Path:
     return path
 
 
+def out_file(text: str) -> Path:
+    """The same of an option that names a file, which is written hours later."""
+    path = out_path(text)
+    if os.path.isdir(path):
+        raise UserError(f"{path} cannot be written: {os.strerror(errno.EISDIR)}")
+    return path
+
+
 def _is_there(path: Path) -> bool:
     """Whether anything has this name. Raises UserError if nothing can: it is too long, or a link that leads to itself.
 

@@ -20,6 +20,7 @@ from commands import report, run_arguments
 from commands.endings import crash_reports_in
 from commands.output import out_directory
 from conformance.errors import PROGRAM, UserError
+from conformance.model.bounds import MOST_RECORDS
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.profile import Profile
@@ -219,6 +220,8 @@ def _chosen(options: RunOptions) -> Chosen:
     cases = ordered(run_arguments.selection_from(options).apply(suite), options.seed)
     if not options.sequences:
         cases = _without_sequences(cases)
+    if len(cases) > MOST_RECORDS // 2:
+        raise UserError(f"{len(cases):,} cases are more than a file of results holds", hint="select fewer of them")
     profile = read_profile(options.profile) if options.profile else Profile()
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
     return Chosen(suite, cases, profile, waivers)
@@ -262,6 +265,8 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
         "waivers": {"file": waivers.file, "sha256": waivers.sha256} if waivers else None,
         "profile": named_profile(options.profile),
     }
+    if options.isolate:
+        facts["isolated"] = options.isolate
     if len(options.devices) > 1:
         facts["devices"] = list(options.devices)
     if options.shard:

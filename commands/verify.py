@@ -20,7 +20,7 @@ from bundles import signature
 from bundles.archive import MOST_BYTES, PROFILE, WAIVERS, Manifest, unpack
 from bundles.claims import remark, wrong_claim
 from commands import run_arguments
-from commands.judge import write_judged
+from commands.judge import not_founded, shortened, write_judged
 from commands.streams import show
 from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, ResultRecord
@@ -28,7 +28,7 @@ from conformance.model.vocabulary import TIERS
 from conformance.regular_file import read_regular
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.records import Recorded, read_results
-from conformance.results.rejudge import DISPUTED, UNOBSERVED, WITHOUT_EVIDENCE, Rejudged, rejudge
+from conformance.results.rejudge import DISPUTED, UNOBSERVED, Rejudged, rejudge
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import given_path
 from conformance.tables.profile import read_profile
@@ -39,7 +39,6 @@ from reports.text import format_count, one_line
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
-_MOST_SHOWN = 10
 _SIZES = list(TIERS)
 _NAMES_CASES = ("--on", "--rdma-only")  # as short as it can be given
 # Why a recorded verdict may stay as it is, and how that is said.
@@ -48,6 +47,7 @@ _NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "in which worker 
 _ON_A_HOST = (
     "on a host: the library under test ran with the rights of the suite there, and could have changed what was recorded"
 )
+_ISOLATED = "on a host: the library under test ran as the user {} there, who could not write what was recorded"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ class Support:
     def sentence(self) -> str:
         """What it supports: what every report of such a run says, unless that is not founded."""
         if self.unfounded:
-            return f"nothing: {format_count(len(self.unfounded), 'recorded verdict')} not founded on what was observed"
+            return not_founded(self.unfounded)
         return self.run.conclusion
 
     @property
@@ -126,11 +126,10 @@ class Support:
             if given := self.run.header.get(key):
                 yield f"{key}: {given['file']}, sha256 {given['sha256'][:12]}"  # type: ignore[index]
         if self.run.header["stack"] == "host":
-            yield _ON_A_HOST
+            user = self.run.header.get("isolated")
+            yield _ISOLATED.format(one_line(user)) if user else _ON_A_HOST
         yield "; ".join([f"{format_count(results, 'result')} judged again", *self._not_judged()])
-        yield from self.unfounded[:_MOST_SHOWN]
-        if len(self.unfounded) > _MOST_SHOWN:
-            yield f"and {len(self.unfounded) - _MOST_SHOWN} more"
+        yield from shortened(self.unfounded)
         yield from (f"waiver: {problem}" for problem in self.run.waivers.get("problems", ()))
         yield self.run.short_sentence
         yield f"{self.sentence} (exit status {self.status})"
@@ -228,14 +227,10 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     now = {record["case"]: record for record in judged.results}
     kept = [each for each in again if each.kept]
     unfounded = [
-        *(
-            f"{each.record['verdict']} of {each.record['case']}: {each.kept}"
-            for each in kept
-            if each.kept not in _NOT_JUDGED or each.record["verdict"] not in WITHOUT_EVIDENCE
-        ),
+        *(each.unfounded for each in kept if each.unfounded),
         *(line for case, record in by_case.items() if (line := _difference(record, now[case]))),
     ]
-    return Support(manifest, sha256, said, run, kept, [*map(one_line, unfounded)])
+    return Support(manifest, sha256, said, run, kept, unfounded)
 
 
 def _difference(recorded: ResultRecord, now: ResultRecord) -> str:

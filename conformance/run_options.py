@@ -128,6 +128,7 @@ class RunOptions:
     stack: str | None = None
     driver: str | None = None
     shared: bool = False
+    isolate: str | None = None
     hazardous: bool = False
     kernel: Path | None = None
     modules: Path | None = None
@@ -359,6 +360,15 @@ OPTIONS: Mapping[str, Option] = {
         Option("stack", "--stack", "the Debian that the guest is made of", WHERE, only_on=GUEST),
         Option("driver", "--driver", "the driver of the guest's device", WHERE, only_on=GUEST),
         Option("shared", "--shared", "on a device: even if others have queue pairs on it", WHERE, only_on=HOST),
+        Option(
+            "isolate",
+            "--isolate",
+            "on a device: as this user, who can change no result; as root only",
+            WHERE,
+            "USER",
+            word,
+            only_on=HOST,
+        ),
         Option("hazardous", "--hazardous", "on a device: also what may take the kernel down", WHERE, only_on=HOST),
         Option(
             "kernel",

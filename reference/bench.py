@@ -183,7 +183,11 @@ class HeldPair:
             return
         for held in (self.responder, self.requester):
             self._device.reset_qp(held.queue)
-        self._connect()
+        try:
+            self._connect()
+        except Refused:
+            self.close()
+            self._create(*self._spec)
 
     def close(self) -> None:
         """Destroys both."""

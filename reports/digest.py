@@ -531,7 +531,7 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
         said[rule].get(name, text) != text for rule, texts in known.items() for name, text in texts.items()
     ):
         return "the rules of its header are not those of the tables"
-    if header["controls"] and header["controls"] != plain(dict(suite.registry.needs.controls)):
+    if header["controls"] != plain(dict(suite.registry.needs.controls)):
         return "the controls of its header are not those of the tables"
     if (said_out := header.get("left_out")) is not None:
         count = len(left_out(suite.cases, header["planned"]))

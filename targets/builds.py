@@ -88,7 +88,7 @@ def refuse_in_guest(options: RunOptions) -> None:
 
     --hazardous is none of these: the guest always runs what it adds.
     """
-    for name in ("port", "gid_index", "peer", "shared"):
+    for name in ("port", "gid_index", "peer", "shared", "isolate"):
         option = OPTIONS[name]
         if getattr(options, name) != option.default:
             raise UserError(f"{option.flag} is for a device of this host, not for the guest", hint="give --device NAME")

@@ -42,6 +42,8 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
     if options.guest:
         raise UserError("--host and --guest exclude each other")
     builds.refuse_on_host(options)
+    if options.isolate:
+        raise UserError("--isolate is for a device of this host: nothing here can be changed from another one")
     if options.rdma_core:
         raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
     if options.peer:

@@ -25,6 +25,7 @@ from fixtures.hosts.remote_host import RemoteHost
 from fixtures.system import packages, usable
 from fixtures.system.cache import cache_directory
 from fixtures.system.host import HostWorker
+from fixtures.system.isolation import OtherUser
 from fixtures.system.rdma_core import find_rdma_core
 from runs.durations import Durations
 from targets import builds, hosts
@@ -111,9 +112,14 @@ def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Targ
     profile = options.profile.resolve() if options.profile else None
     inside = replace(options, cases=tuple(folder.resolve() for folder in options.cases), profile=profile)
 
+    user = OtherUser.named(options.isolate) if options.isolate else None
+    if user:
+        read = (*inside.cases, *filter(None, (profile, options.rdma_core and options.rdma_core.resolve())))
+        user.check(python, (ROOT, ROOT / "cases", out.resolve()), read)
+
     def start(device: str, cases: Sequence[str]) -> Worker:
         arguments = inside.on(device).plugin_arguments()
-        return HostWorker(ROOT, python, arguments, cases, out / "console.log", environment)
+        return HostWorker(ROOT, python, arguments, cases, out / "console.log", environment, user)
 
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     given: dict[str, Any] = {"rdma_core": own.hashes()} if own else {}

@@ -20,8 +20,8 @@ class Forked:
     def __init__(self, *arguments: str, before: Callable[[], object] = lambda: None) -> None:
         """`before` is called in the child first."""
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed when it has been read
-        if child := os.fork():
-            self._child = child
+        self.pid = os.fork()
+        if self.pid:
             return
         os.dup2(self._said.fileno(), 1)
         os.dup2(self._said.fileno(), 2)
@@ -32,7 +32,7 @@ class Forked:
 
     def wait(self) -> dict[str, Any]:
         """Its status, and the end of what it said."""
-        status = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         with self._said as said:
             said.seek(0)
             return {"status": status, "said": said.read()[-600:]}

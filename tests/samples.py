@@ -35,7 +35,7 @@ R = TypeVar("R", HeaderRecord, ResultRecord, FooterRecord)
 def registry() -> Registry:
     """The project's real rules."""
     rules, mistakes = read_registry([CASES], ROOT)
-    assert mistakes == []
+    assert not mistakes, "\n".join(map(str, mistakes))
     return rules
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from conformance.results.records import Recorded, read_results
-from conformance.tables.suite import ROOT
 from fixtures.system.cache import cache_directory
-from patience import PATIENCE_S
+from launched import run_in_guest
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 CASE = "dereg_mr/deregistration/of-none"
@@ -42,14 +38,7 @@ def cache(tmp_path: Path) -> Path:
 
 def run(cache: Path, out: Path, *more: str) -> tuple[Recorded, str]:
     """A run of one case: its records, and what was on the console."""
-    done = subprocess.run(
-        [ROOT / "rdma-cts", "run", "--guest", "--yes", "--guests", "1", "--only", CASE, "--out", str(out), *more],
-        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable, "RDMA_CTS_CACHE": str(cache)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = run_in_guest(out, "--guests", "1", *more, only=[CASE], RDMA_CTS_CACHE=str(cache))
     assert done.returncode == 0, done.stdout + done.stderr
     return read_results(out), (out / "console.log").read_text(errors="replace")
 

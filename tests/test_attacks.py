@@ -12,23 +12,26 @@ import subprocess
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from actors import HEADER, IDS, SUITE, Stage, ran, start, verdicts
 from bundles.archive import pack
 from bundles.claims import claims
-from commands import verify
+from commands import run, verify
 from commands.__main__ import main
 from conformance.errors import UserError
-from conformance.model.bounds import MOST_DEVIATIONS, MOST_VALUES
+from conformance.model.bounds import MOST_DEVIATIONS, MOST_RECORDS, MOST_VALUES
+from conformance.model.record import Record
 from conformance.model.rules import Registry
 from conformance.model.space import Space
 from conformance.results.points import store_points
 from conformance.results.records import encode
+from conformance.results.writer import ResultsFile
 from conformance.sweeps.outcome import Outcome, Points
 from conformance.tables.suite import VERSION, Suite
 from recorded_reference import record
@@ -58,6 +61,14 @@ class Attack:
 def footer(**changes: Any) -> Callable[[list[Line]], list[Line]]:
     """With these changes of the footer."""
     return lambda lines: [*lines[:-1], {**lines[-1], **changes}]
+
+
+def unconfirmed(**evidence: Any) -> Callable[[list[Line]], list[Line]]:
+    """With a confirmation of the violation that says that it did not occur again."""
+    tried = {"type": "confirmation", "case": "reg_mr/sample/c3", "confirmed": False, "by": "repetition", **evidence}
+    return lambda lines: footer(confirmation={"confirmed": 0, "not_confirmed": 1, "not_tried": 0})(
+        [*lines[:-1], tried, lines[-1]]
+    )
 
 
 def head(**changes: Any) -> Callable[[list[Line]], list[Line]]:
@@ -134,6 +145,29 @@ ATTACKS = (
         "refused",
         f"{CONTRADICTS}`confirmation",
         footer(confirmation={"confirmed": 0, "not_confirmed": 1, "not_tried": 0}),
+    ),
+    Attack(
+        "a violation was not confirmed, as nobody has seen",
+        "file",
+        "refused",
+        "c3: it is not confirmed, and what was seen when it was tried again is absent",
+        unconfirmed(),
+    ),
+    Attack(
+        "a violation that was seen again is not confirmed",
+        "file",
+        "refused",
+        "c3: it is not confirmed, and it was seen when it was tried again",
+        unconfirmed(in_run={"verdict": "FAIL", "reason": "x"}, alone={"verdict": "CRASH", "reason": "x"}),
+    ),
+    Attack(
+        "two sweeps share their points",
+        "file",
+        "refused",
+        "its points_file points/a.json is that of another case",
+        lambda lines: [
+            {**line, "points_file": "points/a.json"} if line["type"] == "result" else line for line in lines
+        ],
     ),
     Attack(
         "a second result, which passes",
@@ -261,9 +295,31 @@ ATTACKS = (
     Attack(
         "a record for which the file has no room", "large", "BROKEN, and a file that is read", "a file of results has"
     ),
+    Attack("a sweep with megabytes of examples", "examples", "BROKEN", "more than 4,194,304"),
+    Attack(
+        "a library on a host changes the results, in place or by another file",
+        "changed",
+        "told, with the status that the run has judged",
+        "results.jsonl was changed by another process while the run wrote it",
+    ),
+    Attack(
+        "a run on a host passes for one in a guest",
+        "verified",
+        "told",
+        "on a host: the library under test ran with the rights of the suite there",
+        head(stack="host"),
+    ),
+    Attack(
+        "a run on a host, as another user",
+        "verified",
+        "told",
+        "on a host: the library under test ran as the user nobody there, who could not write what was recorded",
+        head(stack="host", isolated="nobody"),
+    ),
     # What makes a reader work for ever, or fill the memory
     Attack("a sweep whose points differ in 500 ways", "sweep", "100 ways, no longer than others", "400"),
     Attack("a bundle that expands without end", "bomb", "refused while it is read", "100 times as large unpacked"),
+    Attack("a file of a million small records", "records", "refused before it is decoded", "lines, more than the"),
     Attack("a file of millions of values", "values", "refused before it is decoded", "values, more than the"),
     # Inputs that change a verdict, in a bundle
     Attack("another file of waivers", "waivers.yaml", "refused", "waivers.yaml is not the file of", head(waivers=FILE)),
@@ -302,6 +358,20 @@ ATTACKS = (
     Attack("what is no signature", "garbage", "refused", "bundle.sig is not a signature of"),
     # A verdict that nobody has judged
     Attack("a verdict is edited", "judged", "judged again", "PASS -> FAIL", passes),
+    Attack(
+        "a PASS of which nothing was observed",
+        "good judged",
+        "not founded",
+        "PASS of reg_mr/sample/c3: nothing was observed",
+        failing(observed={}),
+    ),
+    Attack(
+        "a PASS of other calls",
+        "good judged",
+        "not founded",
+        "PASS of reg_mr/sample/c3: its calls are others now",
+        failing(call="ibv_other()"),
+    ),
     Attack(
         "a verdict is edited, in a bundle",
         "bundle",
@@ -372,6 +442,13 @@ def by_judge(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) 
     assert (status, attack.said in said) == (1, True), said
 
 
+def by_founded(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """`judge` says that nothing supports it, and gives no status of a run without violation."""
+    status, said = said_by(capsys, "judge", written(lines, folder / "run"))
+    assert (status, attack.said in said) == (1, True), said
+    assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
+
+
 def by_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
     """`verify` says that it supports nothing."""
     run = written(lines, folder / "run")
@@ -410,6 +487,38 @@ def by_large(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
     assert any(attack.said in line["reason"] for line in recorded.results)
 
 
+def by_examples(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
+    """More than 4 MiB of a sweep's observations."""
+    example = {"point": "a=b", "reason": "x" * (5 << 20), "observed": {}}
+    data = {"case": IDS[0], "axes": {"a": ["b"]}, "outcomes": [], "examples": [example], "index": ""}
+    line = observed_result(SUITE.cases[0], points_data=data)
+    found = Stage(folder).play([HEADER, start(0), encode(line)], ran(1, 2, 3)).results[0]
+    assert (found["verdict"], attack.said in found["reason"]) == ("BROKEN", True), found["reason"]
+
+
+def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """Another process writes to the file, or puts another one in its place."""
+    for name in ("appended", "replaced"):
+        path = folder / name / "results.jsonl"
+        with closing(ResultsFile(path)) as file:
+            for line in lines:
+                file.append(cast(Record, line))
+            judged = digest.read(path.parent)
+            assert file.changed() == ""
+            if name == "replaced":
+                path.rename(folder / "kept")
+            with path.open("ab") as other:
+                other.write(b"x")
+            with pytest.raises(UserError) as told:
+                run._reported(judged, path.parent, 0, "", file.changed())
+        assert (told.value.status, attack.said in told.value.message) == (1, True)
+
+
+def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """`verify` says what it rests on."""
+    assert attack.said in said_by(capsys, "verify", bundled(lines, folder))[1]
+
+
 def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
     """Each of 500 outcomes is explained, as far as a record keeps them."""
     space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(9)]}})
@@ -442,6 +551,15 @@ def by_values(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says)
     run = written(lines, folder / "run")
     with (run / "results.jsonl").open("ab") as file:
         file.write(b'{"type":"x","y":[' + b"[]," * (MOST_VALUES // 2) + b"[]]}\n")
+    status, said = said_by(capsys, "report", "--format", "summary", run)
+    assert (status, attack.said in said) == (2, True), said
+
+
+def by_records(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
+    """Workers without end."""
+    run = written(lines, folder / "run")
+    with (run / "results.jsonl").open("ab") as file:
+        file.write(encode({"type": "worker", "boot_id": ""}) * MOST_RECORDS)
     status, said = said_by(capsys, "report", "--format", "summary", run)
     assert (status, attack.said in said) == (2, True), said
 
@@ -503,13 +621,18 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
     "file": by_file,
     "good file": by_file,
     "judged": by_judge,
+    "good judged": by_founded,
     "bundle": by_bundle,
     "crash": by_crash,
     "progress": by_progress,
     "large": by_large,
+    "examples": by_examples,
+    "changed": by_changed,
+    "verified": by_verified,
     "sweep": by_sweep,
     "bomb": by_bomb,
     "values": by_values,
+    "records": by_records,
     **dict.fromkeys(("waivers.yaml", "profile.yaml", "nothing"), by_file_in_bundle),
     "told": by_told,
     **dict.fromkeys(("unsigned", "other", "stranger", "namespace", "garbage"), by_signature),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +9,7 @@ import pytest
 import bad_driver
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, read_results
-from conformance.tables.suite import ROOT
-from patience import PATIENCE_S
+from launched import run_in_guest
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 # What a case never takes, on a slow machine either: the case that hangs takes as long.
@@ -29,29 +25,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 def run_in(place: Path, *options: str) -> Recorded:
     tables, overlay = bad_driver.tables(place / "tables", *ROWS), bad_driver.overlay(place / "overlay")
-    command = [
-        "./rdma-cts",
-        "run",
-        "--guest",
-        "--yes",
-        "--cases",
-        str(tables),
-        "--overlay",
-        str(overlay),
-        "-k",
-        "bad/",
-        "--deadline",
-        DEADLINE_S,
-        "--guests",
-        "1",
-        "--out",
-        str(place / "out"),
-        *options,
-    ]
-    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    chosen = ("--cases", tables, "--overlay", overlay, "-k", "bad/", "--deadline", DEADLINE_S, "--guests", "1")
+    done = run_in_guest(place / "out", *chosen, *options)
     assert done.returncode == 1, done.stdout + done.stderr
     return read_results(place / "out")
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from conformance.model.verdict import Verdict
 from conformance.results.records import read_results
-from conformance.tables.suite import ROOT
-from patience import PATIENCE_S
+from launched import run_in_guest
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 # For each case its verdict, and what its reason says: how the host is given what it lacks.
@@ -29,27 +25,7 @@ ANSWERS = {
 
 def test_what_the_host_lacks_is_unreachable_with_how_to_mend_it(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    only = [word for case in ANSWERS for word in ("--only", case)]
-    done = subprocess.run(
-        [
-            str(ROOT / "rdma-cts"),
-            "run",
-            "--guest",
-            "--yes",
-            "--no-confirm",
-            "--guest-env",
-            "RDMA_CTS_BARE=8192",
-            "--out",
-            str(out),
-            *only,
-        ],
-        cwd=ROOT,
-        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = run_in_guest(out, "--no-confirm", "--guest-env", "RDMA_CTS_BARE=8192", only=ANSWERS)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     results = {result["case"]: result for result in read_results(out).results}
     assert {case: result["verdict"] for case, result in results.items()} == {

@@ -40,6 +40,7 @@ from runs.plan import Plan, write_plan
 from samples import consistent, numbered, registry
 from trial.catalogue import VIOLATIONS
 
+pytestmark = pytest.mark.long
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)
 SOME = [case for case in DEFAULT if not case.hazardous and not case.sweep][::20]
@@ -688,6 +689,7 @@ def test_another_version_may_tell_more_or_less_of_a_rule(run: Path, tmp_path: Pa
     [
         ({"rules": {}}, "the rules of its header are not those of the tables"),
         ({"rules": None}, "the rules of its header are not those of the tables"),
+        ({"controls": {}}, "the controls of its header are not those of the tables"),
         ({"suite": None}, "was made with the tables None"),
     ],
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import marshal
 import os
 import shutil
 import stat
 from collections.abc import Callable
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +25,7 @@ from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, load_suite
 from conformance.tables.tiers import left_out
 from fixtures.guest import derivation, freezing, image, job, template
+from fixtures.system import bytecode
 from patience import PATIENCE_S
 
 
@@ -337,3 +340,31 @@ def test_what_is_private(monkeypatch: pytest.MonkeyPatch, owner: int, mode: int,
     found = SimpleNamespace(st_uid=owner, st_gid=54321, st_mode=stat.S_IFDIR | mode)
     monkeypatch.setattr("conformance.cache.os.stat", lambda _: found)
     assert cache.is_private(Path("x")) is private
+
+
+def test_bytecode_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that everybody may write has bytecode that says something else than it."""
+    root, folder = tmp_path / "suite", tmp_path / "bytecode"
+    root.mkdir()
+    source = root / "planted.py"
+    source.write_text("VALUE = 1\n")
+    source.chmod(0o666)
+    monkeypatch.setattr(bytecode, "_ROOT", root)
+    finder = bytecode._finder_of(str(folder), True)(str(root))
+
+    def value() -> object:
+        spec = finder.find_spec("planted")
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.VALUE
+
+    assert value() == 1
+    (made,) = folder.rglob("*.pyc")
+    assert stat.S_IMODE(made.stat().st_mode) & 0o022 == 0
+    header = made.read_bytes()[:16]
+    made.write_bytes(header + marshal.dumps(compile("VALUE = 2\n", str(source), "exec")))
+    assert value() == 2
+    made.chmod(0o666)
+    assert value() == 1

@@ -18,6 +18,11 @@ from commands.__main__ import COMMANDS, main
         ("rdma-cts run --quiet --tier ex", ["exhaustive"]),
         ("rdma-cts compare /etc/passw", ["/etc/passwd"]),
         ("rdma-cts compare --device", []),
+        ("rdma-cts run --verb rere", ["rereg_mr", "rereg_mr_experimental"]),
+        ("rdma-cts run --rule REG-09", ["REG-09", "REG-09a"]),
+        ("rdma-cts run --port ", []),
+        ("rdma-cts run /etc/passw", []),
+        ("rdma-cts completion fi", ["fish"]),
     ],
 )
 def test_bash_offers_what_fits(line: str, offered: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -236,6 +236,42 @@ def test_where_no_document_demands_the_error_state_each_kind_of_refusal_is_waite
         assert times_asked(pair, second, opcode, "LOC_QP_OP_ERR") < 3
 
 
+class Refused(Side):
+    """An end at which a request is refused by its peer, or a peer that flushes no receive; the waits are kept."""
+
+    def __init__(self, *statuses: str) -> None:
+        super().__init__([], lambda _: None)
+        self._statuses, self.waited = statuses, cast(list[float], [])
+
+    def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
+        """The refusal, if there is one."""
+        self.waited.append(deadline_s)
+        return [Completion(1, status) for status in self._statuses]
+
+
+def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_for_again() -> None:
+    """On any connection of the device; after another kind of refusal, or where one came, it is waited for in full."""
+    full, short = connection.SILENCE_S, connection.SILENCE_S / 100
+    waits: list[float] = []
+    lingering: set[Refusal] = set()
+    for opcode, status in [
+        ("RDMA_WRITE", "REM_ACCESS_ERR"),
+        ("RDMA_WRITE", "REM_ACCESS_ERR"),
+        ("RDMA_READ", "REM_ACCESS_ERR"),
+    ]:
+        pair = Pair(Refused(status), peer := Refused())
+        vars(pair).update(tells_state=False, lingering=lingering)
+        loopback = LoopbackConnection(cast(Any, pair), itertools.count(2).__next__)
+        loopback.execute(ExchangeSpec(loopback, SendRequest(opcode, 1), (area(pattern(8)), area(pattern(8)))))
+        waits += peer.waited
+    assert [wait > short for wait in waits] == [True, False, True]
+    assert waits[0] == full
+    flushing = Pair(Refused("REM_ACCESS_ERR"), Refused("WR_FLUSH_ERR"))
+    loopback = LoopbackConnection(cast(Any, flushing), itertools.count(2).__next__)
+    loopback.execute(ExchangeSpec(loopback, SendRequest("SEND", 1), (area(pattern(8)), area(pattern(8)))))
+    assert flushing.lingering == set()
+
+
 class MadeAnew(Pair):
     """Two ends that a renewal replaces by others."""
 

@@ -36,6 +36,7 @@ NOT_RUN = {
     "nightly": "needs a guest: tests/test_nightly.py",
     "test": "would run itself: tests/test_own_tests.py",
     "doctor --host": "needs another host: tests/test_remote_host.py",
+    "doctor --device": "needs a device: tests/test_launcher.py",
     "prepare": "makes an image: tests/test_prepare.py",
     "fleet": "needs the runs of many nodes: tests/test_fleet.py",
     "merge": "needs three shards of one run: tests/test_shards.py",

@@ -65,6 +65,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("heading", "files", "cases"), [("An access flag", 3, -4), ("A verb", 7, 2)])
+@pytest.mark.nightly
 def test_the_page_suffices(heading: str, files: int, cases: int, tree: Path) -> None:
     before = counted(tree)
     assert len(followed(tree, section(heading))) == files

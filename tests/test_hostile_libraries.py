@@ -5,17 +5,13 @@ One preloaded library does all of it (hostile.c): which attack, the row says. Al
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import bad_driver
 from conformance.results.records import Recorded, read_results
-from conformance.tables.suite import ROOT
-from patience import PATIENCE_S
+from launched import run_in_guest
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 DEADLINE_S = "30"
@@ -59,33 +55,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """The run of all rows."""
     place = tmp_path_factory.mktemp("hostile")
     overlay = bad_driver.overlay(place / "overlay", "hostile.c")
-    forged = ",".join(f"reg_mr/hostile/{row}" for row in ROWS)
-    cases = str(tables(place / "tables"))
-    command = [
-        "./rdma-cts",
-        "run",
-        "--guest",
-        "--yes",
-        "--cases",
-        cases,
-        "--overlay",
-        str(overlay),
-        "-k",
-        "hostile/",
-        "--guest-env",
-        f"RDMA_CTS_FORGED={forged}",
-        "--deadline",
-        DEADLINE_S,
-        "--guests",
-        "1",
-        "--no-confirm",
-        "--out",
-        str(place / "out"),
-    ]
-    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    chosen = ("--cases", tables(place / "tables"), "--overlay", overlay, "-k", "hostile/", "--guests", "1")
+    forged = f"RDMA_CTS_FORGED={','.join(f'reg_mr/hostile/{row}' for row in ROWS)}"
+    how = ("--guest-env", forged, "--deadline", DEADLINE_S, "--no-confirm")
+    done = run_in_guest(place / "out", *chosen, *how)
     assert done.returncode == 1, done.stdout + done.stderr
     print(done.stdout)
     return read_results(place / "out")

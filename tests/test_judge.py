@@ -14,6 +14,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results
 from conformance.results.rejudge import rejudge
+from conformance.sweeps.outcome import OUTSIDE, Points
 from conformance.tables.suite import Suite, load_suite
 from recorded_reference import record
 from reference.device import Device
@@ -118,6 +119,16 @@ def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, capsys:
     assert main(["judge", str(run), "--out", str(out)]) == 2
 
 
+def test_a_report_without_room_leaves_the_conclusion(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "new" / "report.html").mkdir(parents=True)
+    assert main(["judge", str(run), "--out", str(tmp_path / "new")]) != 0
+    said = capsys.readouterr()
+    assert "now: " in said.out
+    assert "report.html" in said.err
+
+
 def test_a_case_that_there_is_not_any_more_stays_as_it_was(run: Path, tmp_path: Path) -> None:
     found = again(SUITE, edited(run, tmp_path / "edited", case="reg_mr/no/such"))
     assert found["reg_mr/no/such"][1] == "there is no such case any more"
@@ -135,6 +146,23 @@ def test_an_observation_that_is_none_is_one_clear_line(
     assert main(["judge", str(edited(run, tmp_path / "edited", observed={"nothing": 3}))]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"what was observed of {first} cannot be judged" in line
+
+
+def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    forged = edited(run, tmp_path / "forged")
+    (line,) = (line for line in read_results(run).results if line.get("points_file"))
+    file = forged / line["points_file"]
+    data = json.loads(file.read_text())
+    points = Points.of_data(data)
+    points.index[next(number for number, outcome in enumerate(points.index) if outcome != OUTSIDE)] = OUTSIDE
+    file.write_text(json.dumps(points.as_data(line["case"])))
+    assert main(["judge", str(forged)]) == 1
+    said = capsys.readouterr().out
+    assert f"{line['verdict']} of {line['case']}: its space is another now" in said
+    assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
+    file.write_text(json.dumps(points.as_data("reg_mr/another/sweep")))
+    assert main(["judge", str(forged)]) == 2
+    assert f"the points of reg_mr/another/sweep, and not of {line['case']}" in capsys.readouterr().err
 
 
 def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from commands import doctor
+from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
 from patience import PATIENCE_S
+from runs import process
 
 LAUNCHER = ROOT / "rdma-cts"
 BORROWED = ("rm", "sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
@@ -323,6 +325,10 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
     done = subprocess.run([LAUNCHER, "list", "--rule", "REG-15"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
+    # As a lab and a night start runs.
+    runs = [*process.COMMAND, "--help"]
+    done = subprocess.run(runs, cwd=tmp_path, env=process.environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # The same from Python, for what a command needs
@@ -461,13 +467,37 @@ def test_lacking_programs_are_reported_with_the_command(python_host: Host) -> No
     assert found["processor"].text.startswith("software emulation")
 
 
+def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "device_findings", lambda _: [readiness.Finding(readiness.OK, "it", "is")])
+    monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
+    monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
+    assert main(["doctor", "--device", "mlx5_0"]) == 0
+    text = capsys.readouterr().out
+    assert "REG-10: memory keys have no bit for MW_BIND; DEREG-02: " in text
+    assert "every driver" in text
+    assert "`" not in text
+    assert "mana" not in text
+    assert main(["doctor", "--device", "mlx5_1"]) == 2
+    assert "there is no device mlx5_1; devices of this host: mlx5_0" in capsys.readouterr().err
+
+
+def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> None:
+    for driver in ("mlx4", "irdma", "bnxt_re", "cxgb4", "mana", "efa", "erdma", "siw", "hns", "qedr"):
+        assert [found for found in doctor.driver_findings(driver) if found.about == driver], driver
+    assert [found.about for found in doctor.driver_findings("rxe")] == ["every driver"]
+    (elsewhere,) = doctor.driver_findings("mlx5", [])
+    assert "nics.md" in elsewhere.text
+
+
 def test_the_doctor_fails_when_no_way_works(
     python_host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         doctor, "device_findings", lambda _: [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
     )
-    arguments = argparse.Namespace(host=None, stack="forky")
+    arguments = argparse.Namespace(host=None, device=None, stack="forky")
     assert doctor.execute(arguments) == doctor.NO_WAY == 4
     assert "Neither way works" in capsys.readouterr().out
     monkeypatch.setattr(doctor, "device_findings", lambda _: [readiness.Finding(readiness.OK, "it", "is")])

@@ -128,6 +128,12 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ("run --only nosuch/case/x", "unknown case 'nosuch/case/x'"),
         ("run --rule REG-999", "unknown rule 'REG-999' (did you mean REG-29?)"),
         ("run --verb reg_mrr", "unknown verb 'ibv_reg_mrr' (did you mean ibv_reg_mr?)"),
+        ("run --verb ibv_reg_mrr", "unknown verb 'ibv_reg_mrr' (did you mean ibv_reg_mr?)"),
+        (
+            "nightly --history h --mail-to=",
+            "nightly: argument --mail-to: '' is not a word; see ./rdma-cts nightly --help",
+        ),
+        ("nightly --history h --webhook-file /", "/ cannot be written: Is a directory"),
         ("run -k zzzzzz", "no case matches the selection; see ./rdma-cts list"),
         ("run --device a/b", "run: argument --device: 'a/b' is not the name of a device; see ./rdma-cts run --help"),
         ("run --device x --guest", "--device and --guest exclude each other"),
@@ -230,7 +236,7 @@ def test_a_line_feed_in_a_path_does_not_break_the_line_of_an_error(
 
 
 # What the suite's parts and tests tell each other; not for users.
-INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS"}
+INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
 
 
 def test_every_variable_is_printed_and_on_its_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from conformance.model.verdict import Verdict
 from conformance.results.records import read_results
-from conformance.tables.suite import ROOT
 from fixtures.guest.changes import read_changes
-from patience import PATIENCE_S
+from launched import run_in_guest
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 VERDICTS = {
@@ -33,27 +29,7 @@ VERDICTS = {
 
 def test_what_is_mended_is_kept_and_the_report_names_the_changes(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    only = [word for case in VERDICTS for word in ("--only", case)]
-    done = subprocess.run(
-        [
-            str(ROOT / "rdma-cts"),
-            "run",
-            "--guest",
-            "--stack",
-            "forky-mended",
-            "--yes",
-            "--no-confirm",
-            *only,
-            "--out",
-            str(out),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = run_in_guest(out, "--stack", "forky-mended", "--no-confirm", only=VERDICTS)
     assert done.returncode == 1, done.stdout + done.stderr
     recorded = read_results(out)
     assert {result["case"]: result["verdict"] for result in recorded.results} == VERDICTS

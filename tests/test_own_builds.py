@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from conformance.model.record import HeaderRecord
 from conformance.results.records import read_results
-from conformance.tables.suite import ROOT
 from fixtures.guest.build import find_tool
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from fixtures.system.digests import sha256_of
+from launched import run_in_guest
 from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
-ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 MARK = b"\xab" * 20
 _NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"  # the head of a note with a build id
 _SIGNED = b"~Module signature appended~\n"
-
-
-def launch(*arguments: str, said: str = "") -> subprocess.CompletedProcess[str]:
-    command = ["./rdma-cts", "run", "--guest", "--yes", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=ENVIRONMENT, input=said, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
 
 
 def marked(content: bytes) -> bytes:
@@ -68,20 +58,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def header(place: Path) -> HeaderRecord:
     """Of a run with all of them."""
-    case = "dereg_mr/deregistration/of-none"
-    done = launch(
-        "--only",
-        case,
-        "--modules",
-        str(place / "modules"),
-        "--rdma-core",
-        str(place / "prefix"),
-        "--guest-env",
-        "COLOUR=blue",
-        "--keep",
-        "--out",
-        str(place / "out"),
-    )
+    own = ("--modules", place / "modules", "--rdma-core", place / "prefix", "--guest-env", "COLOUR=blue", "--keep")
+    done = run_in_guest(place / "out", *own, only=["dereg_mr/deregistration/of-none"])
     assert done.returncode == 0, done.stdout + done.stderr
     return read_results(place / "out").header
 
@@ -118,16 +96,8 @@ def test_what_is_kept_starts_the_same_guest_again(header: HeaderRecord, place: P
 
 def in_a_shell(place: Path, out: Path, commands: str) -> str:
     """What a shell in the guest says to these commands."""
-    done = launch(
-        "--shell",
-        "--modules",
-        str(place / "modules"),
-        "--guest-env",
-        "COLOUR=blue",
-        "--out",
-        str(out),
-        said=f"{commands}\nexit\n",
-    )
+    own = ("--modules", place / "modules", "--guest-env", "COLOUR=blue")
+    done = run_in_guest(out, "--shell", *own, said=f"{commands}\nexit\n")
     assert done.returncode == 0, done.stderr
     return done.stdout
 

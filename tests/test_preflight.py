@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+import fixtures.bench
 from conformance.bench.calls import Pd, Sge
 from conformance.bench.work_requests import SendRequest
-from conformance.errors import HarnessFailure, LoopbackLost, NotConnected, UserError
+from conformance.errors import HarnessFailure, LoopbackLost, NotConnected, PeerLost, UserError
 from conformance.execution.offered import offered_by
 from conformance.execution.preflight import preflight
 from conformance.execution.runner import CaseRun, RunContext, Unwatched, run_case
@@ -260,6 +261,26 @@ def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypa
     assert caught.value.message == output
     assert "ulimit -l unlimited" in caught.value.hint
     assert caught.value.status == 3
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(5, "ibv_alloc_pd"), UserError("the device cannot be tested: …"), PeerLost("gone, too")]
+)
+def test_a_device_that_vanishes_while_it_is_looked_at_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def failing(_: object) -> Findings:
+        raise error
+
+    bench: Any = SimpleNamespace(device=SimpleNamespace(name="mlx5_0"))
+    monkeypatch.setattr(fixtures.bench, "preflight", failing)
+    monkeypatch.setattr(fixtures.bench, "device_names", lambda: [])
+    with pytest.raises(UserError, match="mlx5_0 is gone: it was removed, or its driver was unloaded") as caught:
+        fixtures.bench.look_at(bench)
+    assert (caught.value.status, caught.value.hint) == (3, "the kernel's log says why")
+    monkeypatch.setattr(fixtures.bench, "device_names", lambda: ["mlx5_0"])
+    with pytest.raises(UserError if isinstance(error, PeerLost) else type(error)):
+        fixtures.bench.look_at(bench)
 
 
 def test_further_types_that_cannot_be_connected_are_reported_and_not_taken_for_absent() -> None:

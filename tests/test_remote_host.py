@@ -270,7 +270,7 @@ def test_a_process_that_dies_there_costs_one_case(verdicts_of: Any) -> None:
 
 
 def test_a_process_that_hangs_there_costs_one_case(verdicts_of: Any, stand_in: StandIn) -> None:
-    found, _, _ = verdicts_of("works", "hangs", "not-supported", case_deadline_s=2.0)
+    found, _, _ = verdicts_of("works", "hangs", "not-supported", case_deadline_s=6.0)
     assert found == {"works": "PASS", "hangs": "HANG", "not-supported": "UNSUPPORTED"}
     assert stand_in.left() == []
 
@@ -287,7 +287,7 @@ def test_a_connection_that_is_cut_in_a_case_costs_nothing(verdicts_of: Any, stan
             cut.append(line)
             stand_in.cut()
 
-    found, recorded, made = verdicts_of("works", "hangs", "not-supported", begins=begins, case_deadline_s=2.0)
+    found, recorded, made = verdicts_of("works", "hangs", "not-supported", begins=begins, case_deadline_s=6.0)
     assert found == {"works": "PASS", "hangs": "HANG", "not-supported": "UNSUPPORTED"}
     assert recorded.footer["boots"] == 3
     assert made.audience.reasons[0] == f"the connection to {ADDRESS} was cut"

@@ -70,6 +70,7 @@ HOST_ONLY = {
     "port",
     "gid_index",
     "shared",
+    "isolate",
     "hazardous",
 }
 GUEST_ONLY = {
@@ -117,6 +118,7 @@ GIVEN = st.builds(
     stack=st.none() | st.sampled_from(sorted(STACKS)),
     driver=st.none() | st.sampled_from(sorted(DRIVERS)),
     shared=st.booleans(),
+    isolate=st.none() | TEXTS,
     hazardous=st.booleans(),
     kernel=st.none() | PATHS,
     modules=st.none() | PATHS,
@@ -245,7 +247,7 @@ def test_a_case_that_can_end_only_its_process_runs_on_every_host(capsys: pytest.
     deadly = replace(HARMLESS, ends_process=True)
     assert run._harmless([HARMLESS, deadly, HAZARDOUS], Progress()) == [HARMLESS, deadly]
     assert (HARMLESS.alone, deadly.alone, HAZARDOUS.alone) == (False, True, True)
-    assert "left out 1 cases that can crash the kernel" in capsys.readouterr().out
+    assert "left out 1 case that can crash the kernel" in capsys.readouterr().out
 
 
 @UNTIMED

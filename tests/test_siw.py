@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from conformance.model.verdict import Verdict
 from conformance.results.records import read_results
-from conformance.tables.suite import ROOT
-from patience import PATIENCE_S
+from launched import launched
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 VERDICTS = {
@@ -30,23 +26,10 @@ VERDICTS = {
 }
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`./rdma-cts run ARGUMENTS…` as a person runs it."""
-    return subprocess.run(
-        [str(ROOT / "rdma-cts"), "run", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-
-
 def test_the_same_cases_run_on_iwarp(tmp_path: Path) -> None:
     out = tmp_path / "out"
     only = [word for case in VERDICTS for word in ("--only", case)]
-    done = run("--guest", "--driver", "siw", "--yes", "--no-confirm", "--out", str(out), *only)
+    done = launched("run", "--guest", "--driver", "siw", "--yes", "--no-confirm", "--out", out, *only)
     assert done.returncode == 1, done.stdout + done.stderr
     recorded = read_results(out)
     device = recorded.header["device"]

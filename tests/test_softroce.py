@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from conformance.errors import UserError
+from conformance.run_options import RunOptions
 from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
 from fixtures.guest import accelerator, build, cpio, image, job, kernel, mirror
@@ -33,6 +34,7 @@ from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S, await_true, longer_and_longer
+from targets.guests import Guests
 
 PORT = "/dev/virtio-ports/rdma-cts.results"
 UP = '{"type":"guest","event":"up","uptime_s":1.5}'
@@ -305,6 +307,24 @@ def test_of_two_suites_only_the_expired_one_is_used_all_the_same() -> None:
         "deb http://mirror.example/debian trixie main",
         "deb [check-valid-until=no] http://mirror.example/debian trixie-backports main",
     ]
+
+
+def test_an_image_of_expired_lists_is_named_or_refused(
+    tmp_path: Path, fake_build: FakeBuild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build_with_expired(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> Built:
+        log.write_text(EXPIRED)
+        return fake_build(recipe, place, log, progress)
+
+    monkeypatch.setattr(image, "build", build_with_expired)
+    monkeypatch.setattr(packages, "ensure_tools", lambda *_, **__: "")
+    monkeypatch.setenv("RDMA_CTS_CACHE", str(tmp_path))
+    named = Guests(RunOptions(guest=True), tmp_path, print)  # which builds it
+    assert named.given["expired"] == ["forky"]
+    with pytest.raises(UserError, match="made from package lists that have expired: forky") as refused:
+        Guests(RunOptions(guest=True, strict_packages=True), tmp_path, print)
+    assert refused.value.status == 3
+    assert "RDMA_CTS_MIRROR" in (refused.value.hint or "")
 
 
 def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -> None:

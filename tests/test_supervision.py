@@ -406,7 +406,7 @@ class TestPytestAsWorker:
         assert recorded.footer["complete"] is True
 
     def test_a_process_that_hangs_costs_one_case(self, project: Project, tmp_path: Path) -> None:
-        found, _recorded = self.run(project, tmp_path, "works", "hangs", case_deadline_s=2.0)
+        found, _recorded = self.run(project, tmp_path, "works", "hangs", case_deadline_s=6.0)
         assert found == {"works": "PASS", "hangs": "HANG"}
 
     def test_a_process_that_cannot_start_says_so_in_the_console(self, project: Project, tmp_path: Path) -> None:

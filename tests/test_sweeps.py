@@ -231,18 +231,22 @@ def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
     assert swept.points.by_verdict() == {"UNREACHABLE": 4}
 
 
-def test_a_region_of_the_set_up_that_a_point_deregisters_is_not_deregistered_twice(bench: Bench) -> None:
-    row = """
+@pytest.mark.parametrize(
+    ("given", "released"),
+    [("", "call: ibv_dereg_mr, mr: mr"), (", windows: {mw: {type: 1}}", "call: ibv_dealloc_mw, mw: mw")],
+)
+def test_what_a_point_releases_of_the_set_up_is_not_released_twice(bench: Bench, given: str, released: str) -> None:
+    row = f"""
     - id: space
       rules: [DEREG-01]
-      given: {mrs: {mr: {access: [LOCAL_WRITE, REMOTE_READ]}}}
+      given: {{mrs: {{mr: {{access: [LOCAL_WRITE, REMOTE_READ]}}}}{given}}}
       call: traffic
       sweep:
-        axes: {addr: [buf, buf + 64]}
+        axes: {{addr: [buf, buf + 64]}}
         points: 2
-        expect: [{then: success, rule: DEREG-01}]
-      when: {op: RDMA_READ, rkey: mr.rkey, addr: $addr, length: 8}
-      afterwards: [{call: ibv_dereg_mr, mr: mr, then: success}]
+        expect: [{{then: success, rule: DEREG-01}}]
+      when: {{op: RDMA_READ, rkey: mr.rkey, addr: $addr, length: 8}}
+      afterwards: [{{{released}, then: success}}]
     """
     swept = run(samples.case(row), bench)
     assert (swept.verdict, swept.points.by_verdict()) == (Verdict.PASS, {"PASS": 2})
@@ -352,6 +356,20 @@ def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
     with closing(ReferenceBench(TheFirstBindFails())) as bench:
         points = run_sweep(case, on_the_reference(bench), no_progress).result.points
     assert points.by_verdict() == {"PASS": 7, "FAIL": 1}
+
+
+@pytest.mark.parametrize(
+    ("via", "seconds", "told"),
+    [("qp", 0.0, [*range(9)]), ('"NULL"', 0.0, [*range(9)]), ("qp", 1e9, [0]), ('"NULL"', 1e9, [0])],
+)
+def test_progress_is_told_by_time(monkeypatch: pytest.MonkeyPatch, via: str, seconds: float, told: list[int]) -> None:
+    """Within an interval of 512 points, each of which may have waited for what did not come."""
+    monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
+    case = samples.suite([samples.table("bind_mw/sample", WINDOWS.replace("TYPE", "1").replace("VIA", via))]).cases[0]
+    seen: list[int] = []
+    with closing(ReferenceBench()) as bench:
+        run_sweep(case, on_the_reference(bench), lambda point, done, **more: seen.append(done))
+    assert sorted(set(seen)) == told
 
 
 UNRELIABLE = """

@@ -10,8 +10,6 @@ import fcntl
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,7 +20,6 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.results.records import read_results
-from conformance.tables.suite import ROOT
 from fixtures.guest import freezing, qemu, request, template, trust
 from fixtures.guest.freezing import CONSOLE, STATE, Ended, Failure
 from fixtures.guest.guest import Guest, NotStarted
@@ -35,6 +32,7 @@ from fixtures.guest.request import Request
 from fixtures.guest.sparse import checksum, save
 from fixtures.guest.start import Starter
 from fixtures.guest.template import FILES, MANIFEST, Templates
+from launched import run_in_guest
 from patience import PATIENCE_S
 
 FAILING_POINT = "reg_mr/rights_space/local#access=LOCAL_WRITE+ON_DEMAND,op=RECV"
@@ -535,29 +533,8 @@ def test_a_resumed_guest_gives_the_results_of_a_booted_one(tmp_path: Path) -> No
         ("other options", "auto", OTHER_OPTIONS),
     ):
         out = tmp_path / wish
-        environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "RDMA_CTS_TEMPLATES": templates}
-        only = [word for case in chosen for word in ("--only", case)]
-        done = subprocess.run(
-            [
-                "./rdma-cts",
-                "run",
-                "--guest",
-                "--guests",
-                "1",
-                "--no-confirm",
-                "--yes",
-                *only,
-                *options,
-                "--out",
-                str(out),
-            ],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        how = ("--guests", "1", "--no-confirm", *options)
+        done = run_in_guest(out, *how, only=chosen, RDMA_CTS_TEMPLATES=templates)
         assert "booting it instead" not in done.stdout + done.stderr
         assert done.returncode == 1, done.stdout + done.stderr
         found[wish] = read_results(out)

@@ -137,7 +137,8 @@ def test_a_trial_ends_on_a_signal_with_all_its_processes(number: signal.Signals,
     command = [sys.executable, "-P", "-m", "commands", "trial", "reference", "--jobs", "2", "--whole"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as trial:
-        await_true(lambda: len(children(trial.pid)) == 2)
+        await_true(lambda: trial.poll() is not None or len(children(trial.pid)) == 2)
+        assert trial.poll() is None
         began = children(trial.pid)
         if lost:
             os.kill(began[0], signal.SIGSTOP)

@@ -5,9 +5,6 @@ One preloaded library makes all of the mistakes (young_driver.c); which one, the
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +12,7 @@ import pytest
 import bad_driver
 from conformance.model.verdict import Verdict
 from conformance.results.records import read_results
-from conformance.tables.suite import ROOT
-from patience import PATIENCE_S
+from launched import run_in_guest
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 WRITE = "reg_mr/rights/remote-write-granted-by-local-write+remote-write"
@@ -42,14 +38,8 @@ MISTAKES: dict[str, tuple[str, ...]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_mistake_costs_its_own_rules_alone(mistake: str, tmp_path: Path) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay", "young_driver.c")
-    command = ["./rdma-cts", "run", "--guest", "--guests", "1", "--yes", "--no-confirm", "--out", str(tmp_path / "out")]
-    command += ["--overlay", str(overlay), "--guest-env", f"RDMA_CTS_MISTAKE={mistake}"]
-    for row in ROWS:
-        command += ["--only", row]
-    environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    how = ("--guests", "1", "--no-confirm", "--overlay", overlay, "--guest-env", f"RDMA_CTS_MISTAKE={mistake}")
+    done = run_in_guest(tmp_path / "out", *how, only=ROWS)
     assert done.returncode == 1, done.stdout + done.stderr
     found = read_results(tmp_path / "out")
     assert found.footer is not None

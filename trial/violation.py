@@ -20,7 +20,6 @@ _Kind = TypeVar("_Kind", bound=type[Any])
 _Self = TypeVar("_Self")
 _Taken = ParamSpec("_Taken")
 _Given = TypeVar("_Given")
-_Method = Callable[Concatenate[Any, _Taken], _Given]
 
 
 @dataclass(frozen=True)

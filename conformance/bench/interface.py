@@ -87,7 +87,8 @@ class BuildingQueue(Queue, Protocol):
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = ...) -> Return: ...
 
 
-# A kind of refusal: the opcode of the request, its status, and 0 for the end where it was detected first, else 1.
+# A kind of refusal: the opcode of the request, its status, and 0 for the end where it was detected first, 1 for
+# the other, 2 for a receive that is flushed there.
 Refusal = tuple[str, str, int]
 
 
@@ -98,7 +99,7 @@ class Pair(Protocol):
 
     `connect` moves both on to RTS, `renew` restores the state of both after creation. If `renews_by_reset` is false, it
     makes other queue pairs. `tells_state`: ibv_query_qp tells of the error state. `lingering`: the refusals after which
-    an end of a pair of this device has not entered that state in time; whoever sees one adds it.
+    an end of a pair of this device has not entered that state in time, or flushed its receive; who sees one adds it.
     """
 
     @property

@@ -25,38 +25,13 @@ from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
 from conformance.device.port import SYSFS, Port
 from conformance.errors import UserError
-from conformance.kernel.netlink import RdmaNetlink
+from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.model.capability import DeviceAttributes, declared_capabilities
 from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, Environment
 from conformance.model.transport import INFINIBAND, IWARP, ROCE, UNSPECIFIED, Transport
 
 _GRH_REQUIRED = 1 << 0  # IBV_QPF_GRH_REQUIRED of the flags of struct ibv_port_attr
-# enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
-_DRIVERS = (
-    "unknown",
-    "mlx5",
-    "mlx4",
-    "cxgb3",
-    "cxgb4",
-    "mthca",
-    "bnxt_re",
-    "ocrdma",
-    "nes",
-    "irdma",
-    "vmw_pvrdma",
-    "qedr",
-    "hns",
-    "usnic",
-    "rxe",
-    "hfi1",
-    "qib",
-    "efa",
-    "siw",
-    "erdma",
-    "mana",
-    "ionic",
-)
 
 
 # Both ends of a connection are in this machine; software emulation on a busy one may take long.
@@ -205,7 +180,7 @@ class Device:
     @property
     def driver(self) -> str:
         """The kernel driver's name, such as mlx5 or rxe."""
-        return _DRIVERS[self.driver_id] if self.driver_id < len(_DRIVERS) else f"driver {self.driver_id}"
+        return driver_name(self.driver_id)
 
     @property
     def max_elements(self) -> int:

@@ -37,6 +37,7 @@ _SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 REQUESTER, RESPONDER = range(2)
+FLUSH = 2  # in place of an end in a Refusal: the receive that the peer's error state flushes
 
 
 class ExchangeSpec(NamedTuple):
@@ -212,7 +213,8 @@ class LoopbackConnection:
         found = [each for each in found if each.wr_id != behind]
         if [each.status for each in found] != ["SUCCESS"]:
             flushed = _detected_by_peer(found) and peer.kind not in _SHARED_RECEIVES
-            return Exchange(returned, found, peer.completions(1, self._error_s) if flushed else [])
+            refusal = (spec.request.opcode, found[0].status, FLUSH) if flushed else None
+            return Exchange(returned, found, self._await_flush(peer, refusal) if refusal else [])
         # A send completion promises that the initiator's own memory is up to date; a receive completion with immediate
         # data promises it for the peer's memory.
         late = spec.areas[not spec.initiator].moved() != "all"
@@ -223,6 +225,14 @@ class LoopbackConnection:
             late = late or spec.areas[spec.initiator].moved() != "all"
             received += self._await_receive(peer)
         return Exchange(returned, found, received, late=late)
+
+    def _await_flush(self, peer: Queue, refusal: Refusal) -> list[Completion]:
+        """The receive that the peer's error state flushes, hardly waited for if once none was after such a refusal."""
+        lingering = self.pair.lingering
+        flushed = peer.completions(1, _SHORT_SILENCE_S if refusal in lingering else self._error_s)
+        if not flushed:
+            lingering.add(refusal)
+        return flushed
 
     def _await_receive(self, queue: Queue) -> list[Completion]:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)

@@ -145,11 +145,11 @@ class CaseContext:
         self.fields[name] = mr.fields()
         self.cleanup.callback(self._release_mr, name, mr)
 
-    def forget_mr(self, name: str) -> None:
-        """A step has deregistered this region: the library has freed its structure, wherever it was made."""
-        mr, context = self.mrs[name], self
-        while context.mrs.get(name) is mr:
-            del context.mrs[name]
+    def forget(self, kind: str, name: str) -> None:
+        """A step has released this object, one of `mrs` or `windows`, wherever it was made."""
+        held, context = getattr(self, kind)[name], self
+        while getattr(context, kind).get(name) is held:
+            del getattr(context, kind)[name]
             context.released.add(name)
             if context._trunk is None:
                 break

@@ -110,7 +110,7 @@ def _dereg_mr(context: CaseContext, step: Step) -> Observation:
         mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(context, mr)
     returned = context.owners[name].dereg_mr(mr)
     if returned.value == 0:
-        context.forget_mr(name)
+        context.forget("mrs", name)
     else:
         mr.struct.handle = own
     return result_of(returned)
@@ -245,8 +245,7 @@ def _dealloc_mw(context: CaseContext, step: Step) -> Observation:
     context.fields[name] = {"rkey": window.rkey, "old_rkey": window.old_rkey}
     returned = window.dealloc()
     if returned.value == 0:
-        del context.windows[name]
-        context.released.add(name)
+        context.forget("windows", name)
     return result_of(returned)
 
 

@@ -15,8 +15,21 @@ from conformance.model.observation import KernelEvidence
 
 _TAINT = Path("/proc/sys/kernel/tainted")
 _KMSG = "/dev/kmsg"
+# A descriptor of the kernel's log, of whoever has the right to read it and starts a process that has not.
+INHERITED = "RDMA_CTS_KERNEL_LOG"
 _RECORD = 8192
 _MOST_LINES = 10_000  # read at once: a driver can log faster than anybody reads
+
+
+def open_log() -> int | None:
+    """The kernel's log from now on; None without the right to read it."""
+    try:
+        given = os.environ.get(INHERITED)
+        log = os.dup(int(given)) if given else os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.lseek(log, 0, os.SEEK_END)
+    except (OSError, ValueError):
+        return None
+    return log
 
 
 class KernelWatch:
@@ -25,12 +38,7 @@ class KernelWatch:
     def __init__(self, suspects: Sequence[str] = ()) -> None:
         """`suspects` are the names that a line must have to count against the device; without any, every line does."""
         self._suspects = list(suspects)
-        self._fd: int | None
-        try:
-            self._fd = os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            os.lseek(self._fd, 0, os.SEEK_END)
-        except OSError:
-            self._fd = None
+        self._fd = open_log()
         self._tainted = KernelFile(_TAINT)
         self._taint = self._mask()
 

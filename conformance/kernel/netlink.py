@@ -35,6 +35,38 @@ _HEADER = struct.Struct("=IHHII")
 _BUFFER = 1 << 16
 
 
+# enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
+_DRIVERS = (
+    "unknown",
+    "mlx5",
+    "mlx4",
+    "cxgb3",
+    "cxgb4",
+    "mthca",
+    "bnxt_re",
+    "ocrdma",
+    "nes",
+    "irdma",
+    "vmw_pvrdma",
+    "qedr",
+    "hns",
+    "usnic",
+    "rxe",
+    "hfi1",
+    "qib",
+    "efa",
+    "siw",
+    "erdma",
+    "mana",
+    "ionic",
+)
+
+
+def driver_name(driver_id: int) -> str:
+    """The kernel driver's name for an enum rdma_driver_id, such as mlx5 or rxe."""
+    return _DRIVERS[driver_id] if driver_id < len(_DRIVERS) else f"driver {driver_id}"
+
+
 class RdmaNetlink:
     """One device as the kernel reports it. If there is no RDMA netlink, the results are empty."""
 

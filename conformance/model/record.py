@@ -132,7 +132,8 @@ class ShardFacts(TypedDict):
 class SupervisorFacts(TypedDict, total=False):
     """The part of a header that only the supervisor knows, and not the worker under test.
 
-    `devices` are the names of those that share the cases, if they are several. `subject` is what the run passes
+    `devices` are the names of those that share the cases, if they are several. `isolated` is the user of the process
+    under test, if it is another one. `subject` is what the run passes
     judgement on, "device" or "stack".
     """
 
@@ -145,6 +146,7 @@ class SupervisorFacts(TypedDict, total=False):
     under_test: UnderTest
     waivers: GivenFile | None
     profile: GivenFile | None
+    isolated: str
     shard: ShardFacts
 
 
@@ -176,6 +178,7 @@ class HeaderRecord(TypedDict):
     devices: NotRequired[list[str]]
     waivers: NotRequired[GivenFile | None]
     profile: NotRequired[GivenFile | None]
+    isolated: NotRequired[str]
     judged_again: NotRequired[JudgedAgain]
     shard: NotRequired[ShardFacts]
     shards: NotRequired[list[dict[str, Any]]]

@@ -81,6 +81,22 @@ def _wrong_waiver(record: ResultRecord, header: HeaderRecord) -> str:
     return ""
 
 
+def wrong_confirmation(record: ConfirmationRecord, found: ResultRecord | None) -> str:
+    """What a confirmation says that cannot be true of the result of its case, as a clause; empty if there is nothing.
+
+    `found` is `completed`. Only a repetition that ended without a violation makes one unconfirmed, and it is there.
+    """
+    if not found or found["verdict"] not in VIOLATIONS:
+        return "it has no violation to be tried again"
+    if record["confirmed"]:
+        return ""
+    if (alone := record.get("alone")) is None or "in_run" not in record or record["by"] != "repetition":
+        return "it is not confirmed, and what was seen when it was tried again is absent"
+    if alone["verdict"] in VIOLATIONS or record.get("repetitions", {"seen": 0})["seen"]:
+        return "it is not confirmed, and it was seen when it was tried again"
+    return ""
+
+
 def _day(text: str | None) -> date | None:
     try:
         return datetime.fromisoformat(text or "").date()

@@ -17,6 +17,7 @@ from conformance.model.bounds import MOST_DEVIATIONS
 from conformance.model.case import Case
 from conformance.model.fault import Fault
 from conformance.model.record import Deviation, ResultRecord
+from conformance.model.record_shape import printable
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
@@ -136,8 +137,12 @@ def read_points(folder: Path, record: ResultRecord) -> Points:
     """The points of a store_points record, from the results in `folder`. Raises UserError if the file is invalid."""
     path = points_path(folder, record)
     try:
-        return Points.of_data(parse(read_regular(path)))
+        data = parse(read_regular(path))
+        points = Points.of_data(data)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path}: not the points of a sweep ({type(error).__name__}: {error})") from error
+    if data["case"] != record["case"]:
+        raise UserError(f"{path}: the points of {printable(data['case'])}, and not of {printable(record['case'])}")
+    return points

@@ -80,9 +80,10 @@ class PriorSessions:
         """
         if tables_sha256 != (self.header.get("suite") or {}).get("tables_sha256"):
             return
-        for key in ("rules", "controls", "planned", "left_out", "stack", "subject", "tier", "seed", "devices", *_GIVEN):
+        always = ("devices", "isolated")
+        for key in ("rules", "controls", "planned", "left_out", "stack", "subject", "tier", "seed", *always, *_GIVEN):
             said, own = self.header.get(key), parse(encode({key: planned.get(key)}))[key]
-            if said != own and (key == "devices" or (key in planned and key in self.header)):
+            if said != own and (key in always or (key in planned and key in self.header)):
                 raise UserError(
                     f"the run cannot be resumed, because `{key}` of its header is not that of its plan",
                     hint="start a new run",

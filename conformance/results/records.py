@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement, answering_layer
-from conformance.model.bounds import MOST_VALUES
+from conformance.model.bounds import MOST_RECORDS, MOST_VALUES
 from conformance.model.case import Case
 from conformance.model.fault import FaultKind
 from conformance.model.kind import Kind
@@ -39,7 +39,7 @@ from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse, values_in
-from conformance.results.consistency import wrong_footer, wrong_header, wrong_result
+from conformance.results.consistency import wrong_confirmation, wrong_footer, wrong_header, wrong_result
 from conformance.results.rule_conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
@@ -194,6 +194,8 @@ def read_results(path: Path) -> Recorded:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
     if (values := values_in(data)) > MOST_VALUES:
         raise UserError(f"{file} has {values:,} values, more than the {MOST_VALUES:,} of any run")
+    if (count := data.count(b"\n")) > MOST_RECORDS:
+        raise UserError(f"{file} has {count:,} lines, more than the {MOST_RECORDS:,} of any run")
     lines = data.split(b"\n")
     torn = lines.pop()  # it counts as incomplete even if it can be decoded
     return _Reader(file).read(lines, bool(torn))
@@ -210,6 +212,7 @@ class _Reader:
         self._completed: dict[str, ResultRecord] = {}  # the same by case, with the keys that an old file lacks
         self._others: list[OtherRecord] = []
         self._tried: set[tuple[str, str]] = set()
+        self._side_files: set[str] = set()
         self._footer: FooterRecord | None = None
 
     def read(self, lines: Sequence[bytes], torn: bool) -> Recorded:
@@ -244,13 +247,15 @@ class _Reader:
         if self._footer:
             raise UserError(f"{where}: a {record['type']} after the footer, which is the last line of a run")
         if record["type"] == "result":
-            wrong = (
-                "it has a result already"
-                if record["case"] in self._completed
-                else wrong_result(cast(ResultRecord, complete), header)
-            )
+            wrong = wrong_result(cast(ResultRecord, complete), header)
+            if (side_file := record.get("points_file")) in self._side_files:
+                wrong = f"its points_file {printable(str(side_file))} is that of another case"
+            if record["case"] in self._completed:
+                wrong = "it has a result already"
             if wrong:
                 raise UserError(f"{where}: case {printable(record['case'])}: {wrong}")
+            if side_file:
+                self._side_files.add(side_file)
             self._results.append(record)
             self._completed[record["case"]] = cast(ResultRecord, complete)
         elif record["type"] == "footer":
@@ -260,17 +265,13 @@ class _Reader:
                 raise UserError(f"{where}: the file contradicts itself: the footer's {wrong}")
             self._footer = record
         else:
-            self._check_confirmation(record, where)
+            if record["type"] == "confirmation":
+                self._check_confirmation(record, where)
             self._others.append(record)
 
-    def _check_confirmation(self, record: OtherRecord, where: str) -> None:
-        if record["type"] != "confirmation":
-            return
-        found = self._completed.get(record["case"])
+    def _check_confirmation(self, record: ConfirmationRecord, where: str) -> None:
         tried = (record["case"], record.get("point", ""))
         wrong = "it was tried already" if tried in self._tried else ""
-        if not found or found["verdict"] not in VIOLATIONS:
-            wrong = "it has no violation to be tried again"
-        if wrong:
+        if wrong := wrong or wrong_confirmation(record, self._completed.get(record["case"])):
             raise UserError(f"{where}: the confirmation of {printable(record['case'])}: {wrong}")
         self._tried.add(tried)

@@ -40,6 +40,14 @@ class Rejudged:
     record: ResultRecord
     kept: str = ""
 
+    @property
+    def unfounded(self) -> str:
+        """Of a result of these tables, that nothing supports its verdict; empty if it was judged, or needs nothing."""
+        verdict = self.record["verdict"]
+        if not self.kept or (self.kept in (UNOBSERVED, DISPUTED) and verdict in WITHOUT_EVIDENCE):
+            return ""
+        return f"{verdict} of {self.record['case']}: {self.kept}"
+
 
 def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None) -> Iterator[Rejudged]:
     """Judges every result of a run again, in its order. `directory` has the other files of the run.
@@ -64,8 +72,8 @@ def unfounded(
     """For each result of these cases whose verdict does not follow from what was observed, a line that says so."""
     for before, again in zip(recorded.results, rejudge(suite, recorded, directory, profile), strict=True):
         if before["case"] in cases:
-            if again.kept and (again.kept not in (UNOBSERVED, DISPUTED) or before["verdict"] not in WITHOUT_EVIDENCE):
-                yield f"{before['verdict']} of {before['case']}: {again.kept}"
+            if again.unfounded:
+                yield again.unfounded
             elif again.record["verdict"] != before["verdict"]:
                 yield f"{before['case']} is recorded as {before['verdict']}, and is {again.record['verdict']}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from conformance.bench.interface import Pair
@@ -44,6 +44,8 @@ from conformance.sweeps.registration_loop import loop_for
 
 # The minimum number of points between two checks of the kernel's log and counters, and two progress reports.
 CHECK_INTERVAL = 512
+# Seconds after which progress is reported within an interval, too: its points may have to wait for completions.
+PROGRESS_S = 5.0
 _LOG_LINES = 40
 # At so many points is tried again what was lost; a transport that loses more is not merely busy.
 _MOST_LOST = 64
@@ -143,7 +145,8 @@ class _SweepPass:
         self.point_template = PointTemplate(case, sweep)
         self.alarms: list[Alarm] = []
         self.log: list[str] = []
-        self.done = 0
+        self.done = self.ran = 0  # points up to the latest check, and since then
+        self.reported_at = 0.0
         self.loop = loop_for(case, sweep, self.bench.entry(case.entry))
         self.outer = self.loop.outer if self.loop else setup_axes(sweep)
         self.shared = self.loop is None and case.given.memlock is None and shares_base(sweep)
@@ -153,31 +156,41 @@ class _SweepPass:
 
     def run_all(self, seed: int | None) -> None:
         """Runs all points; those with the same set-up one after the other."""
-        first, last, points = 0, 0, 0
+        first, last = 0, 0
         try:
             for group in groups(self.sweep, self.outer, seed, MAX_GROUP_IN_C if self.loop else MAX_GROUP):
-                if not points:
+                if not self.ran:
                     first = group.points[0]
                     self._begin_interval(first)
                 self._group(group)
-                last, points = group.points[-1], points + len(group.points)
-                if points >= CHECK_INTERVAL:
-                    self._end_interval(first, last, points)
-                    points = 0
-            if points:
-                self._end_interval(first, last, points)
+                last, self.ran = group.points[-1], self.ran + len(group.points)
+                if self.ran >= CHECK_INTERVAL:
+                    self._end_interval(first, last)
+                else:
+                    self._report_in_time(last, 0)
+            if self.ran:
+                self._end_interval(first, last)
         finally:
             self._release_base()
 
+    def _report(self, point: int, done: int) -> None:
+        self.progress(self.sweep.space.text(point), done)
+        self.reported_at = time.monotonic()
+
+    def _report_in_time(self, point: int, done: int) -> None:
+        """Reports progress if that is long ago; `done` points of the present group, up to `point`, are done."""
+        if time.monotonic() - self.reported_at >= PROGRESS_S:
+            self._report(point, self.done + self.ran + done)
+
     def _begin_interval(self, point: int) -> None:
-        self.progress(self.sweep.space.text(point), self.done)
+        self._report(point, self.done)
         self.watch.since_last()  # older kernel messages do not belong to these points
 
-    def _end_interval(self, first: int, last: int, points: int) -> None:
+    def _end_interval(self, first: int, last: int) -> None:
         left = self._release_base()
         if left:
             self._alarm(Fault(FaultKind.LEAKED, seen=tuple(left)), first, last)
-        self.done += points
+        self.done, self.ran = self.done + self.ran, 0
         kernel = self.watch.since_last()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
         after = count_when_settled(self.before, self.bench.resources)
@@ -273,7 +286,7 @@ class _SweepPass:
         if self.loop is not None:
             context.left_behind += self.loop.run(context, group, self.record, self._observe_alone)
             return
-        call_all(context, self.point_template, group.points, self.record)
+        call_all(context, self.point_template, group.points, self.record, self._report_in_time)
 
     def try_lost_again(self, points: Points) -> bool:
         """Sends again what had to arrive over an unreliable transport and was lost. Returns whether there was any."""
@@ -298,16 +311,26 @@ class _SweepPass:
 
 
 def call_all(
-    context: CaseContext, point_template: PointTemplate, points: PointNumbers, record: PointObservations
+    context: CaseContext,
+    point_template: PointTemplate,
+    points: PointNumbers,
+    record: PointObservations,
+    report: Callable[[int, int], None] = lambda point, done: None,
 ) -> None:
     """Makes the calls of each point on the set-up of `context`, and records the observations.
 
-    Handles as many points at a time as C can execute exchanges in one call.
+    Handles ever more points at a time while they are quick, up to as many as C can execute exchanges in one call, and
+    calls `report` after each time, with the last point and the number of points that are done.
     """
-    for first in range(0, len(points), MAX_BATCH):
-        some = points[first : first + MAX_BATCH]
+    done, size = 0, 1
+    while done < len(points):
+        began = time.monotonic()
+        some = points[done : done + size]
         for point, observed in zip(some, make_all_calls(context, [*map(point_template.case, some)]), strict=True):
             record.record(point, observed)
+        done += len(some)
+        size = min(2 * size, MAX_BATCH) if time.monotonic() - began < PROGRESS_S / 2 else 1
+        report(some[-1], done)
 
 
 class _PointJudge:

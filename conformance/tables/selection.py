@@ -35,7 +35,7 @@ class Selection:
         Raises UserError if a verb, rule or id does not exist, or if no case matches.
         """
         verbs = sorted({table.verb for table in suite.tables})
-        wanted = [verb if verb in verbs else f"ibv_{verb}" for verb in self.verbs]
+        wanted = [verb if verb in verbs else f"ibv_{verb.removeprefix('ibv_')}" for verb in self.verbs]
         _check("verb", wanted, verbs)
         _check("rule", self.rules, suite.registry)
         points = [suite.find(case) for case in self.only if POINT in case]

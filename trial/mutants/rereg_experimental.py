@@ -74,9 +74,8 @@ def dialect_releases(self: Device, handle: int, change: Change) -> tuple[int, Re
     return error, region
 
 
-@violates("XREREG-03", written="blind")
-class VendorsErrorForbidsDeregistration(Device):
-    """After an error of the vendor's verb ibv_dereg_mr fails."""
+class _Hurt(Device):
+    """What an error of the vendor's verb leaves in the regions that it was asked to change."""
 
     def setup(self) -> None:
         self._hurt: set[int] = set()
@@ -86,6 +85,11 @@ class VendorsErrorForbidsDeregistration(Device):
         if code:
             self._hurt.add(handle)
         return code, region
+
+
+@violates("XREREG-03", written="blind")
+class VendorsErrorForbidsDeregistration(_Hurt):
+    """After an error of the vendor's verb ibv_dereg_mr fails."""
 
     def deregister(self, handle: int) -> None:
         if handle in self._hurt:
@@ -94,17 +98,8 @@ class VendorsErrorForbidsDeregistration(Device):
 
 
 @violates("XREREG-03", written="blind")
-class VendorsErrorLeaks(Device):
+class VendorsErrorLeaks(_Hurt):
     """After an error of the vendor's verb ibv_dereg_mr returns 0, but the region stays in the account."""
-
-    def setup(self) -> None:
-        self._hurt: set[int] = set()
-
-    def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
-        code, region = super().experimental_code(handle, change)
-        if code:
-            self._hurt.add(handle)
-        return code, region
 
     def deregister(self, handle: int) -> None:
         region = self.regions.get(handle)

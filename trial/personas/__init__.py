@@ -1,7 +1,7 @@
 """Personas: references that behave as the drivers of known devices may, each with where its driver shows that.
 
 A persona is data: capabilities that a driver lacks or misdeclares, and permitted behaviours, which are combined. It is
-without the driver's mistakes: no case may fail on it, except those of CAP rules where a driver declares what it lacks.
+without most of the driver's mistakes: no case may fail on it but those of the rules that the persona names.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ class Persona:
     """A driver as the suite may meet it. Each value of the mappings is where the driver shows it: `file: function`.
 
     `lacks` are capabilities that it does not have. `claims` are those among them that it declares all the same, `hides`
-    those that it has without declaring them. `behaves` are classes that override one decision of the reference.
+    those that it has without declaring them. `behaves` are classes that override one decision of the reference;
+    `mistakes` are the rules that some of them violate.
     `raw_registration`: why the kernel's commands do not suffice to register memory, without the driver's own part.
     `port`: what its port looks like before anything is opened.
     """
@@ -33,13 +34,15 @@ class Persona:
     behaves: Mapping[type[Device], str]
     claims: Mapping[str, str] = field(default_factory=dict)
     hides: Mapping[str, str] = field(default_factory=dict)
+    mistakes: Mapping[str, str] = field(default_factory=dict)
     raw_registration: str = ""
     port: SysfsPort = ETHERNET
 
     @property
     def violates(self) -> Mapping[str, str]:
         """The rules that the driver truly violates, each with where; cases of them fail."""
-        return {**_VIOLATED_ON_LINUX, **{_RULE_OF_CLAIM[name]: where for name, where in self.claims.items()}}
+        claimed = {_RULE_OF_CLAIM[name]: where for name, where in self.claims.items()}
+        return {**_VIOLATED_ON_LINUX, **claimed, **self.mistakes}
 
     @property
     def stack(self) -> Stack:

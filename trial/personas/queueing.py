@@ -61,6 +61,23 @@ class DeadAfterReset(Device):
         return super().carry_out(queue, request)
 
 
+class NoInitAfterReset(Device):
+    """A queue pair that was moved to RESET cannot leave it again."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._ended: set[int] = set()
+
+    def reset_qp(self, queue: Queue) -> None:
+        super().reset_qp(queue)
+        self._ended.add(queue.number)
+
+    def move_qp(self, queue: Queue, state: str) -> None:
+        if queue.number in self._ended and state != "RESET":
+            raise Refused(errno.EINVAL)
+        super().move_qp(queue, state)
+
+
 # Posting
 
 

@@ -10,8 +10,10 @@ import itertools
 
 from reference.device import Device
 from reference.objects import HUGETLB, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region
-from reference.reregistration import Change
+from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION, Change
 
+_OTHER_KEY = 1 << 31
+_LONGEST = 1 << 45
 _REMOTE = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC
 
 
@@ -48,6 +50,13 @@ class NoRemoteKeyWithoutRights(Device):
 
     def reported_keys(self, region: Region) -> tuple[int, int]:
         return region.key, region.key if region.access & (_REMOTE | MW_BIND) else 0
+
+
+class TwoKeys(Device):
+    """The rkey of a region differs from its lkey."""
+
+    def reported_keys(self, region: Region) -> tuple[int, int]:
+        return region.key, region.key ^ _OTHER_KEY
 
 
 class LowestFreeKey(Device):
@@ -92,6 +101,26 @@ class NoChangeAfterAFailedOne(Device):
 
     def change(self, handle: int, change: Change) -> Region:
         if handle in self.regions and not self.regions[handle].usable:
+            raise Refused(errno.EINVAL)
+        return super().change(handle, change)
+
+
+class NoNewRightToWrite(Device):
+    """CHANGE_ACCESS to rights that write is refused with EACCES, of a region whose pages are pinned for reading."""
+
+    def change(self, handle: int, change: Change) -> Region:
+        region, selected = self.regions.get(handle), change.flags & (CHANGE_ACCESS | CHANGE_TRANSLATION)
+        gains = region and self.writes(change.access) and not self.writes(region.access)
+        if gains and selected == CHANGE_ACCESS and self.stack.has("rereg_mr"):
+            raise Refused(errno.EACCES)
+        return super().change(handle, change)
+
+
+class LongLengthsAreRefusedUnselected(Device):
+    """A re-registration with a length of more than 32 TiB is refused, whether the length is selected or not."""
+
+    def change(self, handle: int, change: Change) -> Region:
+        if self.stack.has("rereg_mr") and change.length > _LONGEST:
             raise Refused(errno.EINVAL)
         return super().change(handle, change)
 

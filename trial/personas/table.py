@@ -27,6 +27,7 @@ from trial.personas.queueing import (
     NegativeErrnoWhenPosted,
     NegativeIoErrorInError,
     NoAsynchronousEvents,
+    NoInitAfterReset,
     NoPostingInError,
     NoQueryOfQueuePairs,
     OwnErrorsAreAccessErrors,
@@ -40,23 +41,29 @@ from trial.personas.queueing import (
 from trial.personas.registering import (
     HugePagesNotOffered,
     LastKeyComesBack,
+    LongLengthsAreRefusedUnselected,
     LowestFreeKey,
     NoChangeAfterAFailedOne,
     NoChangeIsACommandError,
+    NoNewRightToWrite,
     NoRemoteKeyWithoutRights,
     NoWritingOfReadOnlyPins,
     PinnedForWriting,
     PinningFaultsAreEfault,
+    TwoKeys,
     UnsupportedFlagsAreInvalid,
 )
 from trial.personas.sysfs_port import EFA, INFINIBAND, IWARP, MANA
 from trial.personas.windows import (
     BindsOnReliableConnectionsOnly,
+    IndexOfAKeyIsIgnored,
     NoBindOfZeroBasedRegions,
     NoEmptyTypeTwo,
+    NoRightToBind,
     NoZeroBasedTypeOne,
     UnbindingKeepsTheKey,
     WindowsCannotBeBound,
+    WindowsHoldNothing,
     WindowsOfTwoGigabytes,
 )
 
@@ -82,6 +89,10 @@ _BUILDING = ("wr_post", "wr_post_windows")
 _CHANGING = ("rereg_mr", "rereg_translation")
 _ELSEWHERE = ("immediate_data", "iba_statuses", "read_sinks")
 
+_NO_BIND_BIT = f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields, whose memory keys have no bit for MW_BIND"
+_HOLDS_NOTHING = f"{_HW}/mlx5/mr.c: __mlx5_ib_dereg_mr, which asks for no window"
+_TAG_ALONE = "providers/mlx5/qp.c: set_umr_mkey_seg, which takes the lowest byte of the key"
+_CHECKED = ", by core/umem.c: ib_umem_check_rereg"
 _MLX5 = Persona(
     "mlx5",
     {
@@ -100,6 +111,17 @@ _MLX5 = Persona(
         OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
         FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
         UnreliableWritesOnDemandAreLost: f"{_HW}/mlx5/odp.c: internal_fill_odp_caps, which declares none",
+        NoRightToBind: _NO_BIND_BIT,
+        IndexOfAKeyIsIgnored: _TAG_ALONE,
+        NoNewRightToWrite: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
+        WindowsHoldNothing: _HOLDS_NOTHING,
+    },
+    mistakes={
+        "REG-10": _NO_BIND_BIT,
+        "DEREG-02": _HOLDS_NOTHING,
+        "BIND-20": _TAG_ALONE,
+        "REREG-18": _NO_BIND_BIT,
+        "REREG-12": f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
     },
     port=INFINIBAND,
 )
@@ -120,23 +142,30 @@ _MLX4 = Persona(
 
 _IRDMA_PROVIDER = "providers/irdma/umain.c: irdma_uctx_ops"
 _IRDMA_PART = f"{_HW}/irdma/verbs.c: irdma_reg_user_mr, which wants the provider's part of the command"
+_IRDMA_REREG = f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr"
 _IRDMA: Mapping[type[Device], str] = {
     **_CORE,
     **_CHANGES,
+    NoNewRightToWrite: f"{_IRDMA_REREG}{_CHECKED}",
+    LongLengthsAreRefusedUnselected: f"{_IRDMA_REREG}, which looks at the length first",
     AbsentTypesAreInvalid: "providers/irdma/uverbs.c: irdma_ucreate_qp_ex",
     KeysKept: f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr",
     RelaxedOrderingIgnored: f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
     FailuresCarryVendorErrors: f"{_HW}/irdma/verbs.c: irdma_process_cqe",
 }
+_IRDMA_MISTAKES = {"REREG-12": _IRDMA[NoNewRightToWrite], "REREG-13": _IRDMA[LongLengthsAreRefusedUnselected]}
+_IRDMA_RESET = f"{_HW}/irdma/verbs.c: irdma_modify_qp_roce, which takes RESET for the error state"
 _IRDMA_THIRD = Persona(
     "irdma",
     _without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, *_BUILDING, "uc", "xrc"),
     {
         **_IRDMA,
         NoBindOfZeroBasedRegions: "providers/irdma/uverbs.c: irdma_ubind_mw",
+        NoInitAfterReset: _IRDMA_RESET,
         BindsOnReliableConnectionsOnly: "providers/irdma/uverbs.c: irdma_upost_send",
     },
     raw_registration=_IRDMA_PART,
+    mistakes=_IRDMA_MISTAKES,
 )
 _IRDMA_FLAG = f"{_HW}/irdma/verbs.c: irdma_query_device, which declares windows for every generation"
 _IRDMA_SECOND = Persona(
@@ -146,9 +175,10 @@ _IRDMA_SECOND = Persona(
         **_without("providers/irdma/uverbs.c: irdma_upost_send, IRDMA_FEATURE_ATOMIC_OPS", "atomics"),
         **_without(f"{_HW}/irdma/verbs.c: irdma_alloc_mw is of the third generation only", *_WINDOWS),
     },
-    _IRDMA,
+    {**_IRDMA, NoInitAfterReset: _IRDMA_RESET},
     claims=_without(_IRDMA_FLAG, "mw_type_1"),
     raw_registration=_IRDMA_PART,
+    mistakes=_IRDMA_MISTAKES,
 )
 _IRDMA_IWARP = Persona(
     "irdma-iwarp",
@@ -165,6 +195,7 @@ _IRDMA_IWARP = Persona(
     },
     claims=_IRDMA_SECOND.claims,
     raw_registration=_IRDMA_PART,
+    mistakes=_IRDMA_MISTAKES,
     port=IWARP,
 )
 
@@ -193,9 +224,11 @@ _HNS = Persona(
         **_CHANGES,
         LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
         KeysKept: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
+        NoNewRightToWrite: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}",
         NoChangeAfterAFailedOne: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         RelaxedOrderingIgnored: f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
     },
+    mistakes={"REREG-12": f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}"},
 )
 
 _EFA = Persona(
@@ -209,6 +242,7 @@ _EFA = Persona(
     },
     {
         **_CORE,
+        TwoKeys: f"{_HW}/efa/efa_verbs.c: efa_register_mr",
         HugePagesNotOffered: f"{_HW}/efa/efa_verbs.c: efa_reg_mr",
         RelaxedOrderingIgnored: f"{_HW}/efa/efa_verbs.c: efa_reg_mr, which takes all optional flags out",
         EverySendIsSignaled: "providers/efa/verbs.c: efa_post_send_validate",

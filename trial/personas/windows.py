@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 
-from conformance.bench.work_requests import BindInfo
+from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
-from reference.objects import ZERO_BASED, Refused, Region, Window
+from reference.objects import ZERO_BASED, Domain, Refused, Region, Window
 from reference.queues import Queue
 
-_LONGEST = 1 << 31
+_LONGEST, _TAG = 1 << 31, 0xFF
 
 
 class NoZeroBasedTypeOne(Device):
@@ -43,6 +43,46 @@ class NoEmptyTypeTwo(Device):
     def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
         fault = super().bind_fault(queue, window, region, info, posted)
         return fault or (errno.EINVAL if posted and not info.length else 0)
+
+
+class WindowsHoldNothing(Device):
+    """A region can be deregistered while a window is bound to it."""
+
+    def busy(self, region: Region) -> bool:
+        return False
+
+
+class NoRightToBind(Device):
+    """Windows are bound to a region whether it has MW_BIND or not."""
+
+    def forbids_binding(self, region: Region) -> bool:
+        return False
+
+
+class BindsCheckedAtAccess(Device):
+    """A bind that could be posted works; what the region does not allow is refused when the window is used."""
+
+    def bind_refused(self, *_: object) -> bool:
+        return False
+
+    def no_longer_fits(self, window: Window, region: Region, right: int) -> bool:
+        return region.domain is not window.domain or self.lacks_local_write(region, right)
+
+    def through_window(
+        self, window: Window, domain: Domain, queue: int, addr: int, length: int, right: int
+    ) -> int | None:
+        at, region = super().through_window(window, domain, queue, addr, length, right), window.region
+        if at is None or region is None or at < region.addr or at + length > region.addr + region.length:
+            return None
+        return at
+
+
+class IndexOfAKeyIsIgnored(Device):
+    """A posted bind takes the lowest eight bits of its key, and the index of the window."""
+
+    def posted_bind(self, queue: Queue, request: SendRequest) -> str:
+        own = self.window_behind(request.window).key
+        return super().posted_bind(queue, request._replace(rkey=own & ~_TAG | request.rkey & _TAG))
 
 
 class UnbindingKeepsTheKey(Device):

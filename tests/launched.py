@@ -1,0 +1,34 @@
+"""`./rdma-cts` as a person runs it, with the Python of the tests. No test itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from conformance.tables.suite import ROOT
+from patience import PATIENCE_S
+
+
+def launched(*arguments: str | Path, said: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """A call of the command in the project's directory; `said` is what is typed."""
+    return subprocess.run(
+        [ROOT / "rdma-cts", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable, **environment},
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def run_in_guest(
+    out: Path, *arguments: str | Path, only: Iterable[str] = (), said: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """A run in the guest that records in `out`, of the cases `only` if there are any."""
+    chosen = [word for case in only for word in ("--only", case)]
+    return launched("run", "--guest", "--yes", "--out", out, *chosen, *arguments, said=said, **environment)

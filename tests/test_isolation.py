@@ -1,0 +1,135 @@
+"""--isolate: what runs the library under test is another user's process, or one line says why it cannot be."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commands.__main__ import main
+from conformance.errors import UserError
+from conformance.run_options import RunOptions
+from fixtures.system.host import HostWorker
+from fixtures.system.isolation import OtherUser
+from patience import PATIENCE_S
+from targets import builds, hosts
+
+USER = "nobody"
+# In place of pytest: tells through the stream who it is, what it can do, and what it has of the kernel's log.
+WORKER = """\
+#!{python}
+import json, os, sys
+only, stream, mark = (sys.argv[sys.argv.index(f"--rdma-{{name}}") + 1] for name in ("only", "stream", "mark"))
+def can(do):
+    try:
+        do()
+    except OSError as error:
+        return error.strerror
+    return ""
+status = dict(line.split(":\\t") for line in open("/proc/self/status").read().splitlines())
+told = {{
+    "ids": os.getresuid() + os.getresgid(),
+    "groups": sorted(os.getgroups()),
+    "rights": [status["CapEff"], status["NoNewPrivs"]],
+    "log": can(lambda: os.fstat(int(os.environ["RDMA_CTS_KERNEL_LOG"]))),
+    "kill": can(lambda: os.kill(os.getppid(), 0)),
+    "write": can(lambda: open({results!r}, "a")),
+    "replace": can(lambda: os.unlink({results!r})),
+    "cases": open(only).read(),
+}}
+text = open(mark).read() + " " + json.dumps(told) + "\\n"
+os.unlink(mark)
+with open(stream, "w") as file:
+    file.write(text)
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that every user can enter, as pytest's own is not."""
+    folder = Path(tempfile.mkdtemp(prefix="rdma-cts-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is root, or passes for it until it has to be."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root: whoever is not is refused, which is tested below")
+class TestAsRoot:
+    """What only root can do."""
+
+    def test_the_worker_is_another_user_without_any_right(self, place: Path) -> None:
+        results, python = place / "results.jsonl", place / "python"
+        results.write_text("kept")
+        python.write_text(WORKER.format(python=sys.executable, results=str(results)))
+        python.chmod(0o755)
+        user = OtherUser.named(USER)
+        worker = HostWorker(place, str(python), [], ["a", "b"], place / "console.log", user=user)
+        try:
+            line = worker.next_line(PATIENCE_S)
+            assert line, (place / "console.log").read_text()
+        finally:
+            worker.close()
+        told = json.loads(line)
+        assert told["ids"] == [user.uid] * 3 + [user.gid] * 3
+        assert told["groups"] == sorted(user.groups)
+        assert told["rights"] == ["0000000000000000", "1"]
+        assert told["cases"] == "a\nb\n"
+        assert told["log"] == ""
+        assert told["kill"] == "Operation not permitted"
+        assert told["write"] == told["replace"] == "Permission denied"
+        assert results.read_text() == "kept"
+        assert not list(place.glob("work-*"))
+
+    @pytest.mark.parametrize(
+        ("name", "mode", "said"),
+        [
+            ("closed", 0o700, "cannot read {}/closed"),
+            ("open", 0o777, "can write {}/open"),
+            ("python", 0o600, "cannot run {}/python"),
+        ],
+    )
+    def test_a_user_with_other_rights_than_it_takes_is_refused(
+        self, place: Path, name: str, mode: int, said: str
+    ) -> None:
+        folder = place / name
+        folder.mkdir()
+        folder.chmod(mode)
+        python = str(folder) if name == "python" else sys.executable
+        with pytest.raises(UserError, match=f"the user {USER} {said.format(place)}"):
+            OtherUser.named(USER).check(python, [folder], [])
+        OtherUser.named(USER).check(sys.executable, [place], [Path("/etc/passwd")])
+
+
+def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(UserError, match="only root can start a process as another user"):
+        OtherUser.named(USER)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("nobdy", "this host has no user 'nobdy'"), ("root", "root can change everything")]
+)
+@pytest.mark.usefixtures("root")
+def test_a_name_that_isolates_nothing_is_refused(name: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        OtherUser.named(name)
+
+
+def test_it_is_for_a_device_of_this_host(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--guest", "--isolate", USER]) == 2
+    assert "--isolate is for a device of this host, not for the guest" in capsys.readouterr().err
+    with pytest.raises(UserError, match="nothing here can be changed from another one"):
+        hosts.opened(RunOptions(host="there", device="x", isolate=USER), print, False)
+    builds.refuse_on_host(RunOptions(device="x", isolate=USER))
