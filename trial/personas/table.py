@@ -120,7 +120,6 @@ _MLX5 = Persona(
         "REG-10": _NO_BIND_BIT,
         "DEREG-02": _HOLDS_NOTHING,
         "BIND-20": _TAG_ALONE,
-        "REREG-18": _NO_BIND_BIT,
         "REREG-12": f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
     },
     port=INFINIBAND,
