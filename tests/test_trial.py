@@ -94,7 +94,7 @@ def test_what_only_other_rules_see_is_misattributed(suite: Suite) -> None:
     wrongly = Violation(broken.name, "REG-15", broken.about, broken.kind)
     finding = try_violation(wrongly, cases_of(suite, "REG-15", "DEREG-01"))
     assert finding.outcome == MISATTRIBUTED
-    assert {case.split("/")[0] for case in finding.by} == {"dereg_mr", "reg_dmabuf_mr"}
+    assert {"dereg_mr", "reg_dmabuf_mr"} <= {case.split("/")[0] for case in finding.by}
 
 
 def test_a_driver_that_refuses_every_registration_fails_every_rule_of_them(suite: Suite) -> None:
@@ -134,7 +134,8 @@ def children(pid: int) -> list[int]:
 @pytest.mark.parametrize(("number", "lost"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_a_trial_ends_on_a_signal_with_all_its_processes(number: signal.Signals, lost: bool) -> None:
     """Also if one of them does not answer any more."""
-    command = [sys.executable, "-P", "-m", "commands", "trial", "reference", "--jobs", "2", "--whole"]
+    trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "reference", "--jobs", "2", "--whole"]
+    command = ["env", "--default-signal=INT", *trial_of_all]  # which a shell ignores for what it starts behind itself
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as trial:
         await_true(lambda: trial.poll() is not None or len(children(trial.pid)) == 2)
