@@ -31,6 +31,7 @@ from conformance.results.records import encode, footer_record
 from conformance.tables.selection import Selection
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import left_out
+from kinds import Folders, Patch, Says
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
@@ -46,11 +47,10 @@ DEFAULT = Selection(tier="default").apply(SUITE)
 SOME = [case for case in DEFAULT if not case.hazardous and not case.sweep][::20]
 SWEEPS = [case for case in SUITE.cases if case.sweep and case.sweep.size <= 2048][:1]
 NOW = datetime.now(UTC)
-Says = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory: Folders) -> Path:
     """The bundle of the whole default tier on the reference."""
     folder = tmp_path_factory.mktemp("whole")
     run = record(folder / "run", SUITE, DEFAULT, started=NOW.isoformat())
@@ -59,7 +59,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory: Folders) -> Path:
     """A run of some cases and a sweep."""
     cases = [*SOME, *SWEEPS]
     return record(
@@ -150,13 +150,13 @@ def test_a_violated_rule(tmp_path: Path, capsys: Says) -> None:
 
 
 @pytest.fixture(autouse=True)
-def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def loaded(monkeypatch: Patch) -> None:
     """The suite is read only once for all tests."""
     monkeypatch.setattr(verify, "load_suite", lambda _: SUITE)
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Suite:
+def small(monkeypatch: Patch) -> Suite:
     """In place of the suite: eight cases of one rule."""
     eight = numbered(8)
     suite = replace(eight, registry=Registry([eight.registry["REG-01"]]))
@@ -426,9 +426,7 @@ def test_what_is_no_file_is_one_line(what: str, tmp_path: Path, capsys: Says) ->
     assert ("No such file" if what == "nowhere" else "cannot be read: not a regular file") in output
 
 
-def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Says
-) -> None:
+def test_a_bomb_within_the_bounds_of_its_manifest_is_refused(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
     pack(tmp_path / "bundle", {}, {**GOOD, "console.log": bytes(1 << 20)})
     assert (tmp_path / "bundle").stat().st_size < 2000
     monkeypatch.setattr(bundle_file, "MOST_BYTES", 1 << 19)

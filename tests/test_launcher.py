@@ -19,6 +19,7 @@ from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
+from kinds import Patch, Says
 from patience import PATIENCE_S
 from runs import process
 
@@ -335,7 +336,7 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def python_host(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
+def python_host(host: Host, monkeypatch: Patch) -> Host:
     """The stub host as seen by this process: it lacks mmdebstrap and qemu, and its apt-get brings them."""
     for name, value in host.environment().items():
         monkeypatch.setenv(name, value)
@@ -372,7 +373,7 @@ def test_what_was_installed_and_is_not_there_is_named(python_host: Host) -> None
     assert caught.value.status == 3
 
 
-def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: Patch) -> None:
     with open(os.devnull) as nothing:
         monkeypatch.setattr(packages, "_INPUT", nothing)
         with pytest.raises(UserError, match=f"give --yes .*: {INSTALL} qemu-system-x86 mmdebstrap"):
@@ -386,7 +387,7 @@ def test_a_busybox_that_is_not_static_does_not_count(python_host: Host) -> None:
     assert "busybox-static" in packages.missing(packages.GUEST)
 
 
-def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: Patch) -> None:
     monkeypatch.setattr(packages, "SYSTEM_PYTHON", "/debian/python3")
     proofs = [need.proof.partition(":") for need in packages.needs(("suite", "test"))]
     every = {what for kind, _, what in proofs if kind == "module"}
@@ -404,7 +405,7 @@ def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: p
     assert sorted(installed) == ["python3-jsonschema", "python3-lxml", "python3-pytest-xdist"]
 
 
-def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: Patch) -> None:
     other = tmp_path / "python3"
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
@@ -467,9 +468,7 @@ def test_lacking_programs_are_reported_with_the_command(python_host: Host) -> No
     assert found["processor"].text.startswith("software emulation")
 
 
-def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.setattr(doctor, "device_findings", lambda _: [readiness.Finding(readiness.OK, "it", "is")])
     monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
     monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
@@ -491,9 +490,7 @@ def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> N
     assert "nics.md" in elsewhere.text
 
 
-def test_the_doctor_fails_when_no_way_works(
-    python_host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_fails_when_no_way_works(python_host: Host, capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.setattr(
         doctor, "device_findings", lambda _: [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
     )

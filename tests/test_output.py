@@ -17,6 +17,7 @@ from conformance.errors import UserError
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from fixtures.system import cache
+from kinds import Patch, Says
 from patience import PATIENCE_S
 from runs import folder as run_folder
 
@@ -60,19 +61,17 @@ def test_a_terminal_that_knows_only_ascii_gets_every_line() -> None:
 
 
 @pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])
-def test_what_was_typed_cannot_control_the_terminal(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_typed_cannot_control_the_terminal(word: str, capsys: Says) -> None:
     assert main(["list", word]) == 2
     assert all(line.isprintable() for line in capsys.readouterr().err.split("\n"))
 
 
-def test_foreign_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_text_cannot_control_the_terminal(capsys: Says) -> None:
     show(["a\x1b[31mb", "two\nlines\x07"])
     assert capsys.readouterr().out == "a?[31mb\ntwo\nlines?\n"
 
 
-def test_what_nobody_foresaw_is_one_line_with_its_traceback_in_a_file(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_nobody_foresaw_is_one_line_with_its_traceback_in_a_file(monkeypatch: Patch, capsys: Says) -> None:
     def fail(arguments: object) -> int:
         raise RuntimeError("a\nb\x1b")
 
@@ -85,7 +84,7 @@ def test_what_nobody_foresaw_is_one_line_with_its_traceback_in_a_file(
     log.unlink()
 
 
-def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, monkeypatch: Patch) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -123,9 +122,7 @@ def test_a_run_goes_on_without_its_output(sink: str, tmp_path: Path) -> None:
     assert footer["complete"] is True
 
 
-def test_runs_without_a_directory_of_their_own_get_different_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_without_a_directory_of_their_own_get_different_ones(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     found = {run_folder._new_folder("rxe0") for _ in range(5)}
     assert len(found) == 5

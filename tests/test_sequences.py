@@ -27,6 +27,7 @@ from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, Suite, load_suite
+from kinds import Patch, Says
 from patience import PATIENCE_S
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -117,7 +118,7 @@ def test_the_sequences_of_a_seed_are_the_same_again() -> None:
 
 
 @pytest.fixture
-def hardly_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def hardly_shrunk(monkeypatch: Patch) -> None:
     """For tests that ask what is found and not how short it is."""
     monkeypatch.setattr(sequences, "_SHRINKS", 10)
 
@@ -185,7 +186,7 @@ def test_a_kernel_that_complains_meanwhile_counts_for_every_rule(searching: Case
     assert "rule_verdicts" not in result_record(searching, suite.registry, judgement, observed)
 
 
-def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monkeypatch: Patch) -> None:
     monkeypatch.delitem(sys.modules, "trial.sequences", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     bench = ReferenceBench()
@@ -227,15 +228,13 @@ def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
         (["trial", "sequences", "0"], "give a number of seconds"),
     ],
 )
-def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: Says) -> None:
     assert main(arguments) == 2
     assert said in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("hardly_shrunk")
-def test_a_trial_tells_the_sequence_that_shows_a_violation(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_tells_the_sequence_that_shows_a_violation(capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.setattr(reference_runs, "for_seconds", lambda seconds: for_sequences(100))
     command = ["trial", "sequences", "9", "--seed", "5", "--violation", "one-byte-too-long"]
     assert main(command) == 1
