@@ -21,7 +21,7 @@ from conformance.sweeps import run as sweeps_run
 from conformance.tables.suite import Suite, load_suite
 from kinds import Folders, Patch
 from recorded_reference import record as recorded_run
-from trial.mutants.access_flags import remote_write_never
+from trial.catalogue import named
 
 SUITE = load_suite()
 RUNS = Path(__file__).with_name("recorded_violations")
@@ -59,7 +59,7 @@ def of_reference(tmp_path_factory: Folders) -> Path:
         if case.id.startswith(("reg_mr/rights/", "reg_mr/access_flags/", "reg_mr/access_space/"))
         and (case.sweep is None or case.sweep.size <= 2048)
     ]
-    return recorded_run(tmp_path_factory.mktemp("faults") / "run", SUITE, cases, remote_write_never())
+    return recorded_run(tmp_path_factory.mktemp("faults") / "run", SUITE, cases, named("remote-write-never").kind())
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw", "reference"])

@@ -13,7 +13,7 @@ from conformance.results.records import read_results
 from conformance.tables.suite import load_suite
 from kinds import Folders, Says
 from recorded_reference import record
-from trial.mutants.window_range import window_of_the_whole_region
+from trial.catalogue import named
 
 SUITE = load_suite()
 ROW = "bind_mw/type_1/byte-before-the-window"
@@ -38,7 +38,7 @@ def run(tmp_path_factory: Folders) -> Path:
     """A run on a device whose windows are not bounded: a row and a sweep that fail, and a row that passes."""
     cases = [case for case in SUITE.cases if case.id in (ROW, SWEEP, "bind_mw/type_1/part-from-buf")]
     assert len(cases) == 3
-    return record(tmp_path_factory.mktemp("run"), SUITE, cases, window_of_the_whole_region())
+    return record(tmp_path_factory.mktemp("run"), SUITE, cases, named("window-of-the-whole-region").kind())
 
 
 def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_point(run: Path) -> None:
