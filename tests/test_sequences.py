@@ -30,6 +30,7 @@ from kinds import Patch, Says
 from launched import ended
 from reference.bench import ReferenceBench
 from reference.device import Device
+from samples import footer_of
 from trial import nearest, reference_runs, sequences
 from trial.catalogue import VIOLATIONS
 from trial.comparison import Comparison, Divergence, Subject
@@ -208,8 +209,7 @@ def test_a_worker_that_dies_in_a_sequence_tells_the_sequence_and_the_rule_of_its
     assert "died, in sequence 3 from seed 1" in line["reason"]
     assert line["deviations"] == [{"when": point["point"], "rules": ["REG-15"], "row": ROW}]
     assert line["rule_verdicts"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
-    assert recorded.footer is not None
-    assert recorded.footer["rules"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
+    assert footer_of(recorded)["rules"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
 
 
 def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
@@ -269,8 +269,7 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
     done = ended(*command, cwd=ROOT, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     run = read_results(tmp_path / "out")
-    assert run.footer is not None
-    assert (run.footer["complete"], run.footer["boots"]) == (True, 2)
+    assert (footer_of(run)["complete"], footer_of(run)["boots"]) == (True, 2)
     crash, other = (next(line for line in run.results if line["entry"] == entry) for entry in ("libibverbs", "uverbs"))
     assert crash["verdict"] == Verdict.CRASH
     assert "from seed 1" in crash["reason"]

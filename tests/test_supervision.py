@@ -22,7 +22,7 @@ from conformance.supervision import TRIES, Recording, RunPlan, Supervisor, Worke
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
 from project import Project
-from samples import header
+from samples import footer_of, header, user_error
 
 REFUSAL = encode({"type": "guest", "event": "broken", "reason": "loopback does not work"})
 
@@ -37,9 +37,8 @@ def test_a_good_worker_is_recorded_as_it_speaks(stage: Stage) -> None:
     assert verdicts(recorded) == ["PASS"] * 4
     assert recorded.header["planned"] == IDS
     assert recorded.header["stack"] == "test"
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is True
-    assert recorded.footer["boots"] == 1
+    assert footer_of(recorded)["complete"] is True
+    assert footer_of(recorded)["boots"] == 1
     assert stage.audience.total == 4
     assert stage.audience.taken == IDS
     assert stage.audience.reasons == []
@@ -52,10 +51,9 @@ def test_a_worker_that_dies_in_a_case_costs_that_case_alone(stage: Stage) -> Non
     crash = recorded.results[1]
     assert crash["kernel"]["log"] == Actor(iter(())).console_tail()
     assert crash["reason"].endswith("died ([ 2.0] BUG: kernel NULL pointer dereference)")
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is True
-    assert recorded.footer["boots"] == 2
-    assert exit_status(recorded.footer) == 1
+    assert footer_of(recorded)["complete"] is True
+    assert footer_of(recorded)["boots"] == 2
+    assert exit_status(footer_of(recorded)) == 1
     assert IDS[1] in stage.audience.reasons[0]
 
 
@@ -81,8 +79,7 @@ def test_a_case_whose_worker_somebody_else_ends_is_begun_again(stage: Stage) -> 
     recorded = stage.play(killed(*ran(0), start(1)), killed(HEADER), ran(1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4
     assert stage.asked == [IDS, IDS[1:], IDS[1:]]
-    assert recorded.footer is not None
-    assert recorded.footer["boots"] == 3
+    assert footer_of(recorded)["boots"] == 3
     assert stage.audience.reasons == ["pytest was ended from outside"] * 2
 
 
@@ -102,9 +99,8 @@ def test_a_process_that_cannot_be_ended_makes_the_device_suspect(stage: Stage) -
     recorded = stage.play(Actor(iter([*ran(0), start(1), SILENCE]), left=stuck))
     assert verdicts(recorded) == ["PASS", "HANG", "MISSED", "MISSED"]
     assert recorded.results[-1]["reason"] == f"not run: the device is suspect: {stuck}"
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is False
-    assert exit_status(recorded.footer) == 1
+    assert footer_of(recorded)["complete"] is False
+    assert exit_status(footer_of(recorded)) == 1
 
 
 def test_every_case_may_cost_a_worker(stage: Stage) -> None:
@@ -145,9 +141,8 @@ def test_a_header_without_what_only_reports_show_is_enough(stage: Stage) -> None
 
 @pytest.mark.parametrize("before", [[], [HEADER]])
 def test_a_worker_that_can_run_no_case_says_why_in_the_error(stage: Stage, before: list[bytes]) -> None:
-    with pytest.raises(UserError, match="no case was begun: loopback does not work") as caught:
+    with user_error("no case was begun: loopback does not work", status=3):
         stage.play([*before, REFUSAL])
-    assert caught.value.status == 3
 
 
 def test_a_second_worker_that_can_run_no_case_leaves_the_rest_missed_with_its_reason(stage: Stage) -> None:
@@ -162,8 +157,7 @@ def test_a_second_worker_that_brings_nothing_to_an_end_is_the_last(
 ) -> None:
     recorded = stage.play([*ran(0), start(1)], last_words)
     assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is False
+    assert footer_of(recorded)["complete"] is False
     assert "not run" in recorded.results[-1]["reason"]
 
 
@@ -235,8 +229,7 @@ def test_noise_between_cases_changes_nothing(stage: Stage, noise: bytes) -> None
     between = [[*ran(number)[1:], noise] for number in range(4)]
     recorded = stage.play([noise, HEADER, noise, *itertools.chain.from_iterable(between)])
     assert verdicts(recorded) == ["PASS"] * 4
-    assert recorded.footer is not None
-    assert recorded.footer["boots"] == 1
+    assert footer_of(recorded)["boots"] == 1
 
 
 @pytest.mark.parametrize("noise", FOREIGN)
@@ -250,9 +243,8 @@ def test_a_malformed_line_of_the_harness_breaks_the_case_in_flight_and_no_other(
     recorded = stage.play([HEADER, start(0), noise, passed(0), *ran(1, 2, 3)[1:]])
     assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
     assert recorded.results[0]["reason"].startswith("the worker sent a malformed line: ")
-    assert recorded.footer is not None
-    assert recorded.footer["boots"] == 1
-    assert exit_status(recorded.footer) == 3
+    assert footer_of(recorded)["boots"] == 1
+    assert exit_status(footer_of(recorded)) == 3
 
 
 def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,8 +331,7 @@ def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
     recorded = read_results(stage.path)
     assert verdicts(recorded) == ["PASS", "MISSED", "MISSED", "MISSED"]
     assert recorded.results[-1]["reason"] == "not run: the harness failed (RuntimeError)"
-    assert recorded.footer is not None
-    assert exit_status(recorded.footer) == 3
+    assert exit_status(footer_of(recorded)) == 3
 
 
 def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:
@@ -396,14 +387,12 @@ class TestPytestAsWorker:
             "harness-trouble": "BROKEN",
         }
         assert recorded.header["device"]["name"] == "fake0"
-        assert recorded.footer is not None
-        assert recorded.footer["complete"] is True
+        assert footer_of(recorded)["complete"] is True
 
     def test_a_process_that_dies_costs_one_case(self, project: Project, tmp_path: Path) -> None:
         found, recorded = self.run(project, tmp_path, "works", "dies", "not-supported", "wrongly-accepted")
         assert found == {"works": "PASS", "wrongly-accepted": "FAIL", "not-supported": "UNSUPPORTED", "dies": "CRASH"}
-        assert recorded.footer is not None
-        assert recorded.footer["complete"] is True
+        assert footer_of(recorded)["complete"] is True
 
     def test_a_process_that_hangs_costs_one_case(self, project: Project, tmp_path: Path) -> None:
         found, _recorded = self.run(project, tmp_path, "works", "hangs", case_deadline_s=6.0)
