@@ -25,23 +25,12 @@ from conformance.results.records import decode, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker
 from conformance.tables.suite import load_suite
+from kinds import words
 from reports.digest import read
 from samples import footer_of
 
 OLD = Path(__file__).with_name("old_results")
-VERDICTS = [
-    "FAIL",
-    "PASS",
-    "FAIL",
-    "UNREACHABLE",
-    "PASS",
-    "PASS",
-    "FAIL",
-    "UNSUPPORTED",
-    "PASS",
-    "UNSUPPORTED",
-    "CRASH",
-]
+VERDICTS = words("FAIL PASS FAIL UNREACHABLE PASS PASS FAIL UNSUPPORTED PASS UNSUPPORTED CRASH")
 SWEEP = "advise_mr/advice_space/advice-and-flags@libibverbs"
 
 
