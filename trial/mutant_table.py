@@ -65,6 +65,9 @@ def _rows(path: Path, names: dict[str, Any], base: str) -> Iterator[Violation]:
         kind: Any = names.get(owner or base)
         if not hasattr(kind, method) or not set(flags) <= {BLIND, _PERMITTED}:
             raise _mistake(row, f"no rule and method: {mark!r}")
+        for key in fields.keys() - {name, mark}:
+            if not hasattr(kind, key) and not any(f"self.{key}" in str(each.value) for each in fields.values()):
+                raise _mistake(row, f"{kind.__name__} has no {key!r}, and nothing here reads it")
         members = {key: _member(key, each, kind, names) for key, each in ((method, code), *more)}
         written = BLIND if BLIND in flags else ""
         made = replacing(name.replace("-", "_"), kind, members, str(about.value), names["__name__"])
