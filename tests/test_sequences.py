@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import sys
 import textwrap
 from contextlib import closing
@@ -28,7 +27,7 @@ from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, Suite, load_suite
 from kinds import Patch, Says
-from patience import PATIENCE_S
+from launched import ended
 from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import nearest, reference_runs, sequences
@@ -267,9 +266,7 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
         str(tmp_path / "out"),
     ]
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    done = ended(*command, cwd=ROOT, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     run = read_results(tmp_path / "out")
     assert run.footer is not None
