@@ -247,24 +247,10 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
 ) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
     # Before the first case a session gives two windows back, one of each type that the device declares.
-    command = [
-        "./rdma-cts",
-        "run",
-        "--guest",
-        "--yes",
-        "--tier",
-        "exhaustive",
-        "--verb",
-        "sequences",
-        "--sequences",
-        "10",
-        "--overlay",
-        str(overlay),
-        "--guest-env",
-        "RDMA_CTS_PANIC_AT=3",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    command = (
+        "./rdma-cts run --guest --yes --tier exhaustive --verb sequences --sequences 10 "
+        f"--overlay {overlay} --guest-env RDMA_CTS_PANIC_AT=3 --out {tmp_path / 'out'}"
+    ).split()
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
     done = ended(*command, cwd=ROOT, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr

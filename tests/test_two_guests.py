@@ -103,15 +103,7 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
             "--device",
             "wire0",
             *more,
-            "--verb",
-            "bind_mw",
-            "--verb",
-            "reg_mr",
-            "-k",
-            "data_path",
-            "--no-confirm",
-            "--out",
-            str(out),
+            *f"--verb bind_mw --verb reg_mr -k data_path --no-confirm --out {out}".split(),
         )
         said(run)
         outs.append(out)
@@ -129,20 +121,9 @@ def test_a_peer_that_dies_costs_the_case_in_flight(guests: dict[str, SshGuest], 
     out = kept / "out"
     run = started(
         guests,
-        "run",
-        "--host",
-        guests["left"].address,
-        "--device",
-        "wire0",
-        "--peer",
+        *f"run --host {guests['left'].address} --device wire0 --peer".split(),
         f"root@{WIRED}:wire0",
-        "--verb",
-        "bind_mw",
-        "-k",
-        "data_path",
-        "--no-confirm",
-        "--out",
-        str(out),
+        *f"--verb bind_mw -k data_path --no-confirm --out {out}".split(),
     )
     await_true(
         lambda: run.poll() is not None or in_flight(out, "bind_mw/data_path/type-2-operation-by-access-by-place")
@@ -221,13 +202,7 @@ def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
         "run",
         "--lab",
         str(lab_of(guests, kept)),
-        "--verb",
-        "dereg_mr",
-        "-k",
-        "dead_keys",
-        "--no-confirm",
-        "--out",
-        str(out),
+        *f"--verb dereg_mr -k dead_keys --no-confirm --out {out}".split(),
     )
     panic = subprocess.Popen(
         [
