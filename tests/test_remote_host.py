@@ -29,8 +29,10 @@ from fixtures.hosts.address import Address
 from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place, RemoteWorker
+from kinds import Patch
 from patience import PATIENCE_S, await_true
 from project import Project
+from samples import footer_of, user_error
 
 ADDRESS = Address("host.invalid")
 # In place of fixtures/system/usable.py: the host has a device that only the tests know.
@@ -48,7 +50,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 class StandIn:
     """A host that is this machine: its boot id is a file, and its temporary directories are in `tmp`."""
 
-    def __init__(self, folder: Path, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, project: Project, monkeypatch: Patch) -> None:
         self.folder = folder
         self.tmp = folder / "tmp"
         self.boot_id = folder / "boot_id"
@@ -144,7 +146,7 @@ def _harmless_last(table: str) -> str:
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def stand_in(tmp_path: Path, project: Project, monkeypatch: Patch) -> StandIn:
     table = project.tables / "reg_mr" / "fake.yaml"
     table.write_text(_harmless_last(table.read_text()))
     return StandIn(tmp_path / "host", project, monkeypatch)
@@ -300,7 +302,7 @@ def test_a_case_in_which_the_connection_is_cut_each_time_is_broken(verdicts_of: 
 
 
 def test_a_line_that_the_cut_has_torn_is_none(
-    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """The first connection breaks after some number of bytes, wherever that is."""
     rows = ("works", "wrongly-accepted", "not-supported")
@@ -311,9 +313,8 @@ def test_a_line_that_the_cut_has_torn_is_none(
             monkeypatch.delenv("STAND_IN_BYTES")
             recorded = Run(stand_in, project, tmp_path / f"out{number}", rows).on(host)
         assert [line["verdict"] for line in recorded.results] == ["PASS", "FAIL", "UNSUPPORTED"]
-        assert recorded.footer is not None
-        assert recorded.footer["complete"] is True
-        assert recorded.footer["boots"] == 2
+        assert footer_of(recorded)["complete"] is True
+        assert footer_of(recorded)["boots"] == 2
 
 
 def test_a_host_that_goes_down_in_a_case_costs_that_case(verdicts_of: Any, stand_in: StandIn) -> None:
@@ -356,8 +357,7 @@ def test_a_host_that_does_not_come_back_is_reset_and_its_console_is_evidence(
     assert [line["verdict"] for line in recorded.results] == ["PASS", "CRASH", "UNSUPPORTED"]
     assert "[ 9.0] Kernel panic - not syncing: sysrq triggered crash" in recorded.results[1]["kernel"]["log"]
     assert (tmp_path / "resets").read_text() == "x\n"
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is True
+    assert footer_of(recorded)["complete"] is True
 
 
 def test_a_host_that_does_not_come_back_loses_nothing_and_the_case_is_a_crash_when_it_does(
@@ -377,8 +377,7 @@ def test_a_host_that_does_not_come_back_loses_nothing_and_the_case_is_a_crash_wh
     assert found[0][0] == "PASS"
     assert [verdict for verdict, _ in found[1:]] == ["MISSED", "MISSED"]
     assert "did not come back" in found[1][1]
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is False
+    assert footer_of(recorded)["complete"] is False
     (stand_in.folder / "dead").unlink()
     stand_in.boot()
     with stand_in.host() as host:
@@ -397,9 +396,7 @@ def test_a_host_that_comes_back_with_another_kernel_is_reported(stand_in: StandI
     assert caught.value.status == 3
 
 
-def test_a_silent_connection_counts_as_lost(
-    verdicts_of: Any, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_connection_counts_as_lost(verdicts_of: Any, stand_in: StandIn, monkeypatch: Patch) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 4.0)
     stopped: list[int] = []
 
@@ -416,18 +413,15 @@ def test_a_silent_connection_counts_as_lost(
 
 
 @pytest.mark.parametrize("script", ["yes", "while :; do echo hi; sleep 0.1; done"])
-def test_a_host_of_which_only_noise_comes_did_not_answer(
-    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, script: str
-) -> None:
+def test_a_host_of_which_only_noise_comes_did_not_answer(stand_in: StandIn, monkeypatch: Patch, script: str) -> None:
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"#!/bin/sh\n{script}\n:\n")  # a process of its own, which does not read what is sent
-    with pytest.raises(UserError, match=r"^host\.invalid did not answer in time$") as caught:
+    with user_error(r"^host\.invalid did not answer in time$", status=3):
         link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
-    assert caught.value.status == 3
 
 
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
-def test_noise_is_no_sign_of_life(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, noise: str) -> None:
+def test_noise_is_no_sign_of_life(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
     hello = json.dumps({"event": "hello", "folder": "/tmp/x", "boot_id": "1", "machine": "m", "python": "3"})
     answer = f"read -r program; read -r secret size; echo \"$secret M \"'{hello}'"
@@ -441,7 +435,7 @@ def test_noise_is_no_sign_of_life(stand_in: StandIn, monkeypatch: pytest.MonkeyP
 
 
 def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
-    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", PATIENCE_S)
     monkeypatch.setattr(protocol, "PANIC_S", 4.0)
@@ -520,16 +514,14 @@ def test_a_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
 
 def test_a_client_that_is_no_program_is_reported(stand_in: StandIn) -> None:
     stand_in.client("just text\n")
-    with pytest.raises(UserError, match=r"/bin/ssh cannot be started: Exec format error$") as caught:
+    with user_error(r"/bin/ssh cannot be started: Exec format error$", status=3):
         stand_in.host()
-    assert caught.value.status == 3
 
 
 def test_a_full_disk_is_reported(stand_in: StandIn) -> None:
     stand_in.goes_wrong(prefix="ulimit -f 8; ")
-    with pytest.raises(UserError, match=r"host\.invalid: the suite cannot be written to .*: File too large") as caught:
+    with user_error(r"host\.invalid: the suite cannot be written to .*: File too large", status=3):
         stand_in.host()
-    assert caught.value.status == 3
     await_true(lambda: not stand_in.left())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import sys
 import textwrap
 from contextlib import closing
@@ -27,9 +26,11 @@ from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, Suite, load_suite
-from patience import PATIENCE_S
+from kinds import Patch, Says
+from launched import ended
 from reference.bench import ReferenceBench
 from reference.device import Device
+from samples import footer_of
 from trial import nearest, reference_runs, sequences
 from trial.catalogue import VIOLATIONS
 from trial.comparison import Comparison, Divergence, Subject
@@ -117,7 +118,7 @@ def test_the_sequences_of_a_seed_are_the_same_again() -> None:
 
 
 @pytest.fixture
-def hardly_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def hardly_shrunk(monkeypatch: Patch) -> None:
     """For tests that ask what is found and not how short it is."""
     monkeypatch.setattr(sequences, "_SHRINKS", 10)
 
@@ -185,7 +186,7 @@ def test_a_kernel_that_complains_meanwhile_counts_for_every_rule(searching: Case
     assert "rule_verdicts" not in result_record(searching, suite.registry, judgement, observed)
 
 
-def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monkeypatch: Patch) -> None:
     monkeypatch.delitem(sys.modules, "trial.sequences", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     bench = ReferenceBench()
@@ -208,8 +209,7 @@ def test_a_worker_that_dies_in_a_sequence_tells_the_sequence_and_the_rule_of_its
     assert "died, in sequence 3 from seed 1" in line["reason"]
     assert line["deviations"] == [{"when": point["point"], "rules": ["REG-15"], "row": ROW}]
     assert line["rule_verdicts"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
-    assert recorded.footer is not None
-    assert recorded.footer["rules"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
+    assert footer_of(recorded)["rules"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
 
 
 def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
@@ -227,15 +227,13 @@ def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
         (["trial", "sequences", "0"], "give a number of seconds"),
     ],
 )
-def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: Says) -> None:
     assert main(arguments) == 2
     assert said in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("hardly_shrunk")
-def test_a_trial_tells_the_sequence_that_shows_a_violation(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_tells_the_sequence_that_shows_a_violation(capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.setattr(reference_runs, "for_seconds", lambda seconds: for_sequences(100))
     command = ["trial", "sequences", "9", "--seed", "5", "--violation", "one-byte-too-long"]
     assert main(command) == 1
@@ -249,32 +247,15 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
 ) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
     # Before the first case a session gives two windows back, one of each type that the device declares.
-    command = [
-        "./rdma-cts",
-        "run",
-        "--guest",
-        "--yes",
-        "--tier",
-        "exhaustive",
-        "--verb",
-        "sequences",
-        "--sequences",
-        "10",
-        "--overlay",
-        str(overlay),
-        "--guest-env",
-        "RDMA_CTS_PANIC_AT=3",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    command = (
+        "./rdma-cts run --guest --yes --tier exhaustive --verb sequences --sequences 10 "
+        f"--overlay {overlay} --guest-env RDMA_CTS_PANIC_AT=3 --out {tmp_path / 'out'}"
+    ).split()
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    done = ended(*command, cwd=ROOT, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     run = read_results(tmp_path / "out")
-    assert run.footer is not None
-    assert (run.footer["complete"], run.footer["boots"]) == (True, 2)
+    assert (footer_of(run)["complete"], footer_of(run)["boots"]) == (True, 2)
     crash, other = (next(line for line in run.results if line["entry"] == entry) for entry in ("libibverbs", "uverbs"))
     assert crash["verdict"] == Verdict.CRASH
     assert "from seed 1" in crash["reason"]

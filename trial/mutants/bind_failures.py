@@ -2,68 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from reference.device import Device
 from reference.objects import REMOTE_READ, Region, Window
 from reference.queues import FLUSHED, SUCCESS, Queue
 from trial.violation import permits, plain, violates
-
-
-@violates("BIND-12", Device.complete)
-def failed_bind_succeeds(self: Device, queue: Queue, request: SendRequest, status: str) -> None:
-    """A bind that fails completes with success."""
-    plain(self).complete(queue, request, "SUCCESS" if status == "MW_BIND_ERR" else status)
-
-
-@violates("BIND-12", name="failed-bind-ends-the-old-key", written="blind")
-@violates("BIND-12", Device.bind_refused)
-def failed_bind_unbinds(
-    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int
-) -> bool:
-    """A bind that fails unbinds the window."""
-    refused = plain(self).bind_refused(window, region, addr, length, access)
-    if refused:
-        self.unbind(window)
-    return refused
-
-
-@violates("BIND-12", Device.bind_refused)
-def failed_bind_ends_the_window(
-    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int
-) -> bool:
-    """After a failed bind the window cannot be bound again."""
-    failed = self.__dict__.setdefault("_failed", set())
-    refused = window in failed or plain(self).bind_refused(window, region, addr, length, access)
-    if refused:
-        failed.add(window)
-    return refused
-
-
-@violates("BIND-12", Device.bind_refused, written="blind")
-def failed_bind_binds_the_old_key_anew(
-    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int
-) -> bool:
-    """A refused bind gives the old key the rights that were asked for, on the old range."""
-    refused = plain(self).bind_refused(window, region, addr, length, access)
-    if refused and window.region is not None:
-        window.access = access
-    return refused
-
-
-@violates("BIND-12", written="blind")
-class NoBindAfterAFailedOne(Device):
-    """A window of which a bind has failed cannot be bound any more."""
-
-    def setup(self) -> None:
-        self._spoilt: list[Window] = []
-
-    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
-        refused = window in self._spoilt or super().bind_refused(window, region, addr, length, access)
-        if refused:
-            self._spoilt.append(window)
-        return refused
 
 
 @violates("BIND-12", written="blind")
@@ -84,77 +27,6 @@ class FailedBindCompletesNever(Device):
             super().complete(queue, request, status)
 
 
-@permits("BIND-12", Device.bind_fault)
-def binds_refused_when_posted(
-    self: Device, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool
-) -> int:
-    """A bind that the region does not allow is refused with an errno when it is posted."""
-    fault = plain(self).bind_fault(queue, window, region, info, posted)
-    refused = not fault and self.bind_refused(window, region, info.addr, info.length, info.access)
-    return errno.EPERM if refused else fault
-
-
-@permits("BIND-12", Device.bind_fault, written="blind")
-def bind_faults_are_found_when_posted(
-    self: Device, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool
-) -> int:
-    """A bind that the region does not allow is refused when it is posted."""
-    fault = plain(self).bind_fault(queue, window, region, info, posted)
-    if not fault and self.bind_refused(window, region, info.addr, info.length, info.access):
-        return errno.EINVAL
-    return fault
-
-
-@violates("BIND-21", Device.bind)
-def unbind_keeps_the_old_key(
-    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-) -> None:
-    """A bind without a region succeeds, and the window stays as it was."""
-    if region is not None:
-        plain(self).bind(window, region, addr, length, access, key, queue)
-
-
-@violates("BIND-21")
-class UnboundWindowsStayUnbound(Device):
-    """After a bind without a region a window cannot be bound again."""
-
-    _ended: frozenset[Window] = frozenset()
-
-    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
-        if region is None:
-            self._ended |= {window}
-        return (window in self._ended and region is not None) or super().bind_refused(
-            window, region, addr, length, access
-        )
-
-
-@violates("BIND-21", Device.ibv_bind_mw)
-def unbind_has_no_completion(
-    self: Device, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
-) -> tuple[int, int]:
-    """A bind without a region is posted and never completes."""
-    fault, key = plain(self).ibv_bind_mw(queue, window, info, flags, wr_id)
-    if info.mr is None and not fault:
-        queue.polled.pop()
-    return fault, key
-
-
-@violates("BIND-21", written="blind")
-class UnbindWithoutRegionNeverAnswers(Device):
-    """An unbind without a region is posted and never completes."""
-
-    _nowhere = False
-
-    def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
-        self._nowhere = info.mr is None
-        return super().ibv_bind_mw(queue, window, info, flags, wr_id)
-
-    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        nowhere, self._nowhere = self._nowhere, False
-        if not (nowhere and request.opcode == "BIND_MW"):
-            super().complete(queue, request, status)
-
-
 @violates("BIND-21", Device.bind, written="blind")
 def unbind_without_region_leaves_it_open(
     self: Device, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
@@ -164,33 +36,6 @@ def unbind_without_region_leaves_it_open(
         self.replace_key(window, key)
     else:
         plain(self).bind(window, region, addr, length, access, key, queue)
-
-
-@violates("BIND-21", written="blind")
-class UnbindWithoutRegionEndsTheQueue(Device):
-    """An unbind without a region completes with success and takes the queue pair to ERR."""
-
-    def bind(
-        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-    ) -> None:
-        super().bind(window, region, addr, length, access, key, queue)
-        self._ends = region is None
-
-    _ends = False
-
-    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        super().complete(queue, request, status)
-        if self._ends:
-            self._ends = False
-            self.fail(queue)
-
-
-@permits("BIND-21", Device.bind_fault, written="blind")
-def unbind_without_region_refused(
-    self: Device, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool
-) -> int:
-    """An unbind without a region is refused when it is posted."""
-    return errno.EINVAL if info.mr is None else plain(self).bind_fault(queue, window, region, info, posted)
 
 
 @violates("BIND-22", Device.complete)
@@ -245,13 +90,6 @@ def flushed_bind_grants(
     if flushed and not self.bind_refused(window, region, info.addr, info.length, info.access):
         self.bind(window, region, info.addr, info.length, info.access, key, queue.number)
     return fault, key
-
-
-@violates("BIND-22", Device.complete, written="blind")
-def flushed_posted_bind_succeeds(self: Device, queue: Queue, request: SendRequest, status: str) -> None:
-    """A posted bind on a queue pair in ERR completes with success."""
-    flushed = request.opcode == "BIND_MW" and request.bind is not None and status == FLUSHED
-    plain(self).complete(queue, request, SUCCESS if flushed else status)
 
 
 @violates("BIND-22", written="blind")

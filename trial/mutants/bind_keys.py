@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
 from reference.objects import Region, Window
 from reference.queues import SUCCESS, Queue
 from trial.violation import permits, plain, violates
-
-
-@violates("BIND-02", Device.ibv_bind_mw)
-def old_key_told(self: Device, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
-    """The structure still has the old key."""
-    before = window.key
-    return plain(self).ibv_bind_mw(queue, window, info, flags, wr_id)[0], before
 
 
 @violates("BIND-02")
@@ -34,55 +24,6 @@ class OldKeyStays(Device):
             del self.keys[key]
 
 
-@violates("BIND-02", Device.ibv_bind_mw)
-def old_key_of_the_unbound_stays(
-    self: Device, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
-) -> tuple[int, int]:
-    """A bind of length 0 returns 0 and does not change the window."""
-    if info.length or window.region is None:
-        return plain(self).ibv_bind_mw(queue, window, info, flags, wr_id)
-    self.complete(queue, SendRequest("BIND_MW", wr_id, flags=flags), "SUCCESS")
-    return 0, self.next_key(window.key)
-
-
-@violates("BIND-02", Device.ibv_bind_mw, written="blind")
-def key_after_the_second_bind_is_the_first(
-    self: Device, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
-) -> tuple[int, int]:
-    """A second bind of a window leaves the key of the first in its structure."""
-    again, old = window.region is not None, window.key
-    fault, key = plain(self).ibv_bind_mw(queue, window, info, flags, wr_id)
-    return fault, old if again else key
-
-
-@violates("BIND-02", Device.replace_key, written="blind")
-def old_key_opens_the_new_binding(self: Device, window: Window, key: int) -> None:
-    """The key of a window before its bind still opens what the window is bound to."""
-    window.key = key
-    self.keys[key] = window
-
-
-@violates("BIND-02", written="blind")
-class OldKeyReadsUntilTheRegionIsGone(Device):
-    """After a type 1 window is bound to another region its old key goes on reading the old one."""
-
-    def setup(self) -> None:
-        self._ghosts: dict[int, Window] = {}
-
-    def bind(
-        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-    ) -> None:
-        if window.kind == 1 and window.region and window.region is not region:
-            ghost = Window(1, window.domain, window.key, window.region, window.addr, window.length, window.access)
-            self._ghosts[window.key] = ghost
-        super().bind(window, region, addr, length, access, key, queue)
-
-    def found(self, key: int) -> Region | Window | None:
-        ghost = self._ghosts.get(key)
-        alive = ghost and ghost.region and ghost.region.handle in self.regions
-        return super().found(key) or (ghost if alive else None)
-
-
 @permits("BIND-02", written="blind")
 class KeysOfBindsSkip(Device):
     """The key after a bind is not the next one but seven further."""
@@ -98,25 +39,6 @@ class KeysOfBindsSkip(Device):
 
     def next_key(self, key: int) -> int:
         return key & ~0xFF | (key + 7) & 0xFF if self._binding else super().next_key(key)
-
-
-@violates("BIND-13")
-class SendOvertakesTheBind(Device):
-    """A bind takes effect only after later requests, unless its completion is awaited."""
-
-    late: Callable[[], None] | None = None
-
-    def bind(
-        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-    ) -> None:
-        self.late = functools.partial(super().bind, window, region, addr, length, access, key, queue)
-
-    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        super().complete(queue, request, status)
-        waits = request.opcode == "BIND_MW" and self.asks_completion(queue, request.flags)
-        if self.late and (waits or request.opcode.startswith("RDMA")):
-            self.late()
-            self.late = None
 
 
 @violates("BIND-13", written="blind")
@@ -172,22 +94,6 @@ class SendAfterABindIsSkipped(Device):
             self.complete(queue, request, SUCCESS)
             return 0
         return super().post_send(queue, request)
-
-
-@violates("BIND-20", Device.posted_bind)
-def index_of_the_key_is_ignored(self: Device, queue: Queue, request: SendRequest) -> str:
-    """Of the key in a bind request only the lowest byte is used."""
-    window = self.window_behind(request.window)
-    return plain(self).posted_bind(queue, request._replace(rkey=window.key & ~0xFF | request.rkey & 0xFF))
-
-
-@violates("BIND-20", Device.posted_bind)
-def bound_windows_move_to_the_new_queue_pair(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A window that is bound is bound again over another queue pair."""
-    window = self.window_behind(request.window)
-    if window.region is not None and window.queue != queue.number:
-        self.unbind(window)
-    return plain(self).posted_bind(queue, request)
 
 
 @violates("BIND-20", Device.posted_bind)

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
-from dataclasses import replace
 
-from conformance.bench.calls import Return, Sge
+from conformance.bench.calls import Sge
 from reference.device import Device
 from reference.objects import Domain, Refused, Region, Window
 from reference.queues import Queue
 from trial.mutants.bases import SENDS, Watching
-from trial.violation import permits, plain, violates
-
-
-@violates("DEREG-02", Device.busy)
-def bound_windows_forgotten(self: Device, region: Region) -> bool:
-    """A region is deregistered although windows are bound to it."""
-    return False
-
-
-@violates("DEREG-02", Device.busy)
-def only_type_one_is_looked_at(self: Device, region: Region) -> bool:
-    """A region is deregistered although a window of type 2 is bound to it."""
-    return any(window.kind == 1 for window in region.windows)
-
-
-@violates("DEREG-02", Device.busy)
-def half_destroyed(self: Device, region: Region) -> bool:
-    """A refused deregistration invalidates the region."""
-    if region.windows:
-        region.usable = False
-    return plain(self).busy(region)
+from trial.violation import plain, violates
 
 
 @violates("DEREG-02", Device.busy)
@@ -41,14 +19,6 @@ def window_unbound_by_refusal(self: Device, region: Region) -> bool:
     for window in list(region.windows):
         window.access = 0
     return bound
-
-
-@violates("DEREG-02")
-class BusyForEver(Device):
-    """A region stays busy after its window was unbound."""
-
-    def release_region(self, window: Window, region: Region) -> None:
-        """Does not notify the region."""
 
 
 @violates("DEREG-02", written="blind")
@@ -148,18 +118,6 @@ class OneWindowGoneAllGone(Device):
                 self.unbind(window)
 
 
-@violates("DEREG-02", Device.dereg_answer, written="blind")
-def busy_region_answers_zero(self: Device, returned: Return) -> Return:
-    """ibv_dereg_mr of a region with a bound window returns 0 and leaves the region there."""
-    return replace(returned, value=0, errno=0) if returned.value == errno.EBUSY else returned
-
-
-@permits("DEREG-02", Device.dereg_answer)
-def other_busy(self: Device, returned: Return) -> Return:
-    """Deregistering a region that is in use returns EINVAL."""
-    return Return(errno.EINVAL, errno.EINVAL) if returned.value == errno.EBUSY else returned
-
-
 @violates("DEREG-04")
 class PostedReceivesKeepTheirRegion(Device):
     """A region can be written as long as a receive that names it is posted."""
@@ -176,28 +134,6 @@ class PostedReceivesKeepTheirRegion(Device):
 
     def found(self, key: int) -> Region | Window | None:
         return super().found(key) or self._named.get(key)
-
-
-@violates("DEREG-04")
-class PostedReceivesHoldTheRegion(Device):
-    """A region cannot be deregistered while a receive that names it is posted."""
-
-    def setup(self) -> None:
-        self._named: set[int] = set()
-
-    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
-        self._named |= {sge.lkey for sge in sges}
-        return super().post_receive(queue, sges, wr_id)
-
-    def busy(self, region: Region) -> bool:
-        return region.key in self._named or super().busy(region)
-
-
-@violates("DEREG-04", Device.release_region)
-def windows_outlive_their_deallocation(self: Device, window: Window, region: Region) -> None:
-    """After a window has been deallocated its region cannot be deregistered."""
-    if window.queue:
-        plain(self).release_region(window, region)
 
 
 @violates("DEREG-04", written="blind")
@@ -223,39 +159,6 @@ class ReceivesResolvedWhenPosted(Watching):
 
 
 @violates("DEREG-04", written="blind")
-class WindowsOfAGoneQueueHoldTheRegion(Device):
-    """A type 2 window whose queue pair is destroyed before it holds its region for ever."""
-
-    def setup(self) -> None:
-        self._gone: set[int] = set()
-
-    def destroy_qp(self, queue: Queue) -> None:
-        super().destroy_qp(queue)
-        self._gone.add(queue.number)
-
-    def release_region(self, window: Window, region: Region) -> None:
-        if window.queue not in self._gone:
-            super().release_region(window, region)
-
-
-@violates("DEREG-04", written="blind")
-class GoneQueuesWindowCannotBeDeallocated(Device):
-    """A window whose queue pair is destroyed before it cannot be deallocated."""
-
-    def setup(self) -> None:
-        self._gone: set[int] = set()
-
-    def destroy_qp(self, queue: Queue) -> None:
-        super().destroy_qp(queue)
-        self._gone.add(queue.number)
-
-    def dealloc_mw(self, window: Window) -> None:
-        if window.queue and window.queue in self._gone:
-            raise Refused(errno.EBUSY)
-        super().dealloc_mw(window)
-
-
-@violates("DEREG-04", written="blind")
 class SecondElementOfAReceiveOutlives(Device):
     """Of a posted receive all elements but the first are still filled after their region's deregistration."""
 
@@ -274,44 +177,3 @@ class SecondElementOfAReceiveOutlives(Device):
         if held and held.handle not in self.regions and held.domain is domain and write:
             return self.place(held, addr, length) if self.allows_local_write(held) else None
         return super().local(lkey, domain, addr, length, write)
-
-
-@violates("DEREG-02")
-class WindowsBoundAgainDoNotCount(Device):
-    """A region can be deregistered while a window is bound to it that was bound before."""
-
-    def setup(self) -> None:
-        self._bound: dict[Window, int] = {}
-
-    def replace_key(self, window: Window, key: int) -> None:
-        super().replace_key(window, key)
-        self._bound[window] = self._bound.get(window, 0) + 1
-
-    def busy(self, region: Region) -> bool:
-        return any(self._bound.get(window, 0) < 2 for window in region.windows)
-
-
-@violates("DEREG-02", Device.bind)
-def regions_of_earlier_binds_are_held(
-    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-) -> None:
-    """A region stays busy after its window was bound to another one."""
-    before = window.region
-    plain(self).bind(window, region, addr, length, access, key, queue)
-    if before is not None and before is not window.region:
-        before.windows.append(window)
-
-
-@violates("DEREG-01")
-class AdviceHoldsTheRegion(Device):
-    """A region cannot be deregistered after advice without FLUSH."""
-
-    def setup(self) -> None:
-        self._advised: set[int] = set()
-
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
-        super().advise(pd, advice, flags, sg_list)
-        self._advised |= set() if flags else {sge.lkey for sge in sg_list}
-
-    def busy(self, region: Region) -> bool:
-        return region.key in self._advised or super().busy(region)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from conformance.bench.work_requests import Completion, SendRequest
 from reference.device import Device
-from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Domain, Region
+from reference.objects import REMOTE_WRITE, Domain, Region
 from reference.queues import SUCCESS, Queue
-from trial.mutants.bases import Watching, granted
 from trial.violation import permits, plain, violates
 
 WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
@@ -29,20 +28,6 @@ class _TellingOfRefused(Device):
         return super().refuse(queue, status)
 
 
-@violates("REG-05")
-class RefusedImmediateTold(_TellingOfRefused):
-    """A refused write with immediate data moves nothing, but its receiver gets a completion."""
-
-    kinds = ("RC",)
-
-
-@violates("REG-05")
-class RefusedImmediateToldUnreliably(_TellingOfRefused):
-    """Over UC, a refused write with immediate data moves nothing, but its receiver gets a completion."""
-
-    kinds = ("UC",)
-
-
 @violates("REG-05", Device.deliver)
 def immediate_by_length(self: Device, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
     """The receive of a write with immediate data is an error if its elements are shorter than the write."""
@@ -53,36 +38,6 @@ def immediate_by_length(self: Device, queue: Queue, content: bytes | None, imm: 
         self.fail(peer)
         return SUCCESS
     return plain(self).deliver(queue, content, imm, length)
-
-
-@violates("REG-05", Device.allows)
-def remote_write_unchecked(self: Device, region: Region, right: int) -> bool:
-    """REMOTE_WRITE is not checked."""
-    return right == REMOTE_WRITE or plain(self).allows(region, right)
-
-
-@violates("REG-05", Device.allows)
-def remote_write_by_local_write(self: Device, region: Region, right: int) -> bool:
-    """LOCAL_WRITE grants remote writes."""
-    return granted(region, right, REMOTE_WRITE, LOCAL_WRITE)
-
-
-@violates("REG-05", Device.allows)
-def remote_write_by_remote_read(self: Device, region: Region, right: int) -> bool:
-    """REMOTE_READ grants remote writes."""
-    return granted(region, right, REMOTE_WRITE, REMOTE_READ)
-
-
-@violates("REG-05", Device.allows)
-def remote_write_denied(self: Device, region: Region, right: int) -> bool:
-    """Remote writes are refused although they are granted."""
-    return right != REMOTE_WRITE and plain(self).allows(region, right)
-
-
-@violates("REG-05", Device.put)
-def remote_write_lost(self: Device, addr: int, content: bytes) -> bool:
-    """A remote write completes, but writes nothing."""
-    return True
 
 
 @violates("REG-05", Device.target)
@@ -96,12 +51,6 @@ def remote_write_first(self: Device, queue: Queue, request: SendRequest, length:
     return found
 
 
-@violates("REG-05", Device.put)
-def remote_write_cut_short(self: Device, addr: int, content: bytes) -> bool:
-    """The last byte of a longer remote write is not written."""
-    return plain(self).put(addr, content[:-1] if len(content) > 16 else content)
-
-
 @violates("REG-05", Device.target)
 def extended_connections_unchecked(self: Device, queue: Queue, request: SendRequest, length: int) -> int | None:
     """Access rights are not checked on extended reliable connections."""
@@ -110,12 +59,6 @@ def extended_connections_unchecked(self: Device, queue: Queue, request: SendRequ
     if found is None and queue.kind == "XRC" and isinstance(region, Region):
         return self.place(region, request.remote_addr, length)
     return found
-
-
-@violates("REG-05", Watching.allows, written="blind")
-def immediate_writes_need_no_right(self: Watching, region: Region, right: int) -> bool:
-    """A write with immediate data needs no REMOTE_WRITE."""
-    return self.opcode == "RDMA_WRITE_WITH_IMM" or plain(self).allows(region, right)
 
 
 @violates("REG-05", Device.write, written="blind")
@@ -128,12 +71,6 @@ def refused_write_leaves_its_first_bytes(self: Device, queue: Queue, request: Se
         if self.contains(region, request.remote_addr, 4) and not self.allows(region, REMOTE_WRITE):
             self.memory.write(self.translate(region, request.remote_addr), content)
     return status
-
-
-@violates("REG-05", Device.allows, written="blind")
-def atomic_right_writes(self: Device, region: Region, right: int) -> bool:
-    """REMOTE_ATOMIC lets peers write as well."""
-    return plain(self).allows(region, right) or (right == REMOTE_WRITE and bool(region.access & REMOTE_ATOMIC))
 
 
 @violates("REG-05", written="blind")
@@ -151,19 +88,6 @@ class WriteRightIsLookedUpOnce(Device):
         elif right == REMOTE_WRITE and queue in self._granted and isinstance(found, Region):
             return self.place(found, addr, length) if self.opens(found, domain) else None
         return place
-
-
-@violates("REG-05", Watching.allows, written="blind")
-def unreliable_writes_need_no_right(self: Watching, region: Region, right: int) -> bool:
-    """On UC a write needs no REMOTE_WRITE."""
-    return self.transport == "UC" or plain(self).allows(region, right)
-
-
-@violates("REG-05", Device.allows, written="blind")
-def write_right_lost_with_atomics(self: Device, region: Region, right: int) -> bool:
-    """REMOTE_WRITE does not work beside REMOTE_READ and REMOTE_ATOMIC together."""
-    both = REMOTE_READ | REMOTE_ATOMIC
-    return plain(self).allows(region, right) and not (right == REMOTE_WRITE and region.access & both == both)
 
 
 @permits("REG-05", Device.refuse, departs_from=("STAT-01",), written="blind")

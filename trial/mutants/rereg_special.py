@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-
 from reference.device import Device
-from reference.objects import LOCAL_WRITE, MW_BIND, ON_DEMAND, Domain, Refused, Region
-from reference.reregistration import CHANGE_ACCESS, CHANGE_PD, CHANGE_TRANSLATION, Change
-from trial.mutants.bases import Wanted
+from reference.objects import LOCAL_WRITE, MW_BIND, Refused, Region
+from reference.reregistration import CHANGE_ACCESS, CHANGE_PD, Change
 from trial.violation import permits, plain, violates
 
 _KEPT = LOCAL_WRITE | MW_BIND
-
-
-@violates("REREG-17", Device.move)
-def on_demand_regions_keep_their_domain(self: Device, region: Region, domain: Domain) -> None:
-    """CHANGE_PD of an on-demand region succeeds, and the region stays in its domain."""
-    if not region.access & ON_DEMAND:
-        plain(self).move(region, domain)
-
-
-@violates("REREG-17", Device.wanted)
-def own_addresses_are_lost_with_the_domain(
-    self: Device, region: Region, change: Change
-) -> tuple[Domain, int, int, int, int]:
-    """After a change of PD a region has the addresses of the process."""
-    domain, addr, length, iova, access = plain(self).wanted(region, change)
-    return domain, addr, length, addr if change.flags & CHANGE_PD else iova, access
 
 
 @violates("REREG-17", Device.change)
@@ -62,24 +43,6 @@ def busy_region_moves_all_the_same(self: Device, handle: int, change: Change) ->
         raise
 
 
-@violates("REREG-17", written="blind")
-class RefusedChangeKeepsTheNewDomain(Device):
-    """A refused change of PD and access leaves the new PD in use."""
-
-    def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        fault = super().change_fault(addr, length, access, flags)
-        if fault and flags & CHANGE_PD and flags & CHANGE_ACCESS and self._asked:
-            self._asked.users += 1
-        return fault
-
-    _asked: Domain | None = None
-
-    def wanted(self, region: Region, change: Change) -> Wanted:
-        found = super().wanted(region, change)
-        self._asked = found[0]
-        return found
-
-
 @violates("REREG-17", Device.apply, written="blind")
 def refused_change_frees_the_old_domain(self: Device, region: Region, change: Change) -> None:
     """After a refused change of PD and access the region is counted in the new PD, and freed in the old one."""
@@ -90,35 +53,6 @@ def refused_change_frees_the_old_domain(self: Device, region: Region, change: Ch
             self.domains[change.pd or 0].users += 1
             region.domain.users -= 1
         raise
-
-
-@violates("REREG-17", Device.wanted, written="blind")
-def on_demand_translation_forgets_access(self: Device, region: Region, change: Change) -> Wanted:
-    """Of a change of translation and access of an on-demand region only the translation takes effect."""
-    domain, addr, length, iova, access = plain(self).wanted(region, change)
-    if region.access & ON_DEMAND and change.flags & CHANGE_TRANSLATION:
-        access = region.access
-    return domain, addr, length, iova, access
-
-
-@violates("REREG-17", Device.wanted, written="blind")
-def moved_region_translated_by_half(self: Device, region: Region, change: Change) -> Wanted:
-    """A new translation of a region with another hca_va moves its memory and keeps its key addresses' length."""
-    moved = region.iova not in (region.addr, 0)
-    domain, addr, length, iova, access = plain(self).wanted(region, change)
-    if moved and change.flags & CHANGE_TRANSLATION:
-        length = region.length
-    return domain, addr, length, iova, access
-
-
-@permits("REREG-17", written="blind")
-class NoChangeOfOnDemandRegions(Device):
-    """A re-registration of an on-demand region is refused whole."""
-
-    def change(self, handle: int, change: Change) -> Region:
-        if handle in self.regions and self.regions[handle].access & ON_DEMAND:
-            raise Refused(errno.EOPNOTSUPP)
-        return super().change(handle, change)
 
 
 @permits("REREG-17", written="blind")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from trial.data_path.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Binding, QueuePair, Sent
-from trial.data_path.structures import BIND_MW, SUCCESS, WR_FLUSH_ERR, WRITE_WITH_IMM, WorkCompletion
+from trial.data_path.objects import REMOTE_READ, Binding, QueuePair, Sent
 from trial.mutants.data_path.granting import Granting
-from trial.mutants.data_path.refusing import Refusing
 from trial.violation import violates
 
 
@@ -30,87 +28,6 @@ class ReboundKeyReads(_EndedBinding):
     """A window can be read by the key from before a bind."""
 
 
-@violates("BIND-02", _EndedBinding.opens)
-def rebound_key_takes_immediates(self: _EndedBinding, sent: Sent, binding: Binding) -> bool:
-    """A WRITE with immediate data works by a window's key from before a bind."""
-    return sent.opcode == WRITE_WITH_IMM and bool(binding.access & REMOTE_WRITE)
-
-
-@violates("BIND-02", _EndedBinding.opens)
-def rebound_key_of_another_region(self: _EndedBinding, sent: Sent, binding: Binding) -> bool:
-    """A window's old key still works if the bind has moved it to another region."""
-    now = self.objects.bound(binding.window)
-    return now is not None and now.region is not binding.region
-
-
-@violates("BIND-02")
-class UnboundKeyReads(_EndedBinding):
-    """A window that a bind of length 0 has unbound can be read."""
-
-    ended = ("unbound",)
-
-
-@violates("BIND-16")
-class DeallocatedKeyReads(_EndedBinding):
-    """A deallocated window can be read."""
-
-    ended = ("deallocated",)
-
-
-@violates("BIND-16")
-class DeallocatedKeyAdds(_EndedBinding):
-    """Atomics work through a deallocated window."""
-
-    ended = ("deallocated",)
-
-    def opens(self, sent: Sent, binding: Binding) -> bool:
-        return sent.atomic and bool(binding.access & REMOTE_ATOMIC)
-
-
-@violates("BIND-16")
-class DeallocatedKeyTakesImmediates(_EndedBinding):
-    """A WRITE with immediate data works through a deallocated window."""
-
-    ended = ("deallocated",)
-
-    def opens(self, sent: Sent, binding: Binding) -> bool:
-        return sent.opcode == WRITE_WITH_IMM and bool(binding.access & REMOTE_WRITE)
-
-
-@violates("BIND-15")
-class InvalidatedKeyReads(_EndedBinding):
-    """A window can be read after a local invalidation."""
-
-    ended = ("invalidated",)
-
-
-@violates("BIND-15")
-class InvalidatedKeyAdds(_EndedBinding):
-    """Atomics work through a window after a local invalidation."""
-
-    ended = ("invalidated",)
-
-    def opens(self, sent: Sent, binding: Binding) -> bool:
-        return sent.atomic and bool(binding.access & REMOTE_ATOMIC)
-
-
-@violates("BIND-15")
-class RemotelyInvalidatedKeyReads(_EndedBinding):
-    """A window can be read after its key was invalidated by a message."""
-
-    ended = ("invalidated by a message",)
-
-
-@violates("BIND-15")
-class RemotelyInvalidatedKeyWrites(_EndedBinding):
-    """A window can be written after its key was invalidated by a message."""
-
-    ended = ("invalidated by a message",)
-
-    def opens(self, sent: Sent, binding: Binding) -> bool:
-        return sent.writes and bool(binding.access & REMOTE_WRITE)
-
-
 class _ByWindow(Granting):
     """A window grants what its rights do not."""
 
@@ -125,33 +42,6 @@ class _ByWindow(Granting):
         return binding.place(sent.remote_addr, sent.length)
 
 
-@violates("BIND-09", _ByWindow.grants)
-def rights_of_the_region_read(self: _ByWindow, queue: QueuePair, sent: Sent, binding: Binding) -> bool:
-    """A window of type 2 can be read if its region can."""
-    readable = binding.region is not None and binding.region.access & REMOTE_READ
-    return sent.reads and binding.kind == 2 and bool(readable) and not binding.access & REMOTE_READ
-
-
-@violates("BIND-09", _ByWindow.grants)
-def rights_of_another_window_read(self: _ByWindow, queue: QueuePair, sent: Sent, binding: Binding) -> bool:
-    """A window can be read if another window on its region can."""
-    others = (each for each in self.objects.bindings if each.region is binding.region and not each.ended)
-    return sent.reads and not binding.access & REMOTE_READ and any(each.access & REMOTE_READ for each in others)
-
-
-@violates("BIND-09", _ByWindow.grants)
-def immediates_through_every_window(self: _ByWindow, queue: QueuePair, sent: Sent, binding: Binding) -> bool:
-    """A WRITE with immediate data works through a window without REMOTE_WRITE."""
-    return sent.opcode == WRITE_WITH_IMM and not binding.access & REMOTE_WRITE
-
-
-@violates("REG-22", _ByWindow.grants)
-def windows_of_other_domains_read(self: _ByWindow, queue: QueuePair, sent: Sent, binding: Binding) -> bool:
-    """A window of type 1 can be read by queue pairs of another PD."""
-    foreign = self.peer_pd(queue) not in (0, binding.pd)
-    return sent.reads and binding.kind == 1 and foreign and bool(binding.access & REMOTE_READ)
-
-
 @violates("BIND-10", Granting.granted)
 def windows_read_on(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
     """A READ may end up to eight bytes behind a window, if that is in its region."""
@@ -161,31 +51,3 @@ def windows_read_on(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
     over = sent.remote_addr + sent.length - binding.addr - binding.length
     inside = 0 < over <= 8 and binding.region is not None
     return binding.region.place(sent.remote_addr, sent.length) if inside and binding.region else None
-
-
-@violates("BIND-02", Refusing.refused)
-def first_window_ends_with_the_second(self: Refusing, queue: QueuePair, sent: Sent) -> bool:
-    """A window's key is refused once another window is bound to the same region."""
-    binding = self.objects.binding(sent.rkey)
-    if binding is None:
-        return False
-    later = self.objects.bindings[self.objects.bindings.index(binding) + 1 :]
-    return any(each.region is binding.region and not each.ended for each in later)
-
-
-@violates("BIND-12")
-class FailedBindsUnbind(Refusing):
-    """A bind that fails ends the binding from before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._failed: set[int] = set()
-
-    def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
-        if sent.opcode == BIND_MW and wc.status not in (SUCCESS, WR_FLUSH_ERR):
-            bound = self.objects.bound(sent.window)
-            self._failed |= {bound.rkey} if bound else set()
-        return True
-
-    def refused(self, queue: QueuePair, sent: Sent) -> bool:
-        return sent.rkey in self._failed and self.objects.binding(sent.rkey) is not None
