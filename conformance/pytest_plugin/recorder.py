@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -170,7 +170,7 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == PROPERTY and report.when != "teardown":
-                self._record_result(decode(value) if isinstance(value, str) else value)
+                self._record_result(decode(value) if isinstance(value, str) else cast(Record, value))
         if report.when not in ("setup", "call", "teardown"):  # xdist's own report of a worker that died
             self._record_crash(report.nodeid)
 
