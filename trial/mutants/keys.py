@@ -78,6 +78,13 @@ def lkey_of_sixteen_bits(self: Device, region: Region) -> tuple[int, int]:
     return (lkey & 0xFFFF if lkey > 0x200000 else lkey), rkey
 
 
+@violates("REG-21", Device.reported_keys)
+def keys_of_sixteen_bits(self: Device, region: Region) -> tuple[int, int]:
+    """The structure has only 16 bits of the index in an rkey, so that after 65,536 objects it is another region's."""
+    lkey, rkey = plain(self).reported_keys(region)
+    return lkey, rkey & 0xFFFFFF
+
+
 @violates("REG-21", Device.forget_key, written="blind")
 def twin_loses_its_key(self: Device, region: Region) -> None:
     """Deregistering one of two regions of the very same memory ends the keys of both."""
