@@ -61,12 +61,19 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 def suited(cases: Sequence[Case]) -> list[Case]:
     """The cases of the default tier that a driver can fail, rows before sweeps, what may crash a kernel last.
 
+    Neighbours in a table are alike: the first of each table come before the second ones, so that a mutant is seen sooner.
     Without comparisons with a header, and without those that keep memory from children, which are about the library.
     """
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
     ]
-    return sorted(found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW))
+    before = collections.Counter[str]()
+    places = {}
+    for case in found:
+        table = case.id.rpartition("/")[0]
+        places[case.id] = before[table]
+        before[table] += 1
+    return sorted(found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW, places[case.id]))
 
 
 def own_cases(mutant: Mutant, cases: Sequence[Case]) -> list[str]:
