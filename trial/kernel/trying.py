@@ -61,7 +61,7 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 def suited(cases: Sequence[Case]) -> list[Case]:
     """The cases of the default tier that a driver can fail, rows before sweeps, what may crash a kernel last.
 
-    Neighbours in a table are alike: the first of each table come before the second ones, so that a mutant is seen sooner.
+    Neighbours in a table are alike: the first of each table come first, so that a mutant is seen sooner.
     Without comparisons with a header, and without those that keep memory from children, which are about the library.
     """
     found = [
