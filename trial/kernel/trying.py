@@ -152,6 +152,9 @@ class Trial:
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
         """How a detection counts: it must happen twice with the mutant, and not with the mended driver; or empty."""
         again = self._once(answer.case, module)
+        if not again.rules:
+            self.close()  # the mutant may have used up what the device had; a new guest has all of it
+            again = self._once(answer.case, module)
         without = self._unmutated.get(answer.case) or self._once(answer.case, self._mended)
         self._unmutated[answer.case] = without
         rules = (set(answer.rules) & set(again.rules)) - set(without.rules)
