@@ -311,6 +311,7 @@ def test_a_trial_without_a_run_is_one_line_with_status_2(tmp_path: Path, monkeyp
         ([ADVICE, "--others", "run"], "--others is only for --mail"),
         (["85c569cb"], "there is no run to look for the defect 85c569cb in; --run RUN names one"),
         (["ffff", "--run", FORKY], f"{RECORDED} has no defect ffff; "),
+        (["REG-15"], "REG-15 is a rule, and a program shows a case; ./rdma-cts explain REG-15 lists them"),
     ],
 )
 def test_a_mistake_is_one_line_with_status_2(
@@ -329,6 +330,19 @@ def test_a_defect_is_found_by_the_beginning_of_its_fingerprint(tmp_path: Path, c
         assert f"cc {out} -libverbs" in capsys.readouterr().out
         made.append(out.read_text())
     assert made[0] == made[1] == made[2]
+
+
+def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, capsys: Says) -> None:
+    symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
+    cases = dict.fromkeys(each.case for each in symptoms)
+    text, old = Path(FORKY).read_text(), tmp_path / "results.jsonl"
+    for left, case in zip(range(len(cases) - 1, -1, -1), cases, strict=True):
+        text = text.replace(f'"{case}"', f'"{case}-of-old"')
+        old.write_text(text)
+        out = tmp_path / f"{left}.c"
+        assert main(["reproducer", DEFECT, "--run", str(old), "--out", str(out)]) == (0 if left else 2)
+        assert out.exists() == bool(left)
+    assert f"{tmp_path} is of other tables; the present ones have no case '" in capsys.readouterr().err
 
 
 def test_a_text_for_a_mailing_list_is_not_to_be_compiled(tmp_path: Path, capsys: Says) -> None:
