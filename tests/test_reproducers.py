@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -24,6 +23,7 @@ from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Patch, Says
+from launched import ended
 from reports.digest import Digest, read
 from reproducers.cut import cut
 from reproducers.layout import WIDTH, statement
@@ -129,19 +129,17 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     if "ibv_reg_mr_ex" not in header:
         (tmp_path / "newer.h").write_text(NEWER)
         flags += ["-include", str(tmp_path / "newer.h")]
-    done = subprocess.run(
-        [compiler, *flags, *sorted(map(str, tmp_path.glob("*.c")))], capture_output=True, text=True, check=False
-    )
+    done = ended(compiler, *flags, *sorted(map(str, tmp_path.glob("*.c"))))
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_program_that_finds_no_device_ends_with_2(tmp_path: Path) -> None:
     (tmp_path / "repro.c").write_text(text_of(WRITE))
-    built = subprocess.run(["cc", "repro.c", "-libverbs"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    built = ended("cc", "repro.c", "-libverbs", cwd=tmp_path)
     assert (built.returncode, built.stderr) == (0, "")
-    ended = subprocess.run(["./a.out", "no-such-device"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert "a.out: failed: all && *all" in ended.stderr
+    found = ended("./a.out", "no-such-device", cwd=tmp_path)
+    assert found.returncode == 2
+    assert "a.out: failed: all && *all" in found.stderr
 
 
 def test_the_program_makes_the_call_of_the_case_with_its_set_up() -> None:
