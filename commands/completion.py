@@ -69,7 +69,10 @@ def _bash(commands: dict[str, Parser]) -> str:
     lines = [f"# {PROGRAM} for bash", "_rdma_cts() {", "    local words= files="]
     lines += ["    local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}; COMPREPLY=()"]
     below = "|".join(f'"{name}"' for name in commands if " " in name)
-    lines += ['    [ "$COMP_CWORD" != 1 ] || command=', '    [ "$COMP_CWORD" -le 2 ] || case "$command ${COMP_WORDS[2]}" in']
+    lines += [
+        '    [ "$COMP_CWORD" != 1 ] || command=',
+        '    [ "$COMP_CWORD" -le 2 ] || case "$command ${COMP_WORDS[2]}" in',
+    ]
     lines += [f'        {below}) command+=" ${{COMP_WORDS[2]}}" ;;', "    esac"]
     lines += ['    case "$command ${COMP_WORDS[COMP_CWORD - 1]}" in']
     lines += [f'        " "*) words="{" ".join(name for name in commands if " " not in name)}" ;;']
