@@ -343,6 +343,18 @@ def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, 
     assert f"{tmp_path} is of other tables; the present ones have no case '" in capsys.readouterr().err
 
 
+def test_a_text_tells_builds_of_the_same_versions_apart(tmp_path: Path, capsys: Says) -> None:
+    built = json.loads(Path(FORKY).read_text().partition("\n")[0])
+    built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
+    built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
+    mine = tmp_path / "results.jsonl"
+    mine.write_text("\n".join([json.dumps(built), *Path(FORKY).read_text().splitlines()[1:]]) + "\n")
+    assert main(["reproducer", DEFECT, "--run", str(mine), "--mail", "--others", FORKY]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "rdma-core 65.0 (the stack was changed, not as shipped: linux e4e4e4e4). " in said
+    assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
+
+
 def test_a_text_for_a_mailing_list_is_not_to_be_compiled(tmp_path: Path, capsys: Says) -> None:
     out = tmp_path / "text"
     assert main(["reproducer", DEFECT, "--run", FORKY, "--mail", "--out", str(out)]) == 0
