@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from commands.__main__ import COMMANDS, main
+from launched import ended
 
 
 @pytest.mark.parametrize(
@@ -23,6 +22,11 @@ from commands.__main__ import COMMANDS, main
         ("rdma-cts run --port ", []),
         ("rdma-cts run /etc/passw", []),
         ("rdma-cts completion fi", ["fish"]),
+        ("rdma-cts trial ker", ["kernel"]),
+        ("rdma-cts trial kernel --mut", ["--mutant"]),
+        ("rdma-cts trial reference --rule REG-09", ["REG-09", "REG-09a"]),
+        ("rdma-cts trial mended --list --cha", ["--change"]),
+        ("rdma-cts trial reference --mut", []),
     ],
 )
 def test_bash_offers_what_fits(line: str, offered: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,7 +35,7 @@ def test_bash_offers_what_fits(line: str, offered: list[str], capsys: pytest.Cap
     words = line.split(" ")
     ask = f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}; _rdma_cts"
     text = f'{script}\n{ask}; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    done = subprocess.run(["bash", "-uc", text], capture_output=True, text=True, check=True)
+    done = ended("bash", "-uc", text, check=True)
     found = [each for each in done.stdout.splitlines() if each not in ("", "/etc/passwd-")]
     assert (found, done.stderr) == (offered, "")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from commands.__main__ import main
 from kinds import Says
+from launched import ended
 from reports.summary import as_data
 from test_recorded_run import RUN
 
@@ -131,13 +131,7 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, ca
         (folder / name).mkdir()
     told(folder, capsys)
     script = tmp_path / "out" / "drain.sh"
-    shown = subprocess.run(
-        ["sh", "-c", 'scontrol() { printf "%s|" "$@"; }; . "$1"', "sh", str(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
+    shown = ended("sh", "-c", 'scontrol() { printf "%s|" "$@"; }; . "$1"', "sh", str(script), check=True, cwd=tmp_path)
     usual = RUN.capabilities["max_mw"]
     reason = f"Reason=rdma-cts: capability max_mw: 7, its equals {usual}"
     assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"

@@ -20,7 +20,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
 from kinds import Patch, Says
-from patience import PATIENCE_S
+from launched import ended
 from runs import process
 
 LAUNCHER = ROOT / "rdma-cts"
@@ -70,27 +70,11 @@ class Host:
         """Runs the launcher; with an `answer`, its input is a terminal on which that was typed."""
         command = [str(self.bin / "sh"), str(LAUNCHER), *arguments]
         if answer is None:
-            return subprocess.run(
-                command,
-                env=self.environment(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
-            )
+            return ended(*command, env=self.environment(), stdin=subprocess.DEVNULL)
         typing, terminal = pty.openpty()
         try:
             os.write(typing, answer.encode())
-            return subprocess.run(
-                command,
-                env=self.environment(),
-                stdin=terminal,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
-            )
+            return ended(*command, env=self.environment(), stdin=terminal)
         finally:
             os.close(typing)
             os.close(terminal)
@@ -144,9 +128,7 @@ def test_the_launcher_works_through_a_link(host: Host) -> None:
     (host.bin / "python3").symlink_to("new-python")
     link = host.root / "link"
     link.symlink_to(LAUNCHER)
-    done = subprocess.run(
-        [str(host.bin / "sh"), str(link), "list"], env=host.environment(), capture_output=True, text=True, check=True
-    )
+    done = ended(str(host.bin / "sh"), str(link), "list", env=host.environment(), check=True)
     assert f"; {ROOT};" in done.stdout
 
 
@@ -228,14 +210,7 @@ def test_a_name_that_is_not_known_is_said_before_anything_is_installed(host: Hos
     (host.bin / "apt-get").unlink()
     host.stub("zypper", f'echo "$*" >>{host.root}/calls')
     command = [str(host.bin / "sh"), str(packages.INSTALLER), "erofs-utils", "mmdebstrap"]
-    done = subprocess.run(
-        command,
-        env={**host.environment(), "RDMA_CTS_YES": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = ended(*command, env={**host.environment(), "RDMA_CTS_YES": "1"})
     assert done.returncode == 3
     assert done.stdout == (
         "the equivalent of the Debian package mmdebstrap is needed, and its name for zypper is not known; "
@@ -318,17 +293,18 @@ def test_a_python_that_was_named_and_does_not_fit_is_refused(script: str | None,
     assert host.calls() == []
 
 
+@pytest.mark.slow
 def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
     for module in ("yaml.py", "jinja2.py", "commands/__init__.py", "reports/__init__.py", "sitecustomize.py"):
         path = tmp_path / module
         path.parent.mkdir(exist_ok=True)
         path.write_text("raise SystemExit('code of the working directory ran')\n")
-    done = subprocess.run([LAUNCHER, "list", "--rule", "REG-15"], cwd=tmp_path, capture_output=True, text=True)
+    done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
     # As a lab and a night start runs.
     runs = [*process.COMMAND, "--help"]
-    done = subprocess.run(runs, cwd=tmp_path, env=process.environment(), capture_output=True, text=True)
+    done = ended(*runs, cwd=tmp_path, env=process.environment())
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -23,7 +23,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
 from fixtures.system import packages
 from kinds import Patch, Says
-from patience import PATIENCE_S
+from launched import ended
 from reports.text import fitted
 from runs.folder import run_folder
 from samples import header, numbered, result
@@ -34,16 +34,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A shell script, in which "$@" begins the suite's command line."""
-    return subprocess.run(
-        ["bash", "-c", script, "bash", *COMMAND],
-        cwd=cwd,
-        env=ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    return ended("bash", "-c", script, "bash", *COMMAND, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
 
 
 @pytest.fixture
@@ -211,14 +202,13 @@ def test_what_may_not_be_looked_into_is_one_line_and_status_2(arguments: str, op
     work.mkdir()
     work.chmod(0o777)
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-    done = subprocess.run(
-        [*as_nobody, "/usr/bin/python3", *COMMAND[1:], *arguments.format(locked / "run").split()],
+    done = ended(
+        *as_nobody,
+        "/usr/bin/python3",
+        *COMMAND[1:],
+        *arguments.format(locked / "run").split(),
         cwd=work,
         env={**ENVIRONMENT, "RDMA_CTS_CACHE": str(work / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "defect of the suite" not in done.stderr
@@ -239,7 +229,7 @@ INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS
 
 
 def test_every_variable_is_printed_and_on_its_page(capsys: Says) -> None:
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = ended("git", "ls-files", "-z", cwd=ROOT, check=True).stdout
     parts = ("bundles", "commands", "conformance", "fixtures", "runs", "targets", "rdma-cts")
     paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
     read = {
@@ -379,15 +369,7 @@ sys.exit(program.main(["report", "run", "--out", "page.html"]))
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_who_is_ended_while_a_report_is_written_leaves_no_part_of_it(number: signal.Signals, run: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ENDED.format(number=int(number))],
-        cwd=run.parent,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = ended(sys.executable, "-c", ENDED.format(number=int(number)), cwd=run.parent, env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (128 + number, f"rdma-cts: ended by {number.name}\n")
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
@@ -406,7 +388,5 @@ except KeyboardInterrupt:
 
 
 def test_a_terminal_that_is_closed_sends_sighup_twice_and_ends_a_command_once() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CLOSED], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=True
-    )
+    done = ended(sys.executable, "-c", CLOSED, cwd=ROOT, check=True)
     assert done.stdout == "the report is written\n"

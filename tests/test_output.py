@@ -18,7 +18,7 @@ from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from fixtures.system import cache
 from kinds import Patch, Says
-from patience import PATIENCE_S
+from launched import ended
 from runs import folder as run_folder
 
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
@@ -27,15 +27,7 @@ ONE_CASE = "run --guest --yes --only reg_mr/registration/last-byte"
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a line of shell in the project's directory; the status is that of the first program of a pipe."""
-    return subprocess.run(
-        ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"],
-        cwd=ROOT,
-        env={**ENVIRONMENT, **environment},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    return ended("bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}", cwd=ROOT, env={**ENVIRONMENT, **environment})
 
 
 @pytest.mark.parametrize("sink", ["| head -1", "| true", ">&-", "<&- >&- 2>&-"])

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -24,6 +23,7 @@ from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Patch, Says
+from launched import ended
 from reports.digest import Digest, read
 from reproducers.cut import cut
 from reproducers.layout import WIDTH, statement
@@ -129,19 +129,17 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     if "ibv_reg_mr_ex" not in header:
         (tmp_path / "newer.h").write_text(NEWER)
         flags += ["-include", str(tmp_path / "newer.h")]
-    done = subprocess.run(
-        [compiler, *flags, *sorted(map(str, tmp_path.glob("*.c")))], capture_output=True, text=True, check=False
-    )
+    done = ended(compiler, *flags, *sorted(map(str, tmp_path.glob("*.c"))))
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_program_that_finds_no_device_ends_with_2(tmp_path: Path) -> None:
     (tmp_path / "repro.c").write_text(text_of(WRITE))
-    built = subprocess.run(["cc", "repro.c", "-libverbs"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    built = ended("cc", "repro.c", "-libverbs", cwd=tmp_path)
     assert (built.returncode, built.stderr) == (0, "")
-    ended = subprocess.run(["./a.out", "no-such-device"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert "a.out: failed: all && *all" in ended.stderr
+    found = ended("./a.out", "no-such-device", cwd=tmp_path)
+    assert found.returncode == 2
+    assert "a.out: failed: all && *all" in found.stderr
 
 
 def test_the_program_makes_the_call_of_the_case_with_its_set_up() -> None:
@@ -311,6 +309,7 @@ def test_a_trial_without_a_run_is_one_line_with_status_2(tmp_path: Path, monkeyp
         ([ADVICE, "--others", "run"], "--others is only for --mail"),
         (["85c569cb"], "there is no run to look for the defect 85c569cb in; --run RUN names one"),
         (["ffff", "--run", FORKY], f"{RECORDED} has no defect ffff; "),
+        (["REG-15"], "REG-15 is a rule, and a program shows a case; ./rdma-cts explain REG-15 lists them"),
     ],
 )
 def test_a_mistake_is_one_line_with_status_2(
@@ -329,6 +328,31 @@ def test_a_defect_is_found_by_the_beginning_of_its_fingerprint(tmp_path: Path, c
         assert f"cc {out} -libverbs" in capsys.readouterr().out
         made.append(out.read_text())
     assert made[0] == made[1] == made[2]
+
+
+def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, capsys: Says) -> None:
+    symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
+    cases = dict.fromkeys(each.case for each in symptoms)
+    text, old = Path(FORKY).read_text(), tmp_path / "results.jsonl"
+    for left, case in zip(range(len(cases) - 1, -1, -1), cases, strict=True):
+        text = text.replace(f'"{case}"', f'"{case}-of-old"')
+        old.write_text(text)
+        out = tmp_path / f"{left}.c"
+        assert main(["reproducer", DEFECT, "--run", str(old), "--out", str(out)]) == (0 if left else 2)
+        assert out.exists() == bool(left)
+    assert f"{tmp_path} is of other tables; the present ones have no case '" in capsys.readouterr().err
+
+
+def test_a_text_tells_builds_of_the_same_versions_apart(tmp_path: Path, capsys: Says) -> None:
+    built = json.loads(Path(FORKY).read_text().partition("\n")[0])
+    built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
+    built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
+    mine = tmp_path / "results.jsonl"
+    mine.write_text("\n".join([json.dumps(built), *Path(FORKY).read_text().splitlines()[1:]]) + "\n")
+    assert main(["reproducer", DEFECT, "--run", str(mine), "--mail", "--others", FORKY]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "rdma-core 65.0 (the stack was changed, not as shipped: linux e4e4e4e4). " in said
+    assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
 
 
 def test_a_text_for_a_mailing_list_is_not_to_be_compiled(tmp_path: Path, capsys: Says) -> None:

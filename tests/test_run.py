@@ -22,7 +22,7 @@ from lxml import etree
 from conformance.model.record import FooterRecord, ResultRecord
 from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
-from patience import PATIENCE_S
+from launched import ended
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 RULES = ("REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
@@ -37,9 +37,7 @@ ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`./rdma-cts ARGUMENTS…` as a person runs it."""
     command = [str(ROOT / "rdma-cts"), *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    return ended(*command, cwd=ROOT, env=ENVIRONMENT)
 
 
 @dataclass(frozen=True)
@@ -173,14 +171,10 @@ def test_a_waived_violation_is_no_failure_of_the_run_and_stays_visible(tmp_path:
     (tmp_path / "waivers.yaml").write_text(json.dumps({"waivers": [waiver]}))  # JSON is YAML
     out = tmp_path / "out"
     done = launch(
-        "run",
-        "--guest",
-        "--only",
-        "reg_mr/huge_lengths/on-demand-of-2-gib",
-        "--out",
-        str(out),
-        "--waivers",
-        str(tmp_path / "waivers.yaml"),
+        *(
+            "run --guest --only reg_mr/huge_lengths/on-demand-of-2-gib "
+            f"--out {out} --waivers {tmp_path / 'waivers.yaml'}"
+        ).split()
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = read_results(out).results
@@ -239,7 +233,7 @@ def test_a_guest_that_cannot_boot_is_one_clear_line_and_status_3(tmp_path: Path)
     broken.chmod(0o755)
     environment = {**ENVIRONMENT, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = [str(ROOT / "rdma-cts"), "run", "--guest", "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = ended(*command, cwd=ROOT, env=environment)
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert "no such machine" in line
