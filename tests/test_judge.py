@@ -71,7 +71,7 @@ def test_the_same_rules_give_the_same_lines(run: Path) -> None:
 
 
 def test_what_only_points_have_shown_to_be_missing_is_missing(tmp_path: Path, capsys: Says) -> None:
-    sweep = SUITE.find("reg_mr/access_space/huge-pages@libibverbs")
+    sweep = next(case for case in SUITE.cases if case.id == "reg_mr/access_space/huge-pages@libibverbs")
     alone = record(tmp_path / "alone", SUITE, [sweep], Device(without("hugetlb")))
     assert read_results(alone).results[0]["points"][Verdict.UNSUPPORTED]
     assert main(["judge", str(alone)]) == 0
