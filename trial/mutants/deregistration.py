@@ -72,6 +72,24 @@ def deregistered_and_kept(self: Device, handle: int) -> None:
         raise Refused(errno.EINVAL)
 
 
+@violates("REG-31", Device.left_by_a_killed_process)
+def regions_of_the_dead_stay(self: Device) -> dict[str, int]:
+    """The regions of a process that was killed stay registered."""
+    return {"MR": len(self.regions)}
+
+
+@violates("REG-31", Device.left_by_a_killed_process)
+def regions_on_demand_of_the_dead_stay(self: Device) -> dict[str, int]:
+    """On-demand regions of a process that was killed stay registered."""
+    return {"MR": sum(bool(region.access & ON_DEMAND) for region in self.regions.values())}
+
+
+@violates("REG-31", Device.left_by_a_killed_process)
+def domains_of_dead_windows_stay(self: Device) -> dict[str, int]:
+    """A window that a killed process had bound keeps its domain."""
+    return {"PD": len({id(window.domain) for window in self.windows if window.region})}
+
+
 @violates("DEREG-01", Device.dereg_answer)
 def deregistered_and_denied(self: Device, returned: Return) -> Return:
     """Deregistration succeeds, but returns EIO."""
