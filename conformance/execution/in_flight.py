@@ -11,7 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from conformance.bench.calls import Return, Sge, errno_name
-from conformance.bench.interface import Queue
+from conformance.bench.interface import Bench, Queue
 from conformance.bench.memory_areas import CANARY, Part, pattern, repeated
 from conformance.bench.work_requests import Completion, SendRequest
 from conformance.errors import SetupRefused
@@ -78,7 +78,7 @@ def post_traffic(context: CaseContext, step: Step) -> Observation:
 def traffic_beside(context: CaseContext, step: Step) -> Observation:
     """Requests as of post_traffic, ROUNDS times, while a second thread discards pages or deregisters the region.
 
-    While pages are discarded, each request must succeed; `wc` has the different statuses. A deregistration must succeed,
+    While pages are discarded, each request must succeed; `wc` has the statuses. A deregistration must succeed,
     and the second thread fills the memory after it: what is posted later changes nothing, as of await_traffic.
     """
     queue, other, request = _prepared(context, step)
@@ -118,6 +118,21 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
         leaked = CANARY in ctypes.string_at(other.addr, other.size)
         seen["returned"] = "changed" if not same else "leaked" if leaked else "0"
     return {**seen, "marker": sorted(statuses)}
+
+
+def killed_in_flight(context: CaseContext, step: Step) -> Observation:
+    """Another process sets up this case, posts requests, and is killed; what is left of it is left behind."""
+    from conformance.execution.procedure import set_up  # which makes these calls itself
+
+    def prepare(bench: Bench) -> CaseContext:
+        there = CaseContext(context.case, bench)
+        set_up(there)
+        post_traffic(there, step)
+        return there
+
+    left = context.bench.killed(prepare)
+    context.left_behind += [f"{kind} of the killed process: {count}" for kind, count in left.items() if count]
+    return _answer("0")
 
 
 def await_traffic(context: CaseContext, step: Step) -> Observation:

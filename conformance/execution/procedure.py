@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 from conformance.bench.calls import errno_name
-from conformance.bench.interface import Bench
 from conformance.errors import HarnessFailure, PeerLost, SetupRefused
 from conformance.execution.context import CaseContext
-from conformance.execution.in_flight import post_traffic
 from conformance.execution.steps import STEPS, alloc_window
 from conformance.execution.traffic import run_probes
 from conformance.judging.faults import DONE, fault_of, outcome_of
@@ -207,20 +205,6 @@ def _codes(observed: Observation) -> str:
     return " ".join(filter(None, [observed["errno"], *observed.get("wc", ())]))
 
 
-def _killed_in_flight(context: CaseContext, step: Step) -> Observation:
-    """Another process sets up this case, posts requests, and is killed; what is left of it is left behind."""
-
-    def prepare(bench: Bench) -> CaseContext:
-        there = CaseContext(context.case, bench)
-        set_up(there)
-        post_traffic(there, step)
-        return there
-
-    left = context.bench.killed(prepare)
-    context.left_behind += [f"{kind} of the killed process: {count}" for kind, count in left.items() if count]
-    return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
-
-
 def _step(context: CaseContext, step: Step) -> Observation:
     """Makes one call and returns its observation."""
-    return (_killed_in_flight if step.call == "killed_in_flight" else STEPS[step.call])(context, step)
+    return STEPS[step.call](context, step)

@@ -392,6 +392,7 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "post_traffic": in_flight.post_traffic,
     "await_traffic": in_flight.await_traffic,
     "traffic_beside": in_flight.traffic_beside,
+    "killed_in_flight": in_flight.killed_in_flight,
     "connect_qp": in_flight.connect_qp,
     "destroy_qp": in_flight.destroy_qp,
     "register_elsewhere": _register_elsewhere,
