@@ -126,10 +126,7 @@ def _told(error: UserError) -> int:
 
 
 def keep_derived_files(given: Sequence[str]) -> None:
-    """Lets this process and its children keep tables that they have read, in the cache.
-
-    A run on a device of this host writes nothing outside of its output directory, so one keeps them only with --guest.
-    """
+    """Lets this process and its children keep tables that they have read, in the cache, if they may write to it."""
     if keeps_files(given):
         os.environ.setdefault(cache.DIRECTORY, str(cache_directory() / "derived" / "host"))
 

@@ -206,7 +206,7 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
     recorded = recording.recorded
     if recorded is None:
         return None
-    found = digest(recorded, out, str(out))
+    found = digest(recorded, out, str(out), is_own=not before)
     if before and found.concluded.status == 0:
         cases = {record["case"] for record in before.results}
         if wrong := next(unfounded(chosen.suite, recorded, out, cases, chosen.profile), ""):

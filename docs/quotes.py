@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from conformance.judging import CORE  # noqa: E402
 from conformance.model.rules import VENDOR, Registry  # noqa: E402
 from conformance.model.verdict import INCOMPLETE, Verdict  # noqa: E402
 from conformance.results.records import FILE_NAME, encode, read_results  # noqa: E402
@@ -34,7 +35,7 @@ from trial.catalogue import BLIND_VIOLATIONS, UNTRIABLE, VIOLATIONS  # noqa: E40
 RUNS = ROOT / "docs/runs"
 OWN = "rxe"
 PAGES = (
-    *("README.md", "docs/benchmarks.md", "docs/bundles.md", "docs/mended-stack.md"),
+    *("README.md", "docs/benchmarks.md", "docs/bundles.md", "docs/defects.md", "docs/mended-stack.md"),
     *("docs/reports.md", "docs/results.md", "docs/seen.md"),
 )
 GREEN, RED, NOT_RUN = "green", "**red**", "not run"
@@ -81,24 +82,58 @@ def _calls(run: Digest) -> Iterator[str]:
 
 
 @functools.cache
-def _by_stack() -> tuple[Registry, Mapping[str, Mapping[str, str]]]:
-    """The rules of today, and by stack how each stands in its recorded run; rxe is the first stack."""
+def _runs() -> Mapping[str, Digest]:
+    """The recorded runs by stack; rxe is the first."""
+    names = sorted((path.name.partition(".")[0] for path in RUNS.iterdir()), key=lambda name: (name != OWN, name))
+    return {name: recorded(name) for name in names}
+
+
+@functools.cache
+def _rules() -> Registry:
     rules, mistakes = read_registry([CASES], ROOT)
     assert not mistakes
-    names = sorted((path.name.partition(".")[0] for path in RUNS.iterdir()), key=lambda name: (name != OWN, name))
-    return rules, {name: {rule: _SEEN[each] for rule, each in recorded(name).verdicts.items()} for name in names}
+    return rules
+
+
+def _in_part_by_stack(_: Digest) -> Iterator[str]:
+    yield f"| rule | {' | '.join(_runs())} |"
+    yield f"|---|{'---|' * len(_runs())}"
+    for rule in _rules():
+        cells = [_part(run, rule) for run in _runs().values()]
+        if any(cells):
+            yield f"| {rule} | {' | '.join(cells)} |"
+
+
+def _part(run: Digest, rule: str) -> str:
+    """What a run has seen of a rule that cases of it would have verified by themselves; empty if nothing is missing."""
+    evidence = (run.footer or {}).get("rule_evidence", {}).get(rule)
+    if evidence is None:
+        return ""
+    reasons = sorted({each["why"] for each in evidence["missing"].values()})
+    return f"{evidence['seen']} of {evidence['needed']}: {'; '.join(reasons)}"
+
+
+def _defects_by_stack(_: Digest) -> Iterator[str]:
+    own = {each for defect in _runs()[OWN].defects for each in defect.fingerprints}
+    yield "| run | violations | defects | of them the kernel's core answers | with a fingerprint of rxe |"
+    yield "|---|---:|---:|---:|---:|"
+    for name, run in _runs().items():
+        core = sum(defect.answering.layer == CORE for defect in run.defects)
+        violations = len({record["case"] for records in run.violations().values() for record in records})
+        shared = sum(not own.isdisjoint(defect.fingerprints) for defect in run.defects)
+        yield f"| {name} | {violations} | {len(run.defects)} | {core} | {shared} |"
 
 
 def _seen(_: Digest) -> Iterator[str]:
-    every, stacks = _by_stack()
-    rules = {rule: each for rule, each in every.items() if each.since != VENDOR}
+    stacks = {name: {rule: _SEEN[each] for rule, each in run.verdicts.items()} for name, run in _runs().items()}
+    rules = {rule: each for rule, each in _rules().items() if each.since != VENDOR}
     violations = Counter(each.rule for each in (*VIOLATIONS, *BLIND_VIOLATIONS))
     seen = {rule: {by_rule.get(rule, "") for by_rule in stacks.values()} for rule in rules}
     green, red = (sum(kind in each for each in seen.values()) for kind in (GREEN, RED))
     neither = [rule for rule, each in seen.items() if not each & {GREEN, RED}]
     yield f"Of {len(rules)} rules, {green} were seen green on a stack, {red} red, and {len(neither)} neither:"
     yield f"{', '.join(neither)}."
-    yield f"{len(every) - len(rules)} more are of a vendor's dialect, whose library no longer comes out."
+    yield f"{len(_rules()) - len(rules)} more are of a vendor's dialect, whose library no longer comes out."
     yield ""
     yield f"| rule | what it is about | {' | '.join(stacks)} | violations of the reference |"
     yield f"|---|---|{'---|' * len(stacks)}---|"
@@ -113,6 +148,8 @@ QUOTES: Mapping[str, Callable[[Digest], Iterator[str]]] = {
     "headline": _headline,
     "rules in part": _in_part,
     "calls": _calls,
+    "in part by stack": _in_part_by_stack,
+    "defects by stack": _defects_by_stack,
     "rules by stack": _seen,
 }
 

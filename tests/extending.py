@@ -86,8 +86,8 @@ def rules(suite: Suite, registry: Registry) -> Iterator[str]:
             yield f"{rule.location}: rule {rule.id} has no case: add a row to a table of {folder}/"
         if rule.id not in violated and rule.id not in catalogue.UNTRIABLE:
             yield (
-                f'{rule.location}: rule {rule.id} has no seeded violation: mark one with @violates("{rule.id}") in a'
-                " module of trial/mutants/, or the reason why there is none to UNTRIABLE in"
+                f"{rule.location}: rule {rule.id} has no seeded violation: add a row `{rule.id} METHOD: …` to a table"
+                " of trial/mutants/, or the reason why there is none to UNTRIABLE in"
                 " trial/catalogue.py"
             )
     for rule_id in sorted((violated | set(catalogue.UNTRIABLE)) - set(registry)):

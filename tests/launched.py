@@ -1,4 +1,4 @@
-"""`./rdma-cts` as a person runs it, with the Python of the tests. No test itself."""
+"""Programs that are run to their end, and `./rdma-cts` as a person runs it, with the Python of the tests."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from conformance.tables.suite import ROOT
 from patience import PATIENCE_S
 
 
+def ended(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
+    """A program that has ended, and what it has printed."""
+    how = {"capture_output": True, "text": True, "timeout": PATIENCE_S, "check": False, **how}
+    return subprocess.run([*map(str, command)], **how)
+
+
 def launched(*arguments: str | Path, said: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """A call of the command in the project's directory; `said` is what is typed."""
-    return subprocess.run(
-        [ROOT / "rdma-cts", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable, **environment},
-        input=said,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, **environment}
+    return ended(ROOT / "rdma-cts", *arguments, cwd=ROOT, env=own, input=said)
 
 
 def run_in_guest(

@@ -1,7 +1,7 @@
 """Runs in the guest, which stands for a host with a device of its own; prints one line of JSON. No test itself.
 
     python3 on_a_host.py            what is refused, two devices, a process that dies and one that is stuck
-    python3 on_a_host.py MOMENTS    so many kills of each process at a random moment
+    python3 on_a_host.py MOMENTS    --isolate, a closed terminal, and so many kills of each process at a random moment
 
 What the suite's own programs write, bind and listen on is logged by a hook of Python's that sees each of them.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pty
 import random
 import signal
 import subprocess
@@ -47,6 +48,25 @@ def _hook(event, arguments):
         return
     os.write(_log, f"{event} {told}\\n".encode())
 sys.addaudithook(_hook)
+"""
+# What a library could do to its judge: a sitecustomize of the process under test tries it, and harms nothing.
+PROBE = """
+import json, os, sys
+from pathlib import Path
+if "--rdma-stream" in sys.orig_argv:
+    def can(do):
+        try:
+            do()
+        except OSError as error:
+            return error.strerror
+        return "can"
+    judge = os.getppid()
+    told = {"results": [can(lambda: path.open("a").close()) for path in Path().glob("*/results.jsonl")],
+            "reports": [can(lambda: (path / "planted").touch()) for path in Path().glob("user-*")],
+            "suite": can(lambda: open("commands/run.py", "a").close()),
+            "memory": can(lambda: open(f"/proc/{judge}/mem", "r+b").close()),
+            "end": can(lambda: os.kill(judge, 0))}
+    print("PROBE", json.dumps(told), flush=True)
 """
 HOLDER = """
 import signal, sys
@@ -171,6 +191,41 @@ def stuck() -> dict[str, Any]:
     }
 
 
+def isolated() -> dict[str, Any]:
+    """The same cases as this user and as another one, and what a library in each process could do to its judge."""
+    AUDIT.mkdir()
+    (AUDIT / "sitecustomize.py").write_text(PROBE)
+    os.environ["PYTHONPATH"] = f"{AUDIT}:{os.environ['PYTHONPATH']}"
+    found: dict[str, Any] = {}
+    for name, options in (("own", ()), ("other", ("--isolate", "nobody"))):
+        out = f"user-{name}"
+        found[name] = run(*CHOSEN, *options, "--out", out)
+        console = Path(out, "console.log").read_text(errors="replace")
+        probes = [json.loads(line.removeprefix("PROBE ")) for line in console.splitlines() if line.startswith("PROBE ")]
+        results = [line for line in lines(out) if line["type"] == "result"]
+        found[name] |= {"footer": footer(out), "could": probes, "user": next(iter(lines(out)), {}).get("isolated")}
+        found[name]["log"] = bool(results) and all("log" in line["kernel"] for line in results)
+    (AUDIT / "sitecustomize.py").unlink()
+    return found
+
+
+def closed() -> dict[str, Any]:
+    """A run whose terminal is closed while its process under test is stopped, so that the run is surely live."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv("./rdma-cts", command(*CHOSEN, "--out", "closed"))
+    await_true(lambda: any(line["type"] == "result" for line in lines("closed")))
+    (worker,) = processes("--rdma-stream")
+    os.kill(worker, signal.SIGSTOP)
+    os.close(terminal)  # SIGHUP comes from the kernel, and once more from a shell
+    os.kill(pid, signal.SIGHUP)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    left = sorted(path.name for path in Path("closed").iterdir())
+    found = {"status": status, "left": left, "processes": processes("--rdma-stream"), "cut": footer("closed")}
+    run("--resume", "closed", "-q")
+    return {**found, "footer": footer("closed")}
+
+
 def shared() -> dict[str, Any]:
     """Two devices of one kind share the cases, with a profile; somebody else uses the first of them."""
     for words in (
@@ -235,7 +290,8 @@ def tell() -> None:
     """Does what the command line asks for, and tells it."""
     if sys.argv[1:]:
         moments, took = int(sys.argv[1]), unbroken()
-        found: dict[str, Any] = {"supervisor": killed("commands", moments, took)}
+        found: dict[str, Any] = {"isolated": isolated(), "closed": closed(), "footer": footer("unbroken")}
+        found["supervisor"] = killed("commands", moments, took)
         found["pytest"] = killed("--rdma-stream", moments, took)
     else:
         found = {"in use": in_use(), "stuck": stuck()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.results.records import Recorded, read_results
-from patience import PATIENCE_S
+from launched import ended
 
 TABLE = """\
 verb: ibv_reg_mr
@@ -69,15 +69,7 @@ class Project:
     def pytest(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs pytest in a process of its own."""
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-        return subprocess.run(
-            command,
-            cwd=self.root,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        return ended(*command, cwd=self.root, env=self.environment)
 
     def run(self, *arguments: str, rows: tuple[str, ...] = QUIET_ROWS) -> subprocess.CompletedProcess[str]:
         """Runs these rows of the table and records them in `out`."""

@@ -1,4 +1,4 @@
-"""Attacks on the judge, by table: what is tried, what is promised, and where it is reported.
+"""Attacks on the judge, by table: what is tried, and where it is reported.
 
 Each row tries to get "conforms", or a better verdict, out of a run that has not earned it. Whoever knows another attack
 adds a row, and a way of trying it if none of TRIED fits.
@@ -48,12 +48,11 @@ WAIVER = {"for": "reg_mr/sample/c3", "issue": "x", "owner": "me", "expires": "20
 class Attack:
     """`how` changes the lines of a run in which the case c3 fails, or has none to change; `by` is a key of TRIED.
 
-    `promised` is what has to come of it, and `said` is in what the user is told then.
+    What has to come of it, its way says; `said` is in what the user is told then.
     """
 
     name: str
     by: str
-    promised: str
     said: str
     how: Callable[[list[Line]], Sequence[Line]] = list
 
@@ -114,56 +113,36 @@ ALL_PASS = {"PASS": 8}
 CONTRADICTS = "the file contradicts itself: the footer's "
 ATTACKS = (
     # A results file that contradicts itself
+    Attack("the footer counts no violation", "file", f":10: {CONTRADICTS}`verdicts`", footer(verdicts=ALL_PASS)),
+    Attack("the footer verifies the rule", "file", f"{CONTRADICTS}`rules.REG-01`", footer(rules={"REG-01": "PASS"})),
     Attack(
-        "the footer counts no violation", "file", "refused", f":10: {CONTRADICTS}`verdicts`", footer(verdicts=ALL_PASS)
+        "the footer counts other rules", "file", f"{CONTRADICTS}`rule_totals.FAIL`", footer(rule_totals={"PASS": 1})
     ),
+    Attack("the footer counts more calls", "file", f"{CONTRADICTS}`points`", footer(points=99_999)),
     Attack(
-        "the footer verifies the rule",
-        "file",
-        "refused",
-        f"{CONTRADICTS}`rules.REG-01`",
-        footer(rules={"REG-01": "PASS"}),
-    ),
-    Attack(
-        "the footer counts other rules",
-        "file",
-        "refused",
-        f"{CONTRADICTS}`rule_totals.FAIL`",
-        footer(rule_totals={"PASS": 1}),
-    ),
-    Attack("the footer counts more calls", "file", "refused", f"{CONTRADICTS}`points`", footer(points=99_999)),
-    Attack(
-        "an incomplete run is complete",
-        "file",
-        "refused",
-        f":9: {CONTRADICTS}`complete`",
-        lambda lines: [*lines[:4], *lines[5:]],
+        "an incomplete run is complete", "file", f":9: {CONTRADICTS}`complete`", lambda lines: [*lines[:4], *lines[5:]]
     ),
     Attack(
         "the violation was not confirmed",
         "file",
-        "refused",
         f"{CONTRADICTS}`confirmation",
         footer(confirmation={"confirmed": 0, "not_confirmed": 1, "not_tried": 0}),
     ),
     Attack(
         "a violation was not confirmed, as nobody has seen",
         "file",
-        "refused",
         "c3: it is not confirmed, and what was seen when it was tried again is absent",
         unconfirmed(),
     ),
     Attack(
         "a violation that was seen again is not confirmed",
         "file",
-        "refused",
         "c3: it is not confirmed, and it was seen when it was tried again",
         unconfirmed(in_run={"verdict": "FAIL", "reason": "x"}, alone={"verdict": "CRASH", "reason": "x"}),
     ),
     Attack(
         "two sweeps share their points",
         "file",
-        "refused",
         "its points_file points/a.json is that of another case",
         lambda lines: [
             {**line, "points_file": "points/a.json"} if line["type"] == "result" else line for line in lines
@@ -172,213 +151,165 @@ ATTACKS = (
     Attack(
         "a second result, which passes",
         "file",
-        "refused",
         ":10: case reg_mr/sample/c3: it has a result already",
         lambda lines: consistent([*lines[:-1], {**lines[1], "case": "reg_mr/sample/c3"}, lines[-1]]),
     ),
-    Attack(
-        "a result after the footer",
-        "file",
-        "refused",
-        ":11: a result after the footer",
-        lambda lines: [*lines, lines[1]],
-    ),
-    Attack("a second footer", "file", "refused", ":11: a footer after the footer", lambda lines: [*lines, lines[-1]]),
-    Attack(
-        "a result before the header",
-        "file",
-        "refused",
-        "no header of schema",
-        lambda lines: [lines[1], lines[0], *lines[2:]],
-    ),
+    Attack("a result after the footer", "file", ":11: a result after the footer", lambda lines: [*lines, lines[1]]),
+    Attack("a second footer", "file", ":11: a footer after the footer", lambda lines: [*lines, lines[-1]]),
+    Attack("a result before the header", "file", "no header of schema", lambda lines: [lines[1], lines[0], *lines[2:]]),
     Attack(
         "a violation counts as PASS",
         "file",
-        "refused",
         ":5: case reg_mr/sample/c3: its verdict is FAIL, which cannot count as PASS",
         failing(effective="PASS"),
     ),
     Attack(
         "a violation is waived, without waivers",
         "file",
-        "refused",
         "it counts as WAIVED, and the run had no waivers",
         without_waivers,
     ),
     Attack(
         "a violation is waived, without its waiver",
         "file",
-        "refused",
         "it counts as WAIVED, and has no waiver",
         failing(effective="WAIVED"),
     ),
     Attack(
         "the waiver of another case",
         "file",
-        "refused",
         "its waiver is for reg_mr/sample/c4",
         of_waivers(**{"for": "reg_mr/sample/c4"}),
     ),
     Attack(
-        "a waiver that had expired",
-        "file",
-        "refused",
-        "its waiver had expired on 2025-12-31",
-        of_waivers(expires="2025-12-31"),
+        "a waiver that had expired", "file", "its waiver had expired on 2025-12-31", of_waivers(expires="2025-12-31")
     ),
     Attack(
         "a violation is of the stack",
         "file",
-        "refused",
         "it counts as STACK, and the run is not about a device",
         failing(effective="STACK"),
     ),
     Attack(
         "it is not what the stack answers",
         "file",
-        "refused",
         "it counts as STACK, and is not of the stack",
         lambda lines: failing(effective="STACK")(head(subject="device")(lines)),
     ),
     Attack(
         "a guest is judged as a device",
         "file",
-        "refused",
         ":1: the run is in a guest, and its subject is the device",
         head(subject="device", stack="forky"),
     ),
     Attack(
         "a case passes, and a point of it fails",
         "file",
-        "refused",
         "its verdict is PASS, and a part of it is FAIL",
         lambda lines: failing(points={"PASS": 9, "FAIL": 1})(passes(lines)),
     ),
     Attack(
         "a rule of a case that passes is violated",
         "file",
-        "refused",
         "its verdict is PASS, and a part of it is CRASH",
         lambda lines: failing(rule_verdicts={"REG-01": "CRASH"})(passes(lines)),
     ),
     Attack(
         "a case planned twice",
         "file",
-        "refused",
         ":1: a case is planned twice",
         lambda lines: head(planned=[*lines[0]["planned"], "reg_mr/sample/c3"])(lines),
     ),
     Attack(
         "a case is no more planned",
         "good file",
-        "refused",
         "its header says 0",
         lambda lines: head(planned=lines[0]["planned"][1:])([lines[0], *lines[2:]]),
     ),
     Attack(
         "the rules of a header ask for less",
         "good file",
-        "refused",
         "the rules of its header are not those of the tables",
         lambda lines: head(rules={"REG-01": {**lines[0]["rules"]["REG-01"], "level": "may"}})(lines),
     ),
     Attack(
         "the controls of a header ask for nothing",
         "good file",
-        "refused",
         "the controls of its header are not those",
         head(controls={"refused X": "granted Y"}),
     ),
     # A worker that wants another verdict, or to be waited for
-    Attack("a crash names a sequence and another rule", "crash", "the rule of its own case", "CRASH"),
-    Attack("progress without end", "progress", "BROKEN after a bound", "although it made progress"),
-    Attack(
-        "a record for which the file has no room", "large", "BROKEN, and a file that is read", "a file of results has"
-    ),
-    Attack("a sweep with megabytes of examples", "examples", "BROKEN", "more than 4,194,304"),
+    Attack("a crash names a sequence and another rule", "crash", "CRASH"),
+    Attack("progress without end", "progress", "although it made progress"),
+    Attack("a record for which the file has no room", "large", "a file of results has"),
+    Attack("a sweep with megabytes of examples", "examples", "more than 4,194,304"),
     Attack(
         "a library on a host changes the results, in place or by another file",
         "changed",
-        "told, with the status that the run has judged",
         "results.jsonl was changed by another process while the run wrote it",
     ),
     Attack(
         "a run on a host passes for one in a guest",
         "verified",
-        "told",
         "on a host: the library under test ran with the rights of the suite there",
         head(stack="host"),
     ),
     Attack(
         "a run on a host, as another user",
         "verified",
-        "told",
         "on a host: the library under test ran as the user nobody there, who could not write what was recorded",
         head(stack="host", isolated="nobody"),
     ),
     # What makes a reader work for ever, or fill the memory
-    Attack("a sweep whose points differ in 500 ways", "sweep", "100 ways, no longer than others", "400"),
-    Attack("a bundle that expands without end", "bomb", "refused while it is read", "100 times as large unpacked"),
-    Attack("a file of a million small records", "records", "refused before it is decoded", "lines, more than the"),
-    Attack("a file of millions of values", "values", "refused before it is decoded", "values, more than the"),
+    Attack("a sweep whose points differ in 500 ways", "sweep", "400"),
+    Attack("a bundle that expands without end", "bomb", "100 times as large unpacked"),
+    Attack("a file of a million small records", "records", "lines, more than the"),
+    Attack("a file of millions of values", "values", "values, more than the"),
     # Inputs that change a verdict, in a bundle
-    Attack("another file of waivers", "waivers.yaml", "refused", "waivers.yaml is not the file of", head(waivers=FILE)),
-    Attack("waivers that the run did not have", "waivers.yaml", "refused", "it has waivers.yaml, and its header names"),
-    Attack(
-        "the run's waivers are left out", "nothing", "refused", "its header names waivers, and it", head(waivers=FILE)
-    ),
-    Attack("another profile", "profile.yaml", "refused", "profile.yaml is not the file of", head(profile=FILE)),
+    Attack("another file of waivers", "waivers.yaml", "waivers.yaml is not the file of", head(waivers=FILE)),
+    Attack("waivers that the run did not have", "waivers.yaml", "it has waivers.yaml, and its header names"),
+    Attack("the run's waivers are left out", "nothing", "its header names waivers, and it", head(waivers=FILE)),
+    Attack("another profile", "profile.yaml", "profile.yaml is not the file of", head(profile=FILE)),
     Attack(
         "a profile that the run did not have",
         "profile.yaml",
-        "refused",
         "it has profile.yaml, and its header names none",
         head(profile=None),
     ),
-    Attack("the run's profile is left out", "nothing", "refused", "its header names profile, and", head(profile=FILE)),
+    Attack("the run's profile is left out", "nothing", "its header names profile, and", head(profile=FILE)),
     Attack(
         "an overlay with a preloaded library",
         "told",
-        "told first",
         "the stack was changed, not as shipped: overlay 12345678 with a preload; ",
         given(overlay={"sha256": "12345678" * 8, "files": {"etc/ld.so.preload": "0"}}),
     ),
     Attack(
         "a preload by a variable",
         "told",
-        "told first",
         "the stack was changed, not as shipped: environment LD_PRELOAD=/x.so; ",
         given(environment={"LD_PRELOAD": "/x.so"}),
     ),
     # Signatures of a bundle
-    Attack("no signature", "unsigned", "refused", "bundle.sig cannot be read: No such file"),
-    Attack("a signature of another bundle", "other", "refused", "bundle.sig is not a signature of"),
-    Attack("a stranger's signature", "stranger", "refused", "bundle.sig is not a signature of"),
-    Attack("a signature of something else", "namespace", "refused", "bundle.sig is not a signature of"),
-    Attack("what is no signature", "garbage", "refused", "bundle.sig is not a signature of"),
+    Attack("no signature", "unsigned", "bundle.sig cannot be read: No such file"),
+    Attack("a signature of another bundle", "other", "bundle.sig is not a signature of"),
+    Attack("a stranger's signature", "stranger", "bundle.sig is not a signature of"),
+    Attack("a signature of something else", "namespace", "bundle.sig is not a signature of"),
+    Attack("what is no signature", "garbage", "bundle.sig is not a signature of"),
     # A verdict that nobody has judged
-    Attack("a verdict is edited", "judged", "judged again", "PASS -> FAIL", passes),
+    Attack("a verdict is edited", "judged", "PASS -> FAIL", passes),
     Attack(
         "a PASS of which nothing was observed",
         "good judged",
-        "not founded",
         "PASS of reg_mr/sample/c3: nothing was observed",
         failing(observed={}),
     ),
     Attack(
         "a PASS of other calls",
         "good judged",
-        "not founded",
         "PASS of reg_mr/sample/c3: its calls are others now",
         failing(call="ibv_other()"),
     ),
-    Attack(
-        "a verdict is edited, in a bundle",
-        "bundle",
-        "supports nothing",
-        "verdict is recorded as PASS, and is FAIL",
-        passes,
-    ),
+    Attack("a verdict is edited, in a bundle", "bundle", "verdict is recorded as PASS, and is FAIL", passes),
 )
 
 

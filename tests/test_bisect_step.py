@@ -17,6 +17,7 @@ from commands.bisect_step import status_of
 from conformance.errors import UserError
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT
+from kinds import Patch, Says
 from samples import header, numbered, result
 
 CASE = "reg_mr/access_flags/local-write-alone"
@@ -71,9 +72,7 @@ def test_git_bisect_finds_the_commit_and_passes_over_one_that_does_not_boot(tmp_
     assert "bisect-step: FAIL: 1" in said
 
 
-def test_no_commit_is_blamed_for_a_mistake_of_the_suite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
     (tmp_path / "driver").write_text("a mistake of the suite\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "execute", of_the_driver)
@@ -90,7 +89,7 @@ def test_no_commit_is_blamed_for_a_mistake_of_the_suite(
     ],
 )
 def test_a_mistake_ends_the_bisection(
-    arguments: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], line: str, tmp_path: Path, monkeypatch: Patch, capsys: Says
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["bisect-step", *arguments]) == 128

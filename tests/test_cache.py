@@ -311,12 +311,21 @@ def test_a_module_has_the_same_time_wherever_it_was_packed(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "keeps"),
-    [(["list"], True), (["run", "--guest"], True), (["run"], False), (["run", "--device", "any0"], False)],
+    ("arguments", "devices", "keeps"),
+    [
+        (["list"], ["any0"], True),
+        (["run", "--guest"], ["any0"], True),
+        (["run"], ["any0"], False),
+        (["run"], [], True),
+        (["run", "--device", "any0"], [], False),
+    ],
 )
 def test_a_run_on_a_device_of_this_host_keeps_nothing(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str], keeps: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], devices: list[str], keeps: bool
 ) -> None:
+    for name in devices:
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(bytecode, "_DEVICES", tmp_path)
     monkeypatch.setenv(cache.DIRECTORY, "")  # so that it is removed after the test
     monkeypatch.delenv(cache.DIRECTORY)
     commands.keep_derived_files(arguments)

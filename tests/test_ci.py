@@ -25,7 +25,7 @@ from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import STACKS, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
-from patience import PATIENCE_S
+from launched import ended
 from reports import tmt
 from samples import result
 from test_reports import SUITE, digested, one_of_each, recorded
@@ -109,15 +109,7 @@ class Scripts:
         """Calls a script."""
         settings = [f"{name}={value}" for name, value in environment.items()]
         command = ["env", *settings, str(self.root / "suite" / "ci" / script), *arguments]
-        return subprocess.run(
-            command,
-            cwd=self.root,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        return ended(*command, cwd=self.root, stdin=subprocess.DEVNULL)
 
     def asked(self) -> list[str]:
         """The arguments of each call of the program."""

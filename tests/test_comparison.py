@@ -17,6 +17,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS
 from conformance.results.records import Recorded, encode, footer_record
 from conformance.sweeps.outcome import Outcome
+from kinds import Says
 from made_sweeps import FLAGS, OUTCOMES, sweep
 from reports.comparison import KINDS, Change, compare, kind_of
 from reports.comparison_formats import text
@@ -220,7 +221,7 @@ def test_a_hundred_thousand_points_cost_hardly_more_than_a_call_each(tmp_path: P
     assert [change.points for change in found.of("regressed")] == [0, 1]
 
 
-def test_runs_of_other_tables_are_compared_only_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_other_tables_are_compared_only_when_told(tmp_path: Path, capsys: Says) -> None:
     old, new = (run(tmp_path / name, [result(SUITE.cases[0])], name * 64) for name in ("a", "b"))
     assert main(["compare", str(old), str(new)]) == 2
     assert "different tables; --unlike-tables" in capsys.readouterr().err
@@ -237,7 +238,7 @@ def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: P
     assert (found.changes, found.untried) == ((), (1, 0))
 
 
-def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, capsys: Says) -> None:
     old = run(tmp_path / "old", [result(SUITE.cases[0])])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL", "it\x1b[31m should not")])
     assert main(["compare", str(old), str(new)]) == 1
@@ -262,7 +263,7 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, caps
     ],
 )
 def test_points_that_are_none_are_one_clear_line(
-    tmp_path: Path, spoil: Callable[[Any], Any], what: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, spoil: Callable[[Any], Any], what: str, capsys: Says
 ) -> None:
     directories = [tmp_path / name for name in ("old", "new")]
     for directory in directories:
@@ -275,7 +276,7 @@ def test_points_that_are_none_are_one_clear_line(
     assert what in line
 
 
-def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, capsys: Says) -> None:
     directories = [tmp_path / name for name in ("old", "new")]
     for directory in directories:
         run(directory, [{**line, "points_file": "../../etc/passwd"} for line in swept(directory)])
@@ -297,7 +298,7 @@ def two_runs(tmp_path: Path) -> tuple[str, str]:
     return str(run(tmp_path / "old", old)), str(run(tmp_path / "new", new))
 
 
-def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, capsys: Says) -> None:
     assert main(["compare", *two_runs(tmp_path)]) == 1
     said = capsys.readouterr().out
     assert "defects: 2 new, 1 gone, 0 in both" in said
@@ -311,9 +312,7 @@ def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("again", ["MISSED", "BROKEN", ""])
-def test_a_defect_whose_case_was_not_decided_is_not_gone(
-    again: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_defect_whose_case_was_not_decided_is_not_gone(again: str, tmp_path: Path, capsys: Says) -> None:
     first, second = SUITE.cases[:2]
     old = run(tmp_path / "old", [result(first, "FAIL"), result(second)])
     new = run(tmp_path / "new", [*([result(first, again)] if again else []), result(second)])
@@ -323,9 +322,7 @@ def test_a_defect_whose_case_was_not_decided_is_not_gone(
     assert "  gone  " not in said
 
 
-def test_what_is_only_newly_wrong_is_no_regression_and_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_only_newly_wrong_is_no_regression_and_is_reported(tmp_path: Path, capsys: Says) -> None:
     old = run(tmp_path / "old", [result(SUITE.cases[0], "UNSUPPORTED")])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL")])
     assert main(["compare", str(old), str(new)]) == 1
@@ -334,9 +331,7 @@ def test_what_is_only_newly_wrong_is_no_regression_and_is_reported(
     )
 
 
-def test_a_comparison_for_programs_has_numbers_and_every_change(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, capsys: Says) -> None:
     assert main(["compare", *two_runs(tmp_path), "--format", "json"]) == 1
     data = json.loads(capsys.readouterr().out)
     assert (data["schema"], data["exit_status"], data["cases_compared"]) == ("rdma-cts-comparison/1", 1, 4)
@@ -350,7 +345,7 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(
     assert counts == {"new": 2, "gone": 1, "in both": 0, "not decided": 0}
 
 
-def test_a_comparison_for_ci_systems_keeps_to_the_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_for_ci_systems_keeps_to_the_schema(tmp_path: Path, capsys: Says) -> None:
     schema = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
     paths = two_runs(tmp_path)
     assert main(["compare", *paths, "--format", "junit"]) == 1
@@ -363,9 +358,7 @@ def test_a_comparison_for_ci_systems_keeps_to_the_schema(tmp_path: Path, capsys:
     assert document[0].get("tests") == "1"
 
 
-def test_a_comparison_in_markdown_carries_no_markup_of_the_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_comparison_in_markdown_carries_no_markup_of_the_runs(tmp_path: Path, capsys: Says) -> None:
     assert main(["compare", *two_runs(tmp_path), "--format", "markdown"]) == 1
     said = capsys.readouterr().out
     assert said.startswith("## ❌ rdma-cts compare: something has regressed")

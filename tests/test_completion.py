@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from commands.__main__ import COMMANDS, main
+from launched import ended
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,7 @@ def test_bash_offers_what_fits(line: str, offered: list[str], capsys: pytest.Cap
     words = line.split(" ")
     ask = f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}; _rdma_cts"
     text = f'{script}\n{ask}; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    done = subprocess.run(["bash", "-uc", text], capture_output=True, text=True, check=True)
+    done = ended("bash", "-uc", text, check=True)
     found = [each for each in done.stdout.splitlines() if each not in ("", "/etc/passwd-")]
     assert (found, done.stderr) == (offered, "")
 

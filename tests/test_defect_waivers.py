@@ -21,6 +21,7 @@ from conformance.results.make_waivers import Run, waivers_text
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT, Suite
+from kinds import Says
 from reports.digest import Digest, read
 from samples import changed, registry
 
@@ -183,9 +184,7 @@ def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSU
     )
 
 
-def test_the_command_writes_a_file_that_run_and_judge_accept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, capsys: Says) -> None:
     path = tmp_path / "made.yaml"
     assert main(command("--out", str(path))) == 0
     assert capsys.readouterr().out == f"waivers: {path}\n"
@@ -207,9 +206,7 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(
     ],
     ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],
 )
-def test_a_wrong_argument_is_one_line(
-    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_argument_is_one_line(arguments: tuple[str, ...], message: str, capsys: Says) -> None:
     assert main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line

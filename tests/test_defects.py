@@ -34,7 +34,7 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.tables.suite import load_suite
 from recorded_reference import record as recorded_run
 from reports.digest import read
-from trial.mutants.access_flags import remote_write_never
+from trial.catalogue import named
 
 RUNS = Path(__file__).with_name("recorded_violations")
 # The defects of forky. Fingerprints are in trackers and waivers of other people: they must not change.
@@ -295,7 +295,7 @@ def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fi
         for case in suite.cases
         if case.id.startswith(("reg_mr/rights/", "reg_mr/registration/", "reg_mr/access_flags/"))
     ]
-    run = read(recorded_run(tmp_path / "run", suite, cases, remote_write_never()))
+    run = read(recorded_run(tmp_path / "run", suite, cases, named("remote-write-never").kind()))
     refused = [defect for defect in run.defects if defect.severity is Severity.VALID_REFUSED]
     first = refused[0]
     assert first.title == "a registration with REMOTE_WRITE is refused with EINVAL"

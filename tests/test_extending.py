@@ -150,7 +150,7 @@ def test_a_rule_without_a_case_and_without_a_violation(suite: Suite) -> None:
     more = Registry([*suite.registry.values(), rule])
     without_case, without_violation = extending.rules(suite, more)
     assert "rule REG-99 has no case: add a row to a table of cases/reg_mr/" in without_case
-    assert '@violates("REG-99")' in without_violation
+    assert "`REG-99 METHOD: …`" in without_violation
     assert "trial/catalogue.py" in without_violation
 
 

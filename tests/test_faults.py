@@ -19,8 +19,9 @@ from conformance.results.records import read_results
 from conformance.results.rejudge import rejudge
 from conformance.sweeps import run as sweeps_run
 from conformance.tables.suite import Suite, load_suite
+from kinds import Folders, Patch
 from recorded_reference import record as recorded_run
-from trial.mutants.access_flags import remote_write_never
+from trial.catalogue import named
 
 SUITE = load_suite()
 RUNS = Path(__file__).with_name("recorded_violations")
@@ -50,7 +51,7 @@ def found_in(suite: Suite, file: Path, to: Path) -> Found:
 
 
 @pytest.fixture(scope="module")
-def of_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def of_reference(tmp_path_factory: Folders) -> Path:
     """A run of a reference with a violation that shows in rows and in sweeps."""
     cases = [
         case
@@ -58,13 +59,11 @@ def of_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if case.id.startswith(("reg_mr/rights/", "reg_mr/access_flags/", "reg_mr/access_space/"))
         and (case.sweep is None or case.sweep.size <= 2048)
     ]
-    return recorded_run(tmp_path_factory.mktemp("faults") / "run", SUITE, cases, remote_write_never())
+    return recorded_run(tmp_path_factory.mktemp("faults") / "run", SUITE, cases, named("remote-write-never").kind())
 
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw", "reference"])
-def test_no_sentence_changes_a_defect(
-    name: str, of_reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """The renderer of sentences is replaced by one that says the same nonsense of every fault."""
     file = of_reference if name == "reference" else RUNS / f"{name}.jsonl"
     before = found_in(SUITE, file, tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import pytest
 
 from commands.__main__ import main
+from kinds import Says
+from launched import ended
 from reports.summary import as_data
 from test_recorded_run import RUN
 
@@ -68,13 +69,13 @@ def nodes(folder: Path, count: int, changes: Mapping[int, Change] | None = None)
     return folder
 
 
-def told(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any], str]:
+def told(folder: Path, capsys: Says) -> tuple[int, dict[str, Any], str]:
     """The exit status, the data of the page, and what was printed."""
     status = main(["fleet", str(folder), "--out", str(folder.parent / "out")])
     return status, json.loads((folder.parent / "out" / "fleet.json").read_text()), capsys.readouterr().out
 
 
-def test_each_difference_is_found_and_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_difference_is_found_and_no_other(tmp_path: Path, capsys: Says) -> None:
     changes = {7 * number + 3: change for number, (change, _) in enumerate(DIFFERENCES.values())}
     _, data, said = told(nodes(tmp_path / "nodes", 100, changes), capsys)
     (group,) = data["groups"]
@@ -88,16 +89,14 @@ def test_each_difference_is_found_and_no_other(tmp_path: Path, capsys: pytest.Ca
     assert page.count('<tr id="n') == 100
 
 
-def test_equal_nodes_do_not_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_nodes_do_not_differ(tmp_path: Path, capsys: Says) -> None:
     _, data, said = told(nodes(tmp_path / "nodes", 40), capsys)
     assert data["groups"][0]["differences"] == []
     assert "no node differs" in said
     assert (tmp_path / "out" / "drain.sh").read_text() == ""
 
 
-def test_many_nodes_of_another_firmware_are_a_group_of_their_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_nodes_of_another_firmware_are_a_group_of_their_own(tmp_path: Path, capsys: Says) -> None:
     other = changing("stack", "firmware", to="2")
     _, data, _ = told(nodes(tmp_path / "nodes", 40, dict.fromkeys(range(0, 40, 4), other)), capsys)
     assert [len(group["nodes"]) for group in data["groups"]] == [30, 10]
@@ -105,7 +104,7 @@ def test_many_nodes_of_another_firmware_are_a_group_of_their_own(
     assert not any(group["differences"] for group in data["groups"])
 
 
-def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: Says) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "empty").mkdir()
     (folder / "n1" / "summary.json").write_text("{")
@@ -120,27 +119,19 @@ def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: py
     assert status == 1
 
 
-def test_results_under_two_names_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_under_two_names_are_told(tmp_path: Path, capsys: Says) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "n4" / "summary.json").write_bytes((folder / "n2" / "summary.json").read_bytes())
     assert "n4: results: those of n2, its equals its own" in told(folder, capsys)[2]
 
 
-def test_the_commands_for_slurm_name_the_nodes_and_the_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, capsys: Says) -> None:
     folder = nodes(tmp_path / "nodes", 9, dict.fromkeys((2, 5), DIFFERENCES["limit"][0]))
     for name in ("a b'$(touch x)", "ALL"):  # to Slurm, ALL is every node
         (folder / name).mkdir()
     told(folder, capsys)
     script = tmp_path / "out" / "drain.sh"
-    shown = subprocess.run(
-        ["sh", "-c", 'scontrol() { printf "%s|" "$@"; }; . "$1"', "sh", str(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
+    shown = ended("sh", "-c", 'scontrol() { printf "%s|" "$@"; }; . "$1"', "sh", str(script), check=True, cwd=tmp_path)
     usual = RUN.capabilities["max_mw"]
     reason = f"Reason=rdma-cts: capability max_mw: 7, its equals {usual}"
     assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"
@@ -157,14 +148,14 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(
     ],
 )
 def test_what_is_no_directory_of_nodes_is_one_line(
-    tmp_path: Path, make: Callable[[Path], object], said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, make: Callable[[Path], object], said: str, capsys: Says
 ) -> None:
     make(tmp_path / "nodes")
     assert main(["fleet", str(tmp_path / "nodes"), "--out", str(tmp_path / "out")]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_two_nodes_of_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_nodes_of_one_name_are_refused(tmp_path: Path, capsys: Says) -> None:
     folders = [str(nodes(tmp_path / name, 2)) for name in ("a", "b")]
     assert main(["fleet", *folders, "--out", str(tmp_path / "out")]) == 2
     assert "two nodes are called n0: " in capsys.readouterr().err

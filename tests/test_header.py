@@ -18,6 +18,7 @@ import pytest
 
 from conformance.header import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, check_bindings, check_header
 from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS
+from kinds import Patch
 from patience import longer_and_longer
 from reference.header import own_header
 
@@ -368,7 +369,7 @@ def test_a_header_that_includes_an_absent_one_is_unreachable(header: Callable[..
     assert "no/such/file.h" in check.reason
 
 
-def test_no_compiler_is_unreachable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_compiler_is_unreachable(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     [check] = check_header()
@@ -385,7 +386,7 @@ def test_no_compiler_is_unreachable(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ],
 )
 def test_a_useless_compiler_in_CC_is_unreachable(
-    command: str, reason: str, monkeypatch: pytest.MonkeyPatch, header: Callable[..., Path]
+    command: str, reason: str, monkeypatch: Patch, header: Callable[..., Path]
 ) -> None:
     monkeypatch.setenv("CC", command)
     [check] = check_header(include_dirs=[header()])
@@ -409,9 +410,7 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_nothing_is_left_behind(
-    broken: bool, monkeypatch: pytest.MonkeyPatch, header: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_nothing_is_left_behind(broken: bool, monkeypatch: Patch, header: Callable[..., Path], tmp_path: Path) -> None:
     directory, scratch = header(*([("struct ibv_mr {", "?")] if broken else [])), tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.chdir(scratch)
@@ -471,7 +470,7 @@ def fake_pyverbs(directory: Path, module: str, text: str) -> None:
 
 
 @pytest.fixture
-def no_pyverbs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def no_pyverbs(monkeypatch: Patch, tmp_path: Path) -> Path:
     """A search path where only what the test puts there can be pyverbs."""
     for name in [each for each in sys.modules if each.partition(".")[0] == "pyverbs"]:
         monkeypatch.delitem(sys.modules, name)

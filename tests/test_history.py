@@ -17,6 +17,7 @@ from selenium.webdriver.common.by import By
 
 from commands.__main__ import main
 from conformance.results.records import Recorded, footer_record, read_results
+from kinds import Folders, Says
 from made_history import RULES, SUITE, run_of, write_run
 from reports import history_page, summary
 from reports.digest import digest
@@ -96,7 +97,7 @@ def long_history(folder: Path, nights: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def short(tmp_path_factory: Folders) -> Path:
     """A history of seven nights."""
     return short_history(tmp_path_factory.mktemp("short"))
 
@@ -221,7 +222,7 @@ def test_every_text_stands_out_from_what_is_behind_it(page: webdriver.Chrome, sc
 
 
 @pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long(tmp_path_factory: Folders) -> Path:
     """A history of 200 nights on four stacks."""
     return long_history(tmp_path_factory.mktemp("long"), 200)
 
@@ -295,7 +296,7 @@ def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
     assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
 
-def test_what_is_damaged_is_named_on_the_terminal_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_damaged_is_named_on_the_terminal_too(tmp_path: Path, capsys: Says) -> None:
     keep(tmp_path / name_of(0) / "forky", Outcome(GOOD))
     keep(tmp_path / name_of(0) / "sid", Outcome(NOT_RUN))
     (tmp_path / name_of(0) / "forky" / "cell.json").write_text("{")
@@ -305,7 +306,7 @@ def test_what_is_damaged_is_named_on_the_terminal_too(tmp_path: Path, capsys: py
     assert err == f"{name_of(0)}, forky counts as not run: cell.json is damaged, or not of this version\n"
 
 
-def test_a_damaged_summary_without_results_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_summary_without_results_is_named(tmp_path: Path, capsys: Says) -> None:
     for name in ("empty", "fifo"):
         keep(tmp_path / name_of(0) / name, Outcome(GOOD))
     (tmp_path / name_of(0) / "empty" / "summary.json").write_text("{}")
@@ -318,9 +319,7 @@ def test_a_damaged_summary_without_results_is_named(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("files", [[], ["results.jsonl", "report.html"]])
-def test_a_directory_without_a_night_is_no_history(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: list[str]
-) -> None:
+def test_a_directory_without_a_night_is_no_history(tmp_path: Path, capsys: Says, files: list[str]) -> None:
     for name in files:
         (tmp_path / name).write_text("")
     assert main(["report", "--history", str(tmp_path)]) == 2
@@ -331,7 +330,7 @@ def test_a_directory_without_a_night_is_no_history(
 @pytest.mark.parametrize(
     "arguments", [["--history", "nowhere"], ["--history", ".", "run"], [], ["--history", ".", "--format", "ktap"]]
 )
-def test_a_mistake_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_line(arguments: list[str], capsys: Says) -> None:
     assert main(["report", *arguments]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 

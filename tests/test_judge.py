@@ -16,6 +16,7 @@ from conformance.results.records import encode, read_results
 from conformance.results.rejudge import rejudge
 from conformance.sweeps.outcome import OUTSIDE, Points
 from conformance.tables.suite import Suite, load_suite
+from kinds import Folders, Says
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
@@ -27,7 +28,7 @@ SOME = [case for case in SUITE.cases if not case.hazardous and not case.sweep][:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory: Folders) -> Path:
     """Some cases and a sweep on a device that lacks something, so that there is more than one verdict."""
     sweeps = [case for case in SUITE.cases if case.sweep and case.sweep.size <= 2048]
     device = Device(without("odp", "rereg_mr"))
@@ -99,7 +100,7 @@ def test_todays_rules_decide(run: Path) -> None:
     assert "should succeed" in changed[passed]["reason"]
 
 
-def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, capsys: Says) -> None:
     forged = edited(run, tmp_path / "forged", verdict="FAIL", effective="FAIL", reason="made up")
     assert main(["judge", str(forged)]) == 0
     said = capsys.readouterr().out
@@ -109,7 +110,7 @@ def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, capsys: pytest
     assert "1 verdicts changed" in said
 
 
-def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, capsys: Says) -> None:
     out = tmp_path / "again"
     assert main(["judge", str(run), "--out", str(out)]) == 0
     assert main(["compare", str(run), str(out)]) == 0
@@ -119,9 +120,7 @@ def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, capsys:
     assert main(["judge", str(run), "--out", str(out)]) == 2
 
 
-def test_a_report_without_room_leaves_the_conclusion(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_without_room_leaves_the_conclusion(run: Path, tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "new" / "report.html").mkdir(parents=True)
     assert main(["judge", str(run), "--out", str(tmp_path / "new")]) != 0
     said = capsys.readouterr()
@@ -139,16 +138,14 @@ def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> No
     assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are others now"
 
 
-def test_an_observation_that_is_none_is_one_clear_line(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_observation_that_is_none_is_one_clear_line(run: Path, tmp_path: Path, capsys: Says) -> None:
     first = plain(run)["case"]
     assert main(["judge", str(edited(run, tmp_path / "edited", observed={"nothing": 3}))]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"what was observed of {first} cannot be judged" in line
 
 
-def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, capsys: Says) -> None:
     forged = edited(run, tmp_path / "forged")
     (line,) = (line for line in read_results(run).results if line.get("points_file"))
     file = forged / line["points_file"]
@@ -179,7 +176,7 @@ def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path) -> None
     assert footer["confirmation"] == {"confirmed": 1, "not_confirmed": 0, "not_tried": 0}
 
 
-def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path, capsys: Says) -> None:
     shutil.copytree(run, tmp_path / "twice")
     text = (run / "results.jsonl").read_text().replace('"verdict":', '"verdict":"FAIL","verdict":', 1)
     (tmp_path / "twice" / "results.jsonl").write_text(text)

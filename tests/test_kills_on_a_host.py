@@ -1,4 +1,4 @@
-"""Kills at random moments of a run on a device of this host, and of its pytest; then --resume.
+"""A run on a device of this host as another user, one whose terminal is closed, and kills of it and its pytest.
 
 The guest stands for the host. RDMA_CTS_MOMENTS says how many of each there are.
 """
@@ -6,6 +6,7 @@ The guest stands for the host. RDMA_CTS_MOMENTS says how many of each there are.
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -28,3 +29,31 @@ def test_a_kill_at_any_moment_loses_nothing(found: dict[str, Any], who: str) -> 
     assert len(found[who]) == MOMENTS
     for output in found[who]:
         assert output["same"], output
+
+
+def test_another_user_sees_the_same(found: dict[str, Any]) -> None:
+    own, other = (found["isolated"][name] for name in ("own", "other"))
+    assert (own["user"], other["user"]) == (None, "nobody"), other
+    assert other["log"], "the kernel's log is kept from the other user"
+    assert other["status"] == own["status"]
+    assert other["footer"] == own["footer"] == found["footer"]
+    assert other["footer"]["complete"]
+
+
+def test_what_reaches_the_judge_without_isolate_does_not_reach_it_with_it(found: dict[str, Any]) -> None:
+    for name, answers in (("own", {"can"}), ("other", {"Permission denied", "Operation not permitted"})):
+        probes = found["isolated"][name]["could"]
+        assert probes, found["isolated"][name]
+        for probe in probes:
+            assert {*probe.pop("results"), *probe.pop("reports")} <= answers
+            assert set(probe.values()) <= answers, (name, probe)
+
+
+def test_a_closed_terminal_leaves_a_report_and_nothing_temporary(found: dict[str, Any]) -> None:
+    output = found["closed"]
+    assert output["status"] == 128 + signal.SIGHUP, output
+    assert "report.html" in output["left"]
+    assert not [name for name in output["left"] if name.startswith("work-")]
+    assert output["processes"] == []
+    assert output["cut"] == {}
+    assert output["footer"] == found["footer"]

@@ -19,7 +19,8 @@ from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
-from patience import PATIENCE_S
+from kinds import Patch, Says
+from launched import ended
 from runs import process
 
 LAUNCHER = ROOT / "rdma-cts"
@@ -69,27 +70,11 @@ class Host:
         """Runs the launcher; with an `answer`, its input is a terminal on which that was typed."""
         command = [str(self.bin / "sh"), str(LAUNCHER), *arguments]
         if answer is None:
-            return subprocess.run(
-                command,
-                env=self.environment(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
-            )
+            return ended(*command, env=self.environment(), stdin=subprocess.DEVNULL)
         typing, terminal = pty.openpty()
         try:
             os.write(typing, answer.encode())
-            return subprocess.run(
-                command,
-                env=self.environment(),
-                stdin=terminal,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
-            )
+            return ended(*command, env=self.environment(), stdin=terminal)
         finally:
             os.close(typing)
             os.close(terminal)
@@ -143,9 +128,7 @@ def test_the_launcher_works_through_a_link(host: Host) -> None:
     (host.bin / "python3").symlink_to("new-python")
     link = host.root / "link"
     link.symlink_to(LAUNCHER)
-    done = subprocess.run(
-        [str(host.bin / "sh"), str(link), "list"], env=host.environment(), capture_output=True, text=True, check=True
-    )
+    done = ended(str(host.bin / "sh"), str(link), "list", env=host.environment(), check=True)
     assert f"; {ROOT};" in done.stdout
 
 
@@ -227,14 +210,7 @@ def test_a_name_that_is_not_known_is_said_before_anything_is_installed(host: Hos
     (host.bin / "apt-get").unlink()
     host.stub("zypper", f'echo "$*" >>{host.root}/calls')
     command = [str(host.bin / "sh"), str(packages.INSTALLER), "erofs-utils", "mmdebstrap"]
-    done = subprocess.run(
-        command,
-        env={**host.environment(), "RDMA_CTS_YES": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = ended(*command, env={**host.environment(), "RDMA_CTS_YES": "1"})
     assert done.returncode == 3
     assert done.stdout == (
         "the equivalent of the Debian package mmdebstrap is needed, and its name for zypper is not known; "
@@ -322,12 +298,12 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
         path = tmp_path / module
         path.parent.mkdir(exist_ok=True)
         path.write_text("raise SystemExit('code of the working directory ran')\n")
-    done = subprocess.run([LAUNCHER, "list", "--rule", "REG-15"], cwd=tmp_path, capture_output=True, text=True)
+    done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
     # As a lab and a night start runs.
     runs = [*process.COMMAND, "--help"]
-    done = subprocess.run(runs, cwd=tmp_path, env=process.environment(), capture_output=True, text=True)
+    done = ended(*runs, cwd=tmp_path, env=process.environment())
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -335,7 +311,7 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def python_host(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
+def python_host(host: Host, monkeypatch: Patch) -> Host:
     """The stub host as seen by this process: it lacks mmdebstrap and qemu, and its apt-get brings them."""
     for name, value in host.environment().items():
         monkeypatch.setenv(name, value)
@@ -372,7 +348,7 @@ def test_what_was_installed_and_is_not_there_is_named(python_host: Host) -> None
     assert caught.value.status == 3
 
 
-def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: Patch) -> None:
     with open(os.devnull) as nothing:
         monkeypatch.setattr(packages, "_INPUT", nothing)
         with pytest.raises(UserError, match=f"give --yes .*: {INSTALL} qemu-system-x86 mmdebstrap"):
@@ -386,7 +362,7 @@ def test_a_busybox_that_is_not_static_does_not_count(python_host: Host) -> None:
     assert "busybox-static" in packages.missing(packages.GUEST)
 
 
-def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: Patch) -> None:
     monkeypatch.setattr(packages, "SYSTEM_PYTHON", "/debian/python3")
     proofs = [need.proof.partition(":") for need in packages.needs(("suite", "test"))]
     every = {what for kind, _, what in proofs if kind == "module"}
@@ -404,7 +380,7 @@ def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: p
     assert sorted(installed) == ["python3-jsonschema", "python3-lxml", "python3-pytest-xdist"]
 
 
-def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: Patch) -> None:
     other = tmp_path / "python3"
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
@@ -467,9 +443,7 @@ def test_lacking_programs_are_reported_with_the_command(python_host: Host) -> No
     assert found["processor"].text.startswith("software emulation")
 
 
-def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.setattr(doctor, "device_findings", lambda _: [readiness.Finding(readiness.OK, "it", "is")])
     monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
     monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
@@ -491,9 +465,7 @@ def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> N
     assert "nics.md" in elsewhere.text
 
 
-def test_the_doctor_fails_when_no_way_works(
-    python_host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_fails_when_no_way_works(python_host: Host, capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.setattr(
         doctor, "device_findings", lambda _: [readiness.Finding(readiness.MISSING, "it", "is not", "fix it")]
     )

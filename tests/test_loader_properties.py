@@ -10,7 +10,6 @@ import hashlib
 import os
 import random
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,7 @@ from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
 from conformance.verbs import ENUMS, ArgumentSpec
 from conformance.yamldoc.nodes import Mistake, Node, TextError, read_bytes
-from patience import PATIENCE_S
+from launched import ended
 from samples import registry
 
 REAL = sorted(path for path in CASES.glob("*/*.yaml"))
@@ -403,9 +402,7 @@ print(*(case.id for case in suite.cases), hashlib.sha256(everything.encode()).he
 def dump(hash_seed: str) -> str:
     """Every case's id and the digest of all that is known of all cases, from a process of its own."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", DUMP], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    done = ended(sys.executable, "-c", DUMP, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -22,7 +22,8 @@ from conformance.results.records import encode
 from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
 from fixtures.system import packages
-from patience import PATIENCE_S
+from kinds import Patch, Says
+from launched import ended
 from reports.text import fitted
 from runs.folder import run_folder
 from samples import header, numbered, result
@@ -33,16 +34,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A shell script, in which "$@" begins the suite's command line."""
-    return subprocess.run(
-        ["bash", "-c", script, "bash", *COMMAND],
-        cwd=cwd,
-        env=ENVIRONMENT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    return ended("bash", "-c", script, "bash", *COMMAND, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
 
 
 @pytest.fixture
@@ -70,9 +62,7 @@ def test_a_full_device_is_one_line(command: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize("out", ["run/results.jsonl", "run/plan.json", "run/points/1.json", "link", "night/cell.json"])
-def test_no_output_replaces_what_is_recorded(
-    out: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: Patch, capsys: Says) -> None:
     for name in ("run/plan.json", "run/points/1.json", "night/cell.json"):
         (run.parent / name).parent.mkdir(exist_ok=True)
         (run.parent / name).write_text("{}")
@@ -174,7 +164,7 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
     ],
 )
 def test_a_mistake_in_a_command_line_is_one_line_and_status_2(
-    arguments: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: str, said: str, tmp_path: Path, monkeypatch: Patch, capsys: Says
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(arguments.split()) == 2
@@ -212,14 +202,13 @@ def test_what_may_not_be_looked_into_is_one_line_and_status_2(arguments: str, op
     work.mkdir()
     work.chmod(0o777)
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-    done = subprocess.run(
-        [*as_nobody, "/usr/bin/python3", *COMMAND[1:], *arguments.format(locked / "run").split()],
+    done = ended(
+        *as_nobody,
+        "/usr/bin/python3",
+        *COMMAND[1:],
+        *arguments.format(locked / "run").split(),
         cwd=work,
         env={**ENVIRONMENT, "RDMA_CTS_CACHE": str(work / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "defect of the suite" not in done.stderr
@@ -227,7 +216,7 @@ def test_what_may_not_be_looked_into_is_one_line_and_status_2(arguments: str, op
 
 @pytest.mark.parametrize("arguments", [["bundle"], ["verify"], ["judge"], ["report"], ["list", "--cases"]])
 def test_a_line_feed_in_a_path_does_not_break_the_line_of_an_error(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], tmp_path: Path, capsys: Says
 ) -> None:
     assert main([*arguments, str(tmp_path / "no\n\x1b[31mred")]) == 2
     said = capsys.readouterr().err
@@ -239,8 +228,8 @@ def test_a_line_feed_in_a_path_does_not_break_the_line_of_an_error(
 INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
 
 
-def test_every_variable_is_printed_and_on_its_page(capsys: pytest.CaptureFixture[str]) -> None:
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+def test_every_variable_is_printed_and_on_its_page(capsys: Says) -> None:
+    files = ended("git", "ls-files", "-z", cwd=ROOT, check=True).stdout
     parts = ("bundles", "commands", "conformance", "fixtures", "runs", "targets", "rdma-cts")
     paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
     read = {
@@ -258,9 +247,7 @@ def test_every_variable_is_printed_and_on_its_page(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_is_in_80_columns_and_breaks_no_word(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_is_in_80_columns_and_breaks_no_word(command: str, monkeypatch: Patch, capsys: Says) -> None:
     said = []
     for columns in ("80", "1000"):
         monkeypatch.setenv("COLUMNS", columns)
@@ -279,9 +266,7 @@ def test_help_is_in_80_columns_and_breaks_no_word(
         ("a-very-long-word-in-one-piece", "a-very-long-word-in-one-piece"),
     ],
 )
-def test_a_terminal_breaks_a_line_at_words_and_no_command(
-    line: str, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_breaks_a_line_at_words_and_no_command(line: str, shown: str, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "24")
     master, slave = os.openpty()
     with open(master, "rb"), open(slave, "w") as terminal:
@@ -290,9 +275,7 @@ def test_a_terminal_breaks_a_line_at_words_and_no_command(
 
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
-def test_a_variable_of_the_guest_is_one_line(
-    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x"]) == 2
     assert capsys.readouterr().err.endswith("a value is one line of printable characters\n")
@@ -300,14 +283,14 @@ def test_a_variable_of_the_guest_is_one_line(
 
 
 @pytest.mark.parametrize("arguments", [["help"], ["help", "list"], ["list", "--help"]])
-def test_help_is_a_word_too(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_a_word_too(arguments: list[str], capsys: Says) -> None:
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: rdma-cts {'list' if 'list' in arguments else '[-h]'}")
 
 
-def test_list_says_how_many_of_its_cases_a_run_has(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_says_how_many_of_its_cases_a_run_has(capsys: Says) -> None:
     main(["list"])
     *cases, last = capsys.readouterr().out.splitlines()
     main(["list", "--tier", "default"])
@@ -338,7 +321,7 @@ def test_a_directory_in_which_something_came_is_kept(tmp_path: Path) -> None:
     ],
 )
 def test_who_is_not_root_is_told_why_no_image_can_be_built(
-    programs: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    programs: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     for name in programs:
         (tmp_path / name).write_text("#!/bin/sh\necho unshare: no such right >&2\nexit 1\n")
@@ -350,7 +333,7 @@ def test_who_is_not_root_is_told_why_no_image_can_be_built(
     assert reason in privileges.obstacle()
 
 
-def test_root_needs_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_needs_no_namespace(monkeypatch: Patch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert (privileges.obstacle(), privileges.prefix()) == ("", ())
 
@@ -386,15 +369,7 @@ sys.exit(program.main(["report", "run", "--out", "page.html"]))
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_who_is_ended_while_a_report_is_written_leaves_no_part_of_it(number: signal.Signals, run: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ENDED.format(number=int(number))],
-        cwd=run.parent,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = ended(sys.executable, "-c", ENDED.format(number=int(number)), cwd=run.parent, env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (128 + number, f"rdma-cts: ended by {number.name}\n")
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
@@ -413,7 +388,5 @@ except KeyboardInterrupt:
 
 
 def test_a_terminal_that_is_closed_sends_sighup_twice_and_ends_a_command_once() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CLOSED], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=True
-    )
+    done = ended(sys.executable, "-c", CLOSED, cwd=ROOT, check=True)
     assert done.stdout == "the report is written\n"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from commands.__main__ import main
 from conformance.model.kind import Kind
+from kinds import Says
 from samples import numbered, result
 from trial.mended import SAMPLE, left_out, selected, table
 
@@ -43,6 +42,6 @@ def test_a_violation_of_other_rules_and_nothing_at_all_are_reported() -> None:
     assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case sees it"
 
 
-def test_its_changes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_changes_are_listed(capsys: Says) -> None:
     assert main(["trial", "mended", "run", "--list"]) == 0
     assert capsys.readouterr().out

@@ -17,7 +17,8 @@ from conformance.errors import UserError
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from fixtures.system import cache
-from patience import PATIENCE_S
+from kinds import Patch, Says
+from launched import ended
 from runs import folder as run_folder
 
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
@@ -26,15 +27,7 @@ ONE_CASE = "run --guest --yes --only reg_mr/registration/last-byte"
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a line of shell in the project's directory; the status is that of the first program of a pipe."""
-    return subprocess.run(
-        ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"],
-        cwd=ROOT,
-        env={**ENVIRONMENT, **environment},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    return ended("bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}", cwd=ROOT, env={**ENVIRONMENT, **environment})
 
 
 @pytest.mark.parametrize("sink", ["| head -1", "| true", ">&-", "<&- >&- 2>&-"])
@@ -60,19 +53,17 @@ def test_a_terminal_that_knows_only_ascii_gets_every_line() -> None:
 
 
 @pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])
-def test_what_was_typed_cannot_control_the_terminal(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_typed_cannot_control_the_terminal(word: str, capsys: Says) -> None:
     assert main(["list", word]) == 2
     assert all(line.isprintable() for line in capsys.readouterr().err.split("\n"))
 
 
-def test_foreign_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_text_cannot_control_the_terminal(capsys: Says) -> None:
     show(["a\x1b[31mb", "two\nlines\x07"])
     assert capsys.readouterr().out == "a?[31mb\ntwo\nlines?\n"
 
 
-def test_what_nobody_foresaw_is_one_line_with_its_traceback_in_a_file(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_nobody_foresaw_is_one_line_with_its_traceback_in_a_file(monkeypatch: Patch, capsys: Says) -> None:
     def fail(arguments: object) -> int:
         raise RuntimeError("a\nb\x1b")
 
@@ -85,7 +76,7 @@ def test_what_nobody_foresaw_is_one_line_with_its_traceback_in_a_file(
     log.unlink()
 
 
-def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, monkeypatch: Patch) -> None:
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -123,9 +114,7 @@ def test_a_run_goes_on_without_its_output(sink: str, tmp_path: Path) -> None:
     assert footer["complete"] is True
 
 
-def test_runs_without_a_directory_of_their_own_get_different_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_without_a_directory_of_their_own_get_different_ones(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     found = {run_folder._new_folder("rxe0") for _ in range(5)}
     assert len(found) == 5

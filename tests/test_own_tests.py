@@ -13,7 +13,7 @@ import pytest
 from commands import test as command
 from commands.__main__ import main
 from conformance.tables.suite import ROOT
-from patience import PATIENCE_S
+from launched import ended
 
 TESTS = ROOT / "tests"
 PAGE = (ROOT / "docs" / "testing.md").read_text()
@@ -47,49 +47,30 @@ def test_what_is_left_for_the_night_is_run_with_nightly_alone(
     assert not command.MORE.keys() & usual.keys()
 
 
-@pytest.mark.parametrize("processes", [[], ["-n", "2"]])
-def test_the_last_line_says_how_many_tests_are_left(processes: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("words", "left"), [(command.LEFT, 3), (["-n", "2", *command.LEFT], 3), (["-k", "by_day"], 0)])
+def test_the_last_line_says_how_many_tests_are_left(words: Sequence[str], left: int, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (tmp_path / "tox.ini").write_text("[pytest]\nmarkers =\n    nightly: x\n")
     (tmp_path / "test_some.py").write_text(
         "import pytest\n\n@pytest.mark.nightly\n@pytest.mark.parametrize('n', range(3))\ndef test_at_night(n): pass\n\n"
         "def test_by_day(): pass\n"
     )
-    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *processes, *command.LEFT, str(tmp_path)]
-    done = subprocess.run(
-        words,
+    done = ended(
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        *words,
+        tmp_path,
         cwd=tmp_path,
         env={"PYTHONPATH": f"{ROOT}:{TESTS}"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    *_, summary, last = done.stdout.splitlines()
-    assert summary.startswith("1 passed")
-    assert last == "left for the night: 3 tests (./rdma-cts test --nightly)"
-
-
-def test_nothing_is_left_for_the_night_when_other_words_choose(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
-    (tmp_path / "tox.ini").write_text("[pytest]\nmarkers =\n    nightly: x\n")
-    (tmp_path / "test_some.py").write_text(
-        "import pytest\n\n@pytest.mark.nightly\ndef test_at_night(): pass\n\ndef test_by_day(): pass\n"
-    )
-    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-k", "by_day", str(tmp_path)]
-    done = subprocess.run(
-        words,
-        cwd=tmp_path,
-        env={"PYTHONPATH": f"{ROOT}:{TESTS}"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
-    assert "left for the night" not in done.stdout
+    assert "\n1 passed" in done.stdout
+    last = f"left for the night: {left} tests (./rdma-cts test --nightly)"
+    assert (done.stdout.splitlines()[-1] == last) if left else ("left for" not in done.stdout)
 
 
 def test_the_page_names_each_file_with_tests_for_the_night() -> None:

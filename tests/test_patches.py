@@ -10,6 +10,7 @@ import pytest
 import commands.patches
 from commands.__main__ import main
 from fixtures.guest.changes import Change, Edit
+from kinds import Patch, Says
 from patches.message import trimmed
 
 DRIVER = "drivers/infiniband/sw/rxe"
@@ -70,7 +71,7 @@ def commit(tree: Path, text: str, subject: str) -> None:
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tree(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A tree with three commits, and changes that fit it."""
     path = tmp_path / "tree"
     path.mkdir()
@@ -122,9 +123,7 @@ def test_nobody_signs_off_who_does_not_ask_to(tree: Path) -> None:
     assert "Signed-off-by" not in made(tree)[0].read_text()
 
 
-def test_a_tree_without_history_gives_the_same_patches_without_fixes(
-    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tree_without_history_gives_the_same_patches_without_fixes(tree: Path, tmp_path: Path, capsys: Says) -> None:
     bare = tmp_path / "bare" / "tree"
     write(bare, LATER)
     assert patches(bare) == 0
@@ -133,9 +132,7 @@ def test_a_tree_without_history_gives_the_same_patches_without_fixes(
     git(tree, "am", "--quiet", *map(str, made(bare)))
 
 
-def test_what_a_history_began_with_is_nobodys_fault(
-    tmp_path: Path, tree: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_history_began_with_is_nobodys_fault(tmp_path: Path, tree: Path, capsys: Says) -> None:
     imported = tmp_path / "imported" / "tree"
     imported.mkdir(parents=True)
     commit(imported, LATER, "Import")
@@ -163,7 +160,7 @@ def test_a_commit_that_only_moves_the_driver_is_not_at_fault(tree: Path) -> None
     assert '("Add the check")' in made(old)[1].read_text()
 
 
-def test_a_dirty_tree_is_named_and_its_commit_counts(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dirty_tree_is_named_and_its_commit_counts(tree: Path, capsys: Says) -> None:
     write(tree, "int other;\n")
     assert patches(tree) == 0
     assert capsys.readouterr().err == f"{tree}: 1 files of {DRIVER} are not committed: the series is for HEAD\n"
@@ -171,9 +168,7 @@ def test_a_dirty_tree_is_named_and_its_commit_counts(tree: Path, capsys: pytest.
     assert (tree / DRIVER / "rxe_mw.c").read_text() == "int other;\n"
 
 
-def test_a_change_that_does_not_fit_is_named_and_the_rest_goes_on(
-    tree: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_change_that_does_not_fit_is_named_and_the_rest_goes_on(tree: Path, capsys: Says) -> None:
     commit(tree, LATER.replace("key & 0xff", "key & 0xfe"), "Another version")
     assert patches(tree) == 0
     assert capsys.readouterr().err == (
@@ -184,7 +179,7 @@ def test_a_change_that_does_not_fit_is_named_and_the_rest_goes_on(
 
 
 def test_two_changes_of_the_same_words_conflict_and_the_first_is_made(
-    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tree: Path, monkeypatch: Patch, capsys: Says
 ) -> None:
     monkeypatch.setattr(commands.patches, "read_changes", lambda: (BIND, Change("zap", *list(vars(BIND).values())[1:])))
     assert patches(tree) == 0
@@ -194,13 +189,13 @@ def test_two_changes_of_the_same_words_conflict_and_the_first_is_made(
     assert len(made(tree)) == 1
 
 
-def test_where_nothing_fits_the_command_fails(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nothing_fits_the_command_fails(tree: Path, capsys: Says) -> None:
     commit(tree, "int other;\n", "Another driver")
     assert patches(tree) == 2
     assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; the lines above say why"
 
 
-def test_bad_input_is_a_line(tree: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_a_line(tree: Path, capsys: Says, monkeypatch: Patch) -> None:
     out = str(tree.parent / "out")
     (tree.parent / "empty").mkdir()
     for arguments, line in (

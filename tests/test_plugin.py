@@ -12,6 +12,7 @@ import pytest
 
 from conformance.results.conclusions import exit_status
 from conformance.tables.suite import CASES, ROOT
+from launched import ended
 from project import Project
 
 EXPECTED = {
@@ -198,14 +199,7 @@ def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project,
 @pytest.mark.parametrize("out", [[], ["--rdma-out", "out"], ["--rdma-out", "out", "-n2"]])
 def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project, out: list[str]) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(CASES), "--rdma-device", "nosuch0", *out]
-    done = subprocess.run(
-        [*command, f"--rootdir={ROOT}", "-c", str(ROOT / "tox.ini")],
-        cwd=project.root,
-        env=project.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended(*command, f"--rootdir={ROOT}", "-c", str(ROOT / "tox.ini"), cwd=project.root, env=project.environment)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     (error,) = errors(done)
     assert error.startswith("no RDMA device 'nosuch0'; ")

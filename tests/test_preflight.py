@@ -27,6 +27,7 @@ from conformance.pytest_plugin.recorder import tell_supervisor
 from conformance.results.records import decode, encode
 from conformance.sweeps.runners import runners
 from conformance.tables.suite import load_suite
+from kinds import Patch
 from reference.bench import HeldPair, ReferenceBench
 from reference.device import Device
 from reference.objects import Refused
@@ -247,7 +248,7 @@ def test_queue_pairs_that_cannot_be_made_or_connected_end_the_run() -> None:
 
 
 @pytest.mark.parametrize("kind", ["RC", "UD", "RC_SRQ"])
-def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypatch: Patch) -> None:
     class Limited(Device):
         def create_qp(self, queue: Queue) -> Queue:
             if queue.kind == kind:
@@ -266,9 +267,7 @@ def test_a_limit_of_locked_memory_is_reported_with_its_value(kind: str, monkeypa
 @pytest.mark.parametrize(
     "error", [OSError(5, "ibv_alloc_pd"), UserError("the device cannot be tested: …"), PeerLost("gone, too")]
 )
-def test_a_device_that_vanishes_while_it_is_looked_at_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_device_that_vanishes_while_it_is_looked_at_is_one_line(monkeypatch: Patch, error: Exception) -> None:
     def failing(_: object) -> Findings:
         raise error
 

@@ -12,6 +12,7 @@ from commands import prepare
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
+from kinds import Patch, Says
 
 
 class FakeGuests:
@@ -37,13 +38,13 @@ class FakeGuests:
 
 
 @pytest.fixture(autouse=True)
-def guests(monkeypatch: pytest.MonkeyPatch) -> None:
+def guests(monkeypatch: Patch) -> None:
     monkeypatch.setattr(prepare, "Guests", FakeGuests)
     monkeypatch.setattr(FakeGuests, "obstacle", "")
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
 
 
-def test_image_and_template_are_made_for_the_options_that_decide_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_image_and_template_are_made_for_the_options_that_decide_them(capsys: Says) -> None:
     assert main(["prepare", "--stack", "trixie", "--guest-env", "A=1"]) == 0
     options, out = FakeGuests.asked
     assert (options.stack, options.guest_env) == ("trixie", ("A=1",))
@@ -51,24 +52,20 @@ def test_image_and_template_are_made_for_the_options_that_decide_them(capsys: py
     assert capsys.readouterr().out == "image and template of trixie are ready; ./rdma-cts run --guest uses them\n"
 
 
-def test_a_template_that_cannot_be_made_is_status_3(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_template_that_cannot_be_made_is_status_3(capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.setattr(FakeGuests, "obstacle", "guests are booted here")
     assert main(["prepare"]) == 3
     assert "the image of forky is ready, but its template is not" in capsys.readouterr().err
 
 
-def test_without_templates_the_image_is_all(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_templates_the_image_is_all(capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.setattr(FakeGuests, "obstacle", "nobody may ask")
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
     assert main(["prepare"]) == 0
     assert "RDMA_CTS_TEMPLATES is off" in capsys.readouterr().out
 
 
-def test_an_unknown_stack_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_stack_is_a_mistake(capsys: Says) -> None:
     assert main(["prepare", "--stack", "forkey"]) == 2
     assert capsys.readouterr().err == (
         "rdma-cts: prepare: --stack 'forkey' does not exist (did you mean forky?); see ./rdma-cts prepare --help\n"

@@ -11,6 +11,7 @@ import pytest
 
 from commands.__main__ import main
 from conformance.regular_file import MOST_BYTES, open_regular, read_regular
+from kinds import Patch, Says
 from runs.durations import Durations
 
 OLD = Path(__file__).with_name("old_results")
@@ -27,7 +28,6 @@ COMMANDS = (
     ("reproducer", "reg_mr/access_flags/local-write", "--run", "RUN"),
     ("findings", "RUN", "--out", "OUT"),
 )
-Says = pytest.CaptureFixture[str]
 
 
 def told(command: tuple[str, ...], run: Path, capsys: Says) -> str:
@@ -96,9 +96,7 @@ def test_a_file_that_says_that_it_is_empty_is_read_up_to_the_bound() -> None:
         read_regular(Path("/proc/self/maps"), 4)
 
 
-def test_what_became_a_fifo_after_it_was_looked_at_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_became_a_fifo_after_it_was_looked_at_is_not_waited_for(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "file").touch()
     regular = (tmp_path / "file").stat()
     os.mkfifo(tmp_path / "fifo")

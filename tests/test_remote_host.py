@@ -29,6 +29,7 @@ from fixtures.hosts.address import Address
 from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place, RemoteWorker
+from kinds import Patch
 from patience import PATIENCE_S, await_true
 from project import Project
 
@@ -48,7 +49,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 class StandIn:
     """A host that is this machine: its boot id is a file, and its temporary directories are in `tmp`."""
 
-    def __init__(self, folder: Path, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, project: Project, monkeypatch: Patch) -> None:
         self.folder = folder
         self.tmp = folder / "tmp"
         self.boot_id = folder / "boot_id"
@@ -144,7 +145,7 @@ def _harmless_last(table: str) -> str:
 
 
 @pytest.fixture
-def stand_in(tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def stand_in(tmp_path: Path, project: Project, monkeypatch: Patch) -> StandIn:
     table = project.tables / "reg_mr" / "fake.yaml"
     table.write_text(_harmless_last(table.read_text()))
     return StandIn(tmp_path / "host", project, monkeypatch)
@@ -300,7 +301,7 @@ def test_a_case_in_which_the_connection_is_cut_each_time_is_broken(verdicts_of: 
 
 
 def test_a_line_that_the_cut_has_torn_is_none(
-    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """The first connection breaks after some number of bytes, wherever that is."""
     rows = ("works", "wrongly-accepted", "not-supported")
@@ -397,9 +398,7 @@ def test_a_host_that_comes_back_with_another_kernel_is_reported(stand_in: StandI
     assert caught.value.status == 3
 
 
-def test_a_silent_connection_counts_as_lost(
-    verdicts_of: Any, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_connection_counts_as_lost(verdicts_of: Any, stand_in: StandIn, monkeypatch: Patch) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 4.0)
     stopped: list[int] = []
 
@@ -416,9 +415,7 @@ def test_a_silent_connection_counts_as_lost(
 
 
 @pytest.mark.parametrize("script", ["yes", "while :; do echo hi; sleep 0.1; done"])
-def test_a_host_of_which_only_noise_comes_did_not_answer(
-    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, script: str
-) -> None:
+def test_a_host_of_which_only_noise_comes_did_not_answer(stand_in: StandIn, monkeypatch: Patch, script: str) -> None:
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"#!/bin/sh\n{script}\n:\n")  # a process of its own, which does not read what is sent
     with pytest.raises(UserError, match=r"^host\.invalid did not answer in time$") as caught:
@@ -427,7 +424,7 @@ def test_a_host_of_which_only_noise_comes_did_not_answer(
 
 
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
-def test_noise_is_no_sign_of_life(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, noise: str) -> None:
+def test_noise_is_no_sign_of_life(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
     hello = json.dumps({"event": "hello", "folder": "/tmp/x", "boot_id": "1", "machine": "m", "python": "3"})
     answer = f"read -r program; read -r secret size; echo \"$secret M \"'{hello}'"
@@ -441,7 +438,7 @@ def test_noise_is_no_sign_of_life(stand_in: StandIn, monkeypatch: pytest.MonkeyP
 
 
 def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
-    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", PATIENCE_S)
     monkeypatch.setattr(protocol, "PANIC_S", 4.0)

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -23,6 +22,8 @@ from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.tables.suite import ROOT, load_suite
+from kinds import Patch, Says
+from launched import ended
 from reports.digest import Digest, read
 from reproducers.cut import cut
 from reproducers.layout import WIDTH, statement
@@ -128,19 +129,17 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     if "ibv_reg_mr_ex" not in header:
         (tmp_path / "newer.h").write_text(NEWER)
         flags += ["-include", str(tmp_path / "newer.h")]
-    done = subprocess.run(
-        [compiler, *flags, *sorted(map(str, tmp_path.glob("*.c")))], capture_output=True, text=True, check=False
-    )
+    done = ended(compiler, *flags, *sorted(map(str, tmp_path.glob("*.c"))))
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_program_that_finds_no_device_ends_with_2(tmp_path: Path) -> None:
     (tmp_path / "repro.c").write_text(text_of(WRITE))
-    built = subprocess.run(["cc", "repro.c", "-libverbs"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    built = ended("cc", "repro.c", "-libverbs", cwd=tmp_path)
     assert (built.returncode, built.stderr) == (0, "")
-    ended = subprocess.run(["./a.out", "no-such-device"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert "a.out: failed: all && *all" in ended.stderr
+    found = ended("./a.out", "no-such-device", cwd=tmp_path)
+    assert found.returncode == 2
+    assert "a.out: failed: all && *all" in found.stderr
 
 
 def test_the_program_makes_the_call_of_the_case_with_its_set_up() -> None:
@@ -273,9 +272,7 @@ def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it() -> None:
     assert any("RIP: " in line for line in output)
 
 
-def test_the_command_writes_a_program_a_mail_and_all_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_program_a_mail_and_all_programs(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["reproducer", ADVICE]) == 0
     assert "repro.c: " in capsys.readouterr().out
@@ -289,9 +286,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_trial_without_a_run_is_one_line_with_status_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_trial_without_a_run_is_one_line_with_status_2(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["trial", "reproducers"]) == 2
     assert "there is no run to make programs of" in capsys.readouterr().err
@@ -317,16 +312,14 @@ def test_a_trial_without_a_run_is_one_line_with_status_2(
     ],
 )
 def test_a_mistake_is_one_line_with_status_2(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: Patch, capsys: Says
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["reproducer", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_defect_is_found_by_the_beginning_of_its_fingerprint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_defect_is_found_by_the_beginning_of_its_fingerprint(tmp_path: Path, capsys: Says) -> None:
     made = []
     for length in (4, 8, 12):
         out = tmp_path / f"{length}.c"
@@ -336,15 +329,13 @@ def test_a_defect_is_found_by_the_beginning_of_its_fingerprint(
     assert made[0] == made[1] == made[2]
 
 
-def test_a_text_for_a_mailing_list_is_not_to_be_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_for_a_mailing_list_is_not_to_be_compiled(tmp_path: Path, capsys: Says) -> None:
     out = tmp_path / "text"
     assert main(["reproducer", DEFECT, "--run", FORKY, "--mail", "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"text: {out}\n"
 
 
-def test_what_is_no_regular_file_is_written_through_and_stays(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_regular_file_is_written_through_and_stays(tmp_path: Path, capsys: Says) -> None:
     fifo, link, target = (tmp_path / name for name in ("fifo", "link", "target"))
     os.mkfifo(fifo)
     link.symlink_to(target)
@@ -361,7 +352,7 @@ def test_what_is_no_regular_file_is_written_through_and_stays(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
-def test_a_device_that_is_full_is_one_line_and_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_device_that_is_full_is_one_line_and_stays(tmp_path: Path, capsys: Says) -> None:
     full = tmp_path / "full"
     try:
         os.mknod(full, stat.S_IFCHR | 0o666, os.makedev(1, 7))
@@ -388,9 +379,7 @@ def test_programs_and_findings_keep_links(tmp_path: Path) -> None:
             assert (tmp_path / f"{command[0]}-{number}").read_bytes()
 
 
-def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "findings").mkdir()
     (tmp_path / "findings" / "old.c").write_text("stale\n")
     fingerprint = forky().defects[0].fingerprint
@@ -434,7 +423,7 @@ def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp
     assert len(list((tmp_path / "findings").glob("*.c"))) > 10
 
 
-def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "findings").mkdir()
     (tmp_path / "findings" / "places.yaml").write_text("- a list\n")
     assert main(["findings", str(RECORDED / "forky.jsonl"), "--out", str(tmp_path)]) == 2

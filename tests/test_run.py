@@ -22,7 +22,7 @@ from lxml import etree
 from conformance.model.record import FooterRecord, ResultRecord
 from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
-from patience import PATIENCE_S
+from launched import ended
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 RULES = ("REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
@@ -37,9 +37,7 @@ ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`./rdma-cts ARGUMENTS…` as a person runs it."""
     command = [str(ROOT / "rdma-cts"), *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    return ended(*command, cwd=ROOT, env=ENVIRONMENT)
 
 
 @dataclass(frozen=True)
@@ -239,7 +237,7 @@ def test_a_guest_that_cannot_boot_is_one_clear_line_and_status_3(tmp_path: Path)
     broken.chmod(0o755)
     environment = {**ENVIRONMENT, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = [str(ROOT / "rdma-cts"), "run", "--guest", "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = ended(*command, cwd=ROOT, env=environment)
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert "no such machine" in line

@@ -31,6 +31,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.recipe import STACKS
 from fixtures.system import usable
+from kinds import Folders, Patch, Says
 from reports.progress import Progress
 from runs.plan import Plan, read_plan, write_plan
 from targets import builds, target
@@ -222,7 +223,7 @@ def test_a_command_for_people_is_short() -> None:
     assert hazardous == f"./rdma-cts run {wanted}"
 
 
-def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, tmp_path: Path) -> None:
     """As far as the target: it is neither left out nor is another case chosen."""
     (tmp_path / "reg_mr").mkdir()
     rows = "".join(f"  {line}\n" for line in ROWS.splitlines())
@@ -243,7 +244,7 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: pytest.
     assert planned == [HAZARDOUS.id]
 
 
-def test_a_case_that_can_end_only_its_process_runs_on_every_host(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case_that_can_end_only_its_process_runs_on_every_host(capsys: Says) -> None:
     deadly = replace(HARMLESS, ends_process=True)
     assert run._harmless([HARMLESS, deadly, HAZARDOUS], Progress()) == [HARMLESS, deadly]
     assert (HARMLESS.alone, deadly.alone, HAZARDOUS.alone) == (False, True, True)
@@ -263,7 +264,7 @@ def test_a_command_seen_from_the_projects_directory_names_the_same_files(options
 
 @UNTIMED
 @given(SETTLED)
-def test_a_plan_keeps_all_of_a_run(tmp_path_factory: pytest.TempPathFactory, options: RunOptions) -> None:
+def test_a_plan_keeps_all_of_a_run(tmp_path_factory: Folders, options: RunOptions) -> None:
     folder = tmp_path_factory.mktemp("plan")
     write_plan(Plan(tuple(options.arguments()), "/", (), "0", "host", {}), folder)
     assert parsed(list(read_plan(folder).argv)) == options
@@ -318,7 +319,7 @@ def test_a_wrong_number_of_seconds_is_named(arguments: list[str], output: str) -
     assert str(caught.value) == output
 
 
-def stand_in_for_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def stand_in_for_device(monkeypatch: Patch) -> None:
     """This host has a device, whose port carries traffic."""
     monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "device_names", lambda: ["rxe7"])
@@ -326,7 +327,7 @@ def stand_in_for_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(GUEST_ONLY - {"guest"}))
-def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch: Patch) -> None:
     stand_in_for_device(monkeypatch)
     values: dict[str, Any] = {"stack": "sid", "keep": True, "guest_env": ("A=1",)}
     options = replace(RunOptions(shared=True), **{name: values.get(name, Path("x"))})
@@ -401,9 +402,7 @@ def test_exchanges_in_c_await_a_completion_as_long_as_the_queues_do() -> None:
         ("UC", "wr_post", "ExtendedPair"),
     ],
 )
-def test_the_bench_hands_the_deadline_to_each_pair(
-    kind: str, extended: str, pair: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bench_hands_the_deadline_to_each_pair(kind: str, extended: str, pair: str, monkeypatch: Patch) -> None:
     made: list[Any] = []
 
     def recording(spec: Any) -> Any:

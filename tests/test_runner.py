@@ -26,6 +26,7 @@ from conformance.sweeps.run import SweepRun
 from conformance.tables.loader import parse_table
 from conformance.tables.suite import Suite, load_suite
 from conformance.yamldoc.nodes import read_bytes
+from kinds import Patch
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.stack import without
@@ -133,7 +134,7 @@ class Leaking(ReferenceBench):
         return {"mr": self.counted}
 
 
-def test_what_is_counted_afterwards_and_was_not_before_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_counted_afterwards_and_was_not_before_is_left_behind(monkeypatch: Patch) -> None:
     monkeypatch.setattr(resources, "SETTLING_S", 0.0)
     with closing(Leaking()) as bench:
         came = run_case(samples.case(ROW), on_the_reference(bench))
@@ -249,9 +250,7 @@ def test_a_call_with_a_kind_of_its_own_is_no_step(call: str) -> None:
 
 @pytest.mark.parametrize("failure", [LoopbackLost("lost"), SetupRefused("a receive", "EINVAL")])
 @pytest.mark.parametrize("expected", ["refused", "success"])
-def test_the_first_failing_step_decides(
-    run: RunContext, monkeypatch: pytest.MonkeyPatch, failure: Exception, expected: str
-) -> None:
+def test_the_first_failing_step_decides(run: RunContext, monkeypatch: Patch, failure: Exception, expected: str) -> None:
     """Where the judged call did what it should, a failure of the harness afterwards stays one."""
 
     def failing(*_: object) -> Observation:
@@ -274,7 +273,7 @@ def test_the_first_failing_step_decides(
         assert run_case(row, run).judgement.verdict == Verdict.BROKEN
 
 
-def test_a_peer_that_is_gone_is_never_passed_over(run: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_is_gone_is_never_passed_over(run: RunContext, monkeypatch: Patch) -> None:
     def gone(*_: object) -> Observation:
         raise PeerLost("gone")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 import sys
 import textwrap
 from contextlib import closing
@@ -27,7 +26,8 @@ from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, Suite, load_suite
-from patience import PATIENCE_S
+from kinds import Patch, Says
+from launched import ended
 from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import nearest, reference_runs, sequences
@@ -117,7 +117,7 @@ def test_the_sequences_of_a_seed_are_the_same_again() -> None:
 
 
 @pytest.fixture
-def hardly_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def hardly_shrunk(monkeypatch: Patch) -> None:
     """For tests that ask what is found and not how short it is."""
     monkeypatch.setattr(sequences, "_SHRINKS", 10)
 
@@ -185,7 +185,7 @@ def test_a_kernel_that_complains_meanwhile_counts_for_every_rule(searching: Case
     assert "rule_verdicts" not in result_record(searching, suite.registry, judgement, observed)
 
 
-def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monkeypatch: Patch) -> None:
     monkeypatch.delitem(sys.modules, "trial.sequences", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     bench = ReferenceBench()
@@ -227,15 +227,13 @@ def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
         (["trial", "sequences", "0"], "give a number of seconds"),
     ],
 )
-def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: Says) -> None:
     assert main(arguments) == 2
     assert said in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("hardly_shrunk")
-def test_a_trial_tells_the_sequence_that_shows_a_violation(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_tells_the_sequence_that_shows_a_violation(capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.setattr(reference_runs, "for_seconds", lambda seconds: for_sequences(100))
     command = ["trial", "sequences", "9", "--seed", "5", "--violation", "one-byte-too-long"]
     assert main(command) == 1
@@ -268,9 +266,7 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
         str(tmp_path / "out"),
     ]
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    done = ended(*command, cwd=ROOT, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     run = read_results(tmp_path / "out")
     assert run.footer is not None

@@ -11,8 +11,9 @@ from conformance.model.kind import Kind
 from conformance.model.set_up import set_up_of
 from conformance.results.records import read_results
 from conformance.tables.suite import load_suite
+from kinds import Folders, Says
 from recorded_reference import record
-from trial.mutants.window_range import window_of_the_whole_region
+from trial.catalogue import named
 
 SUITE = load_suite()
 ROW = "bind_mw/type_1/byte-before-the-window"
@@ -33,11 +34,11 @@ def test_every_case_and_its_first_point_have_a_set_up_of_printable_lines() -> No
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory: Folders) -> Path:
     """A run on a device whose windows are not bounded: a row and a sweep that fail, and a row that passes."""
     cases = [case for case in SUITE.cases if case.id in (ROW, SWEEP, "bind_mw/type_1/part-from-buf")]
     assert len(cases) == 3
-    return record(tmp_path_factory.mktemp("run"), SUITE, cases, window_of_the_whole_region())
+    return record(tmp_path_factory.mktemp("run"), SUITE, cases, named("window-of-the-whole-region").kind())
 
 
 def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_point(run: Path) -> None:
@@ -70,12 +71,12 @@ def test_a_sweep_is_reported_with_call_rule_and_clause(
     assert "  expected by BIND-10: refused" in said
 
 
-def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def explained(capsys: Says, *arguments: str) -> str:
     assert main(["explain", *arguments]) == 0
     return capsys.readouterr().out
 
 
-def test_explain_tells_the_set_up_of_a_row_and_of_a_point(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_tells_the_set_up_of_a_row_and_of_a_point(run: Path, capsys: Says) -> None:
     assert f"given:      {GIVEN}\n" in explained(capsys, ROW, "--run", str(run))
     said = explained(capsys, f"{SWEEP}#{POINT}", "--run", str(run))
     assert f"given:      {GIVEN}\n" in said
@@ -86,13 +87,11 @@ def test_explain_tells_the_set_up_of_a_row_and_of_a_point(run: Path, capsys: pyt
     assert "Last verdict: PASS" in explained(capsys, f"{SWEEP}#{POINT.replace('before', 'first')}", "--run", str(run))
 
 
-def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, capsys: Says) -> None:
     assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(capsys, SWEEP, "--run", str(run))
 
 
-def test_a_defect_is_explained_by_the_beginning_of_its_fingerprint(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_defect_is_explained_by_the_beginning_of_its_fingerprint(run: Path, capsys: Says) -> None:
     said = explained(capsys, "85c569cb", "--run", str(run))
     assert said.startswith("defect 85c569cb8aca  (")
     for part in ("severity:    memory safety", "BIND-10: ", GIVEN, ROW, "answered by: device"):
@@ -108,9 +107,7 @@ def test_a_defect_is_explained_by_the_beginning_of_its_fingerprint(
     ],
     ids=["defect", "point", "row"],
 )
-def test_what_there_is_not_is_one_line(
-    run: Path, wanted: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_there_is_not_is_one_line(run: Path, wanted: str, message: str, capsys: Says) -> None:
     assert main(["explain", wanted, "--run", str(run)]) == 2
     line, *hint = capsys.readouterr().err.splitlines()
     assert message in line

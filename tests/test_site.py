@@ -18,6 +18,7 @@ from selenium.webdriver.common.keys import Keys
 
 from commands.__main__ import main
 from conformance.results.records import Recorded
+from kinds import Folders, Says
 from made_history import RULES, SUITE, run_of, write_run
 from reports.history import GOOD, NOT_RUN, Outcome
 from reports.history import read_history as read
@@ -63,13 +64,13 @@ def made(history: Path, out: Path, *more: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def short(tmp_path_factory: Folders) -> Path:
     """A history of seven nights on two stacks."""
     return short_history(tmp_path_factory.mktemp("short"))
 
 
 @pytest.fixture(scope="module")
-def site(short: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(short: Path, tmp_path_factory: Folders) -> Path:
     """Its site."""
     return made(short, tmp_path_factory.mktemp("site"))
 
@@ -232,9 +233,7 @@ def test_a_site_cannot_name_files_elsewhere_to_be_removed(short: Path, tmp_path:
     assert (out / "mine").exists()
 
 
-def test_a_disk_without_room_leaves_the_old_site(
-    short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_disk_without_room_leaves_the_old_site(short: Path, tmp_path: Path, capsys: Says) -> None:
     out = made(short, tmp_path / "site")
     before = {path: path.read_bytes() for path in out.rglob("*.*")}
     capsys.readouterr()
@@ -311,9 +310,7 @@ MISTAKES = (_not_empty, _other_site, _file, _within, _link, _no_night, _no_histo
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__.strip("_"))
-def test_a_mistake_is_one_line(
-    mistake: Callable[[Path], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line(mistake: Callable[[Path], str], tmp_path: Path, capsys: Says) -> None:
     write_run(tmp_path / "history" / name_of(0) / "forky", run_of({1: "FAIL"}))
     keep(tmp_path / "history" / name_of(0) / "forky", Outcome(GOOD))
     said = mistake(tmp_path)

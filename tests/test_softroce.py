@@ -33,6 +33,7 @@ from fixtures.guest.job import Job
 from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
+from kinds import Patch
 from patience import PATIENCE_S, await_true, longer_and_longer
 from targets.guests import Guests
 
@@ -81,7 +82,7 @@ def test_an_unknown_stack_names_those_that_exist() -> None:
     assert caught.value.status == 2
 
 
-def test_the_mirror_can_be_named_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mirror_can_be_named_in_the_environment(monkeypatch: Patch) -> None:
     monkeypatch.setenv("RDMA_CTS_MIRROR", "http://mirror.example/debian")
     assert build.bootstrap_command(recipe_for(), Path("/x"))[-1] == "http://mirror.example/debian"
 
@@ -192,7 +193,7 @@ class FakeBuild:
 
 
 @pytest.fixture
-def fake_build(monkeypatch: pytest.MonkeyPatch) -> FakeBuild:
+def fake_build(monkeypatch: Patch) -> FakeBuild:
     """Replaces the build by one that takes no time."""
     fake = FakeBuild()
     monkeypatch.setattr(image, "build", fake)
@@ -277,9 +278,7 @@ def test_whatever_stands_in_the_place_of_an_image_is_replaced(tmp_path: Path, fa
 EXPIRED = "E: Release file for http://mirror.example/debian/dists/forky/InRelease is expired (invalid since 3d)."
 
 
-def test_expired_lists_are_used_only_where_apt_says_that_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expired_lists_are_used_only_where_apt_says_that_they_are(tmp_path: Path, monkeypatch: Patch) -> None:
     tried: list[tuple[str, ...]] = []
 
     def run(command: Sequence[str], log: Path, *_: object) -> int:
@@ -310,7 +309,7 @@ def test_of_two_suites_only_the_expired_one_is_used_all_the_same() -> None:
 
 
 def test_an_image_of_expired_lists_is_named_or_refused(
-    tmp_path: Path, fake_build: FakeBuild, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake_build: FakeBuild, monkeypatch: Patch
 ) -> None:
     def build_with_expired(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None]) -> Built:
         log.write_text(EXPIRED)
@@ -417,7 +416,7 @@ def aged(tmp_path: Path, days: float) -> Image:
 
 
 def test_an_old_image_is_renewed_with_what_the_mirror_has_now(
-    tmp_path: Path, fake_build: FakeBuild, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake_build: FakeBuild, monkeypatch: Patch
 ) -> None:
     old = aged(tmp_path, days=3)
     renew_image(Recipe(), tmp_path, 4, print)
@@ -456,7 +455,7 @@ def test_an_image_that_is_not_there_is_not_renewed(tmp_path: Path, fake_build: F
     assert fake_build.count == 0
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_is_where_the_environment_says(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("RDMA_CTS_CACHE", raising=False)
@@ -478,16 +477,14 @@ def _fails_to_build(recipe: Recipe, cache: Path) -> UserError:
     return caught.value
 
 
-def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_named_with_its_package(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     error = _fails_to_build(Recipe(), tmp_path)
     assert "mmdebstrap is not installed" in error.message
     assert error.hint == "apt-get install --no-install-recommends mmdebstrap"
 
 
-def test_a_disk_too_small_is_noticed_before_anything_is_downloaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_too_small_is_noticed_before_anything_is_downloaded(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(build, "NEEDED_BYTES", 1 << 60)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     error = _fails_to_build(Recipe(), tmp_path)
@@ -521,7 +518,7 @@ def test_why_the_bootstrap_failed_is_said_in_one_line(tmp_path: Path, line: str,
     assert (error.status, error.log) == (3, str(log))
 
 
-def test_a_dynamically_linked_busybox_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dynamically_linked_busybox_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     for name in ("mmdebstrap", "mkfs.erofs"):
         (tmp_path / name).symlink_to("/bin/true")
     shell = shutil.which("sh")
@@ -539,7 +536,7 @@ def test_the_real_busybox_is_static() -> None:
 
 
 @pytest.fixture
-def fake_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+def fake_qemu(tmp_path: Path, monkeypatch: Patch) -> Callable[[str], Path]:
     """Puts a shell script in QEMU's place; gives the file to which it writes its process id."""
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -636,9 +633,7 @@ def test_a_guest_that_hangs_is_ended_at_its_deadline(
     assert not is_running(int(pid.read_text()))
 
 
-def test_a_missing_qemu_is_named_with_its_package(
-    no_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_qemu_is_named_with_its_package(no_image: Image, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     error = _fails_to_boot(no_image, tmp_path / "console")
     assert error.message == "the program qemu-system-x86_64 is not installed"
@@ -646,7 +641,7 @@ def test_a_missing_qemu_is_named_with_its_package(
 
 
 def test_no_temporary_files_stay_and_none_lie_elsewhere_than_beside_the_console(
-    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/no/such/place")
     place = tmp_path / "out"
@@ -720,7 +715,7 @@ def test_qemu_ends_with_the_program_that_started_it(
     ],
 )
 def test_kvm_is_used_where_the_kernel_starts_under_it(
-    fake_qemu: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, found: str
+    fake_qemu: Callable[[str], Path], tmp_path: Path, monkeypatch: Patch, script: str, found: str
 ) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "auto")
     monkeypatch.setattr(accelerator, "kvm_present", lambda _: True)
@@ -732,7 +727,7 @@ def test_kvm_is_used_where_the_kernel_starts_under_it(
     assert not pid.exists(), "what was found is remembered"
 
 
-def test_the_accelerator_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "kvm")
     assert accelerator.choose("nothing", Path("/nowhere")) == "kvm"
     monkeypatch.setenv("RDMA_CTS_ACCEL", "xen")
@@ -839,7 +834,7 @@ def test_a_guest_without_the_driver_says_why(real_image: Image, tmp_path: Path) 
     assert caught.value.log == str(tmp_path / "console")
 
 
-def test_a_stack_of_two_suites_asks_for_a_mirror_where_the_host_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_of_two_suites_asks_for_a_mirror_where_the_host_names_none(monkeypatch: Patch) -> None:
     monkeypatch.setattr("fixtures.guest.mirror.host_mirror", lambda: "")
     recipe = next(recipe for recipe in STACKS.values() if recipe.kernel_suite)
     with pytest.raises(UserError, match="RDMA_CTS_MIRROR"):

@@ -23,6 +23,7 @@ from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
+from fixtures.system.processes import die_with_parent
 from patience import PATIENCE_S, await_true
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -137,7 +138,9 @@ def test_a_trial_ends_on_a_signal_with_all_its_processes(number: signal.Signals,
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "reference", "--jobs", "2", "--whole"]
     command = ["env", "--default-signal=INT", *trial_of_all]  # which a shell ignores for what it starts behind itself
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as trial:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=die_with_parent()
+    ) as trial:
         await_true(lambda: trial.poll() is not None or len(children(trial.pid)) == 2)
         assert trial.poll() is None
         began = children(trial.pid)

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
+from kinds import Patch, Says
 
 OLD = str(Path(__file__).with_name("old_results"))
 KTAP = ("report", OLD, "--format", "ktap", "--out")
 
 
-def test_a_fifo_gets_the_report_and_stays_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fifo_gets_the_report_and_stays_one(tmp_path: Path, capsys: Says) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     found: list[bytes] = []
@@ -37,18 +38,18 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_bytes().startswith(b"TAP version")
 
 
-def test_a_full_device_is_one_line_and_stays_a_device(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_device_is_one_line_and_stays_a_device(capsys: Says) -> None:
     assert main([*KTAP, "/dev/full"]) == 3
     assert capsys.readouterr().err == "rdma-cts: /dev/full cannot be written: No space left on device\n"
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 
 
-def test_a_directory_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_is_one_line(tmp_path: Path, capsys: Says) -> None:
     assert main([*KTAP, str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"rdma-cts: {tmp_path} cannot be written: Is a directory\n"
 
 
-def test_a_regular_file_is_replaced_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_regular_file_is_replaced_as_a_whole(tmp_path: Path, capsys: Says) -> None:
     path = tmp_path / "report.ktap"
     path.write_text("before")
     assert main([*KTAP, str(path)]) == 0
@@ -71,7 +72,7 @@ COMMANDS = (
 )
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def refused(arguments: list[str], capsys: Says) -> str:
     """The one line with which the arguments are refused."""
     assert main(arguments) == 2
     out, err = capsys.readouterr()
@@ -81,7 +82,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_no_command_makes_a_tree_of_directories(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: list[str], tmp_path: Path, capsys: Says, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for out, why in (
@@ -93,7 +94,7 @@ def test_no_command_makes_a_tree_of_directories(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for command in COMMANDS:
         for name, why in (("x" * 300, "File name too long"), ("loop", "Too many levels of symbolic links")):
@@ -102,7 +103,7 @@ def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, capsys: pytest.C
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
-def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "20261122T031700Z").mkdir()
     (tmp_path / "history.html").symlink_to("history.html")
     said = refused(["report", "--history", str(tmp_path)], capsys)
@@ -110,9 +111,7 @@ def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("command", [each for each in COMMANDS if each[0] in ("run", "judge", "findings", "trial")])
-def test_standard_output_is_no_directory(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_output_is_no_directory(command: list[str], tmp_path: Path, capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     said = refused([*command, "--out", "-"], capsys)
     assert "argument --out: - is standard output, and no directory" in said
@@ -145,29 +144,27 @@ def test_standard_output_is_no_directory(
     ],
     ids=" ".join,
 )
-def test_an_empty_text_is_no_path(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_text_is_no_path(command: list[str], capsys: Says) -> None:
     assert ": '' is not a path; see " in refused(command, capsys)
 
 
-def test_no_option_can_be_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_option_can_be_abbreviated(capsys: Says) -> None:
     assert "unrecognized arguments: --form" in refused(["report", OLD, "--form", "ktap"], capsys)
 
 
-def test_a_night_makes_no_tree_of_directories(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_night_makes_no_tree_of_directories(tmp_path: Path, capsys: Says) -> None:
     said = refused(["nightly", "--history", str(tmp_path / "a" / "b"), "--stack", "forky"], capsys)
     assert said == f"{tmp_path / 'a' / 'b'} cannot be written: there is no directory {tmp_path / 'a'}"
 
 
 @pytest.mark.parametrize("out", ["new", "out/new", "./out/new"])
-def test_the_last_directory_is_made_and_the_one_where_runs_are(
-    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_directory_is_made_and_the_one_where_runs_are(out: str, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     main(["judge", OLD, "--out", out])
     assert (tmp_path / out / "results.jsonl").is_file()
 
 
-def test_a_file_is_no_directory_of_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_no_directory_of_results(tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "file").write_text("mine")
     assert (
         refused(["run", "--guest", "--out", str(tmp_path / "file")], capsys)
@@ -176,9 +173,7 @@ def test_a_file_is_no_directory_of_results(tmp_path: Path, capsys: pytest.Captur
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_run_that_is_there_is_reported_before_a_host_is_reached(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_is_there_is_reported_before_a_host_is_reached(tmp_path: Path, capsys: Says) -> None:
     shutil.copytree(OLD, tmp_path / "run")
     said = refused(["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")], capsys)
     assert (

@@ -5,16 +5,26 @@ Not for what alters real calls (trial/mutants/calls/ and data_path/), which a gu
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
+from conformance import verbs
+from conformance.bench import calls, memory_areas, work_requests
 from conformance.errors import UserError
 from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
+from reference import access, advice, extended, memory, objects, queues, reregistration
+from reference.device import Device
 from trial import mutants
-from trial.violation import BLIND, Violation, modules_of, violations_in
+from trial.mutant_table import mutants_of
+from trial.mutants import bases
+from trial.violation import BLIND, Violation
 
-_ALL = tuple(violations_in(modules_of(mutants)))
+# What the expressions of tables may name.
+_OF_BENCH = (dataclasses, verbs, calls, memory_areas, work_requests)
+_VOCABULARY = (*_OF_BENCH, access, advice, extended, memory, objects, queues, reregistration, bases)
+_ALL = tuple(mutants_of(mutants, Device, _VOCABULARY))
 VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written != BLIND)
 # Written without sight of the cases or the engine, from the rules, the documents and the reference. What they showed at
 # first is in docs/trial.md.
@@ -58,3 +68,8 @@ def chosen_of(
     if not chosen:
         raise UserError(f"no violation of {' or '.join(rules)}")
     return shard.part(chosen, lambda each: each.name) if shard else chosen
+
+
+def named(name: str) -> Violation:
+    """The mutant of the reference with a name. Raises KeyError."""
+    return {each.name: each for each in _ALL}[name]

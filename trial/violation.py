@@ -7,10 +7,8 @@ parameter names. Not for the mutants of a driver (trial/kernel/), and not for tr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
@@ -71,7 +69,11 @@ class _Marking:
         written: str = "",
     ) -> Callable[[Any], type[Any]]:
         def mark(made: Any) -> type[Any]:
-            kind = made if replaces is None else _replacing(cast(FunctionType, replaces).__name__, made)
+            kind = made
+            if replaces is not None:
+                (base, *_) = made.__annotations__.values()
+                taken = made.__globals__[base]
+                kind = replacing(taken, cast(FunctionType, replaces).__name__, made, made.__doc__, made.__module__)
             about = (kind.__doc__ or "").strip()
             own = re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower().replace("_", "-")
             marked = Violation(name or own, rule, about, kind, departs_from, self.permitted, written)
@@ -87,11 +89,10 @@ violates = _Marking(permitted=False)
 permits = _Marking(permitted=True)
 
 
-def _replacing(method: str, function: FunctionType) -> type[Any]:
-    """The class that a function's first parameter names, with the function in the place of a method."""
-    (base, *_) = function.__annotations__.values()
-    kind = type(function.__name__, (function.__globals__[base],), {method: function})
-    kind.__doc__, kind.__module__ = function.__doc__, function.__module__
+def replacing(base: type[Any], method: str, function: FunctionType, about: str, module: str) -> type[Any]:
+    """A class with a function in the place of a method of its base."""
+    kind = type(function.__name__, (base,), {method: function})
+    kind.__doc__, kind.__module__ = about, module
     setattr(kind, _MUTANT, kind)
     return kind
 
@@ -101,15 +102,8 @@ def plain(mutant: _Self) -> _Self:
     return cast(_Self, super(getattr(mutant, _MUTANT), mutant))
 
 
-def modules_of(package: ModuleType) -> Iterator[ModuleType]:
-    """The modules of a package, by name."""
-    for path in sorted(Path(str(package.__file__)).parent.glob("[!_]*.py")):
-        yield import_module(f"{package.__name__}.{path.stem}")
-
-
-def violations_in(modules: Iterable[ModuleType]) -> Iterator[Violation]:
-    """What is marked in the modules, in the order of its definition."""
-    for module in modules:
-        for found in vars(module).values():
-            if isinstance(found, type) and found.__module__ == module.__name__:
-                yield from vars(found).get(_MARKS, ())
+def violations_in(module: ModuleType) -> Iterator[Violation]:
+    """What is marked in a module, in the order of its definition."""
+    for found in vars(module).values():
+        if isinstance(found, type) and found.__module__ == module.__name__:
+            yield from vars(found).get(_MARKS, ())

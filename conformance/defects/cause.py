@@ -7,6 +7,7 @@ which order, and how often a defect showed itself. Two symptoms with equal cause
 - Whatever reaches outside of a region passes one check of its bounds.
 - Otherwise, beyond a registration, a region fails by what kind of region it is: on demand, or with addresses of its
   own. Whether its data come too late, elsewhere, not at all, or take the kernel down depends on what lies in memory.
+- A request that never completes is lost on the way that its operation takes, whatever it was to prove.
 - The kernel's core answers every driver's callers in the same way, and a wrong code or status is one line of code
   wherever it shows.
 - A check that is missing is one for each rule, and so is a registration that is refused, because it has many parts that
@@ -82,6 +83,8 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
         return (effect, group, fault.ended_by if fault.ended_by.startswith("SIG") else rule)
     if from_core(fault):
         return ("core", group, fault.answer)
+    if group == ACCESS and fault.kind is FaultKind.NO_COMPLETION:
+        return ("use", "no completion", fault.operation)
     if group == ACCESS and effect in (Effect.MOVED, Effect.ACCEPTED) and _leaves_a_region(fault):
         return ("use", "outside of a region")
     if group == ACCESS and effect in (Effect.MOVED, Effect.MISPLACED, Effect.REFUSED):

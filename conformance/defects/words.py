@@ -81,6 +81,8 @@ def _process(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
 
 def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     what, *more = key
+    if what == "no completion":
+        return f"requests never complete: {more[0] or 'any'}"
     if what == "window":
         rule, effect = more[0], more[1] if len(more) > 1 else Effect.MOVED
         return f"{shorts.get(rule) or rule}: {_THROUGH_A_WINDOW[effect]}"

@@ -29,24 +29,6 @@ class _SomeElementsServed(Device):
         return (addr, length) not in self.now_served or super().follow(addr, length, advice, flags)
 
 
-@violates("ADV-13", _SomeElementsServed.served)
-def first_element_served(self: _SomeElementsServed, sg_list: Sequence[Sge]) -> Sequence[Sge]:
-    """Only the pages of the first element of a list are brought in."""
-    return sg_list[:1]
-
-
-@violates("ADV-04", _SomeElementsServed.served)
-def last_element_served(self: _SomeElementsServed, sg_list: Sequence[Sge]) -> Sequence[Sge]:
-    """Only the pages of the last element of a list are brought in."""
-    return sg_list[-1:]
-
-
-@violates("ADV-13", _SomeElementsServed.served)
-def first_region_served(self: _SomeElementsServed, sg_list: Sequence[Sge]) -> Sequence[Sge]:
-    """Only the pages of the first region of a list are brought in."""
-    return [sge for sge in sg_list if sge.lkey == sg_list[0].lkey]
-
-
 @violates("ADV-13")
 class LaterElementsOnlyToRead(Device):
     """PREFETCH_WRITE brings in the pages of later elements for reading only."""

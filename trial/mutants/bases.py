@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from copy import copy
+from typing import NoReturn
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import Domain, Region
+from reference.objects import Domain, Refused, Region
 from reference.queues import Queue
 from reference.reregistration import Change
 
@@ -88,3 +89,8 @@ class Remembering(Device):
 def granted(region: Region, right: int, wrongly: int, by: int) -> bool:
     """Whether a right is there, or another one stands in for it."""
     return region.access & right == right or (right == wrongly and region.access & by == by)
+
+
+def refuse(code: int) -> NoReturn:
+    """Refuses a call with an errno. Raises Refused."""
+    raise Refused(code)

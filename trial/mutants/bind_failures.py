@@ -2,54 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from reference.device import Device
 from reference.objects import REMOTE_READ, Region, Window
 from reference.queues import FLUSHED, SUCCESS, Queue
 from trial.violation import permits, plain, violates
-
-
-@violates("BIND-12", Device.complete)
-def failed_bind_succeeds(self: Device, queue: Queue, request: SendRequest, status: str) -> None:
-    """A bind that fails completes with success."""
-    plain(self).complete(queue, request, "SUCCESS" if status == "MW_BIND_ERR" else status)
-
-
-@violates("BIND-12", name="failed-bind-ends-the-old-key", written="blind")
-@violates("BIND-12", Device.bind_refused)
-def failed_bind_unbinds(
-    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int
-) -> bool:
-    """A bind that fails unbinds the window."""
-    refused = plain(self).bind_refused(window, region, addr, length, access)
-    if refused:
-        self.unbind(window)
-    return refused
-
-
-@violates("BIND-12", Device.bind_refused)
-def failed_bind_ends_the_window(
-    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int
-) -> bool:
-    """After a failed bind the window cannot be bound again."""
-    failed = self.__dict__.setdefault("_failed", set())
-    refused = window in failed or plain(self).bind_refused(window, region, addr, length, access)
-    if refused:
-        failed.add(window)
-    return refused
-
-
-@violates("BIND-12", Device.bind_refused, written="blind")
-def failed_bind_binds_the_old_key_anew(
-    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int
-) -> bool:
-    """A refused bind gives the old key the rights that were asked for, on the old range."""
-    refused = plain(self).bind_refused(window, region, addr, length, access)
-    if refused and window.region is not None:
-        window.access = access
-    return refused
 
 
 @violates("BIND-12", written="blind")
@@ -84,36 +41,6 @@ class FailedBindCompletesNever(Device):
             super().complete(queue, request, status)
 
 
-@permits("BIND-12", Device.bind_fault)
-def binds_refused_when_posted(
-    self: Device, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool
-) -> int:
-    """A bind that the region does not allow is refused with an errno when it is posted."""
-    fault = plain(self).bind_fault(queue, window, region, info, posted)
-    refused = not fault and self.bind_refused(window, region, info.addr, info.length, info.access)
-    return errno.EPERM if refused else fault
-
-
-@permits("BIND-12", Device.bind_fault, written="blind")
-def bind_faults_are_found_when_posted(
-    self: Device, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool
-) -> int:
-    """A bind that the region does not allow is refused when it is posted."""
-    fault = plain(self).bind_fault(queue, window, region, info, posted)
-    if not fault and self.bind_refused(window, region, info.addr, info.length, info.access):
-        return errno.EINVAL
-    return fault
-
-
-@violates("BIND-21", Device.bind)
-def unbind_keeps_the_old_key(
-    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-) -> None:
-    """A bind without a region succeeds, and the window stays as it was."""
-    if region is not None:
-        plain(self).bind(window, region, addr, length, access, key, queue)
-
-
 @violates("BIND-21")
 class UnboundWindowsStayUnbound(Device):
     """After a bind without a region a window cannot be bound again."""
@@ -126,17 +53,6 @@ class UnboundWindowsStayUnbound(Device):
         return (window in self._ended and region is not None) or super().bind_refused(
             window, region, addr, length, access
         )
-
-
-@violates("BIND-21", Device.ibv_bind_mw)
-def unbind_has_no_completion(
-    self: Device, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
-) -> tuple[int, int]:
-    """A bind without a region is posted and never completes."""
-    fault, key = plain(self).ibv_bind_mw(queue, window, info, flags, wr_id)
-    if info.mr is None and not fault:
-        queue.polled.pop()
-    return fault, key
 
 
 @violates("BIND-21", written="blind")
@@ -183,14 +99,6 @@ class UnbindWithoutRegionEndsTheQueue(Device):
         if self._ends:
             self._ends = False
             self.fail(queue)
-
-
-@permits("BIND-21", Device.bind_fault, written="blind")
-def unbind_without_region_refused(
-    self: Device, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool
-) -> int:
-    """An unbind without a region is refused when it is posted."""
-    return errno.EINVAL if info.mr is None else plain(self).bind_fault(queue, window, region, info, posted)
 
 
 @violates("BIND-22", Device.complete)
@@ -245,13 +153,6 @@ def flushed_bind_grants(
     if flushed and not self.bind_refused(window, region, info.addr, info.length, info.access):
         self.bind(window, region, info.addr, info.length, info.access, key, queue.number)
     return fault, key
-
-
-@violates("BIND-22", Device.complete, written="blind")
-def flushed_posted_bind_succeeds(self: Device, queue: Queue, request: SendRequest, status: str) -> None:
-    """A posted bind on a queue pair in ERR completes with success."""
-    flushed = request.opcode == "BIND_MW" and request.bind is not None and status == FLUSHED
-    plain(self).complete(queue, request, SUCCESS if flushed else status)
 
 
 @violates("BIND-22", written="blind")

@@ -12,13 +12,6 @@ from reference.queues import SUCCESS, Queue
 from trial.violation import permits, plain, violates
 
 
-@violates("BIND-02", Device.ibv_bind_mw)
-def old_key_told(self: Device, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
-    """The structure still has the old key."""
-    before = window.key
-    return plain(self).ibv_bind_mw(queue, window, info, flags, wr_id)[0], before
-
-
 @violates("BIND-02")
 class OldKeyStays(Device):
     """A window's key from before its bind still works."""
@@ -32,34 +25,6 @@ class OldKeyStays(Device):
     def end_window_key(self, window: Window) -> None:
         for key in [key for key, each in self.keys.items() if each is window]:
             del self.keys[key]
-
-
-@violates("BIND-02", Device.ibv_bind_mw)
-def old_key_of_the_unbound_stays(
-    self: Device, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
-) -> tuple[int, int]:
-    """A bind of length 0 returns 0 and does not change the window."""
-    if info.length or window.region is None:
-        return plain(self).ibv_bind_mw(queue, window, info, flags, wr_id)
-    self.complete(queue, SendRequest("BIND_MW", wr_id, flags=flags), "SUCCESS")
-    return 0, self.next_key(window.key)
-
-
-@violates("BIND-02", Device.ibv_bind_mw, written="blind")
-def key_after_the_second_bind_is_the_first(
-    self: Device, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int
-) -> tuple[int, int]:
-    """A second bind of a window leaves the key of the first in its structure."""
-    again, old = window.region is not None, window.key
-    fault, key = plain(self).ibv_bind_mw(queue, window, info, flags, wr_id)
-    return fault, old if again else key
-
-
-@violates("BIND-02", Device.replace_key, written="blind")
-def old_key_opens_the_new_binding(self: Device, window: Window, key: int) -> None:
-    """The key of a window before its bind still opens what the window is bound to."""
-    window.key = key
-    self.keys[key] = window
 
 
 @violates("BIND-02", written="blind")
@@ -172,22 +137,6 @@ class SendAfterABindIsSkipped(Device):
             self.complete(queue, request, SUCCESS)
             return 0
         return super().post_send(queue, request)
-
-
-@violates("BIND-20", Device.posted_bind)
-def index_of_the_key_is_ignored(self: Device, queue: Queue, request: SendRequest) -> str:
-    """Of the key in a bind request only the lowest byte is used."""
-    window = self.window_behind(request.window)
-    return plain(self).posted_bind(queue, request._replace(rkey=window.key & ~0xFF | request.rkey & 0xFF))
-
-
-@violates("BIND-20", Device.posted_bind)
-def bound_windows_move_to_the_new_queue_pair(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A window that is bound is bound again over another queue pair."""
-    window = self.window_behind(request.window)
-    if window.region is not None and window.queue != queue.number:
-        self.unbind(window)
-    return plain(self).posted_bind(queue, request)
 
 
 @violates("BIND-20", Device.posted_bind)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 
-from conformance.bench.calls import Return
 from reference.device import Device
-from reference.objects import ON_DEMAND, REMOTE_READ, Domain, Refused, Region, Window
+from reference.objects import REMOTE_READ, Domain, Refused, Region, Window
 from trial.violation import permits, plain, violates
 
 
@@ -23,20 +21,6 @@ class _Haunted(Device):
         super().deregister(handle)
         if region:
             self.ghosts[region.key] = region
-
-
-@violates("DEREG-01", Device.forget_key)
-def keys_of_other_addresses_outlive(self: Device, region: Region) -> None:
-    """Keys of a region with another hca_va than addr still work after its deregistration."""
-    if region.iova == region.addr:
-        plain(self).forget_key(region)
-
-
-@violates("DEREG-01", Device.forget_key)
-def keys_of_dmabufs_outlive(self: Device, region: Region) -> None:
-    """Keys of a dma-buf region still work after its deregistration."""
-    if not self.memory.in_dmabuf(region.addr):
-        plain(self).forget_key(region)
 
 
 @violates("DEREG-01")
@@ -63,37 +47,6 @@ class RkeyOutlivesTheRegion(Device):
         if isinstance(region, Region) and self.allows(region, right):
             return self.place(region, addr, length)
         return super().remote(rkey, domain, queue, addr, length, right)
-
-
-@violates("DEREG-01", Device.deregister)
-def deregistered_and_kept(self: Device, handle: int) -> None:
-    """Deregistration returns 0 and does nothing."""
-    if handle not in self.regions:
-        raise Refused(errno.EINVAL)
-
-
-@violates("REG-31", Device.left_by_a_killed_process)
-def regions_of_the_dead_stay(self: Device) -> dict[str, int]:
-    """The regions of a process that was killed stay registered."""
-    return {"MR": len(self.regions)}
-
-
-@violates("REG-31", Device.left_by_a_killed_process)
-def regions_on_demand_of_the_dead_stay(self: Device) -> dict[str, int]:
-    """On-demand regions of a process that was killed stay registered."""
-    return {"MR": sum(bool(region.access & ON_DEMAND) for region in self.regions.values())}
-
-
-@violates("REG-31", Device.left_by_a_killed_process)
-def domains_of_dead_windows_stay(self: Device) -> dict[str, int]:
-    """A window that a killed process had bound keeps its domain."""
-    return {"PD": len({id(window.domain) for window in self.windows if window.region})}
-
-
-@violates("DEREG-01", Device.dereg_answer)
-def deregistered_and_denied(self: Device, returned: Return) -> Return:
-    """Deregistration succeeds, but returns EIO."""
-    return Return(errno.EIO, errno.EIO) if returned.value == 0 else returned
 
 
 @violates("DEREG-01", Device.deregister)
@@ -128,17 +81,6 @@ def rkey_reads_on_in_a_busy_domain(
     return plain(self).remote(rkey, domain, queue, addr, length, right)
 
 
-@violates("DEREG-01", _Haunted.remote, written="blind")
-def on_demand_keys_outlive(
-    self: _Haunted, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int
-) -> int | None:
-    """The rkey of an on-demand region works after its deregistration."""
-    ghost = self.ghosts.get(rkey)
-    if ghost and ghost.access & ON_DEMAND and ghost.domain is domain and self.allows(ghost, right):
-        return self.place(ghost, addr, length)
-    return plain(self).remote(rkey, domain, queue, addr, length, right)
-
-
 @violates("DEREG-01", written="blind")
 class ReregisteredKeysOutlive(Device):
     """Deregistering a region that had been re-registered returns 0 and leaves its keys at work."""
@@ -153,43 +95,6 @@ class ReregisteredKeysOutlive(Device):
     def forget_key(self, region: Region) -> None:
         if region.handle in self.regions or region.handle not in self._changed:
             super().forget_key(region)
-
-
-@violates("DEREG-03", Device.dereg_answer)
-def negative_errno(self: Device, returned: Return) -> Return:
-    """A failure returns the negative errno of the kernel."""
-    return Return(-returned.value, returned.errno)
-
-
-@violates("DEREG-03", Device.dereg_answer)
-def minus_one(self: Device, returned: Return) -> Return:
-    """A failure returns -1, with the reason in errno."""
-    return Return(-1 if returned.value else 0, returned.errno)
-
-
-@violates("DEREG-03", Device.deregister)
-def unknown_handle_is_fine(self: Device, handle: int) -> None:
-    """Deregistering an unknown handle returns 0."""
-    if handle in self.regions:
-        plain(self).deregister(handle)
-
-
-@violates("DEREG-03", Device.dereg_answer, written="blind")
-def deregistration_returns_minus_one(self: Device, returned: Return) -> Return:
-    """ibv_dereg_mr returns -1 on failure and puts the reason into errno."""
-    return replace(returned, value=-1) if returned.value else returned
-
-
-@violates("DEREG-03", Device.dereg_answer, written="blind")
-def deregistration_returns_negative_errno(self: Device, returned: Return) -> Return:
-    """ibv_dereg_mr returns the negative of errno on failure."""
-    return replace(returned, value=-returned.value)
-
-
-@violates("DEREG-03", Device.dereg_answer, written="blind")
-def deregistration_returns_one(self: Device, returned: Return) -> Return:
-    """ibv_dereg_mr returns 1 on failure, whatever errno is."""
-    return replace(returned, value=1) if returned.value else returned
 
 
 @permits("DEREG-03", written="blind")

@@ -4,34 +4,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from dataclasses import replace
 
-from conformance.bench.calls import Return, Sge
+from conformance.bench.calls import Sge
 from reference.device import Device
 from reference.objects import Domain, Refused, Region, Window
 from reference.queues import Queue
 from trial.mutants.bases import SENDS, Watching
-from trial.violation import permits, plain, violates
-
-
-@violates("DEREG-02", Device.busy)
-def bound_windows_forgotten(self: Device, region: Region) -> bool:
-    """A region is deregistered although windows are bound to it."""
-    return False
-
-
-@violates("DEREG-02", Device.busy)
-def only_type_one_is_looked_at(self: Device, region: Region) -> bool:
-    """A region is deregistered although a window of type 2 is bound to it."""
-    return any(window.kind == 1 for window in region.windows)
-
-
-@violates("DEREG-02", Device.busy)
-def half_destroyed(self: Device, region: Region) -> bool:
-    """A refused deregistration invalidates the region."""
-    if region.windows:
-        region.usable = False
-    return plain(self).busy(region)
+from trial.violation import plain, violates
 
 
 @violates("DEREG-02", Device.busy)
@@ -148,18 +127,6 @@ class OneWindowGoneAllGone(Device):
                 self.unbind(window)
 
 
-@violates("DEREG-02", Device.dereg_answer, written="blind")
-def busy_region_answers_zero(self: Device, returned: Return) -> Return:
-    """ibv_dereg_mr of a region with a bound window returns 0 and leaves the region there."""
-    return replace(returned, value=0, errno=0) if returned.value == errno.EBUSY else returned
-
-
-@permits("DEREG-02", Device.dereg_answer)
-def other_busy(self: Device, returned: Return) -> Return:
-    """Deregistering a region that is in use returns EINVAL."""
-    return Return(errno.EINVAL, errno.EINVAL) if returned.value == errno.EBUSY else returned
-
-
 @violates("DEREG-04")
 class PostedReceivesKeepTheirRegion(Device):
     """A region can be written as long as a receive that names it is posted."""
@@ -191,13 +158,6 @@ class PostedReceivesHoldTheRegion(Device):
 
     def busy(self, region: Region) -> bool:
         return region.key in self._named or super().busy(region)
-
-
-@violates("DEREG-04", Device.release_region)
-def windows_outlive_their_deallocation(self: Device, window: Window, region: Region) -> None:
-    """After a window has been deallocated its region cannot be deregistered."""
-    if window.queue:
-        plain(self).release_region(window, region)
 
 
 @violates("DEREG-04", written="blind")
@@ -289,17 +249,6 @@ class WindowsBoundAgainDoNotCount(Device):
 
     def busy(self, region: Region) -> bool:
         return any(self._bound.get(window, 0) < 2 for window in region.windows)
-
-
-@violates("DEREG-02", Device.bind)
-def regions_of_earlier_binds_are_held(
-    self: Device, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-) -> None:
-    """A region stays busy after its window was bound to another one."""
-    before = window.region
-    plain(self).bind(window, region, addr, length, access, key, queue)
-    if before is not None and before is not window.region:
-        before.windows.append(window)
 
 
 @violates("DEREG-01")

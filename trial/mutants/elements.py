@@ -12,27 +12,6 @@ from trial.mutants.bases import SharedReceives
 from trial.violation import permits, plain, violates
 
 
-@violates("REG-26", Device.gather)
-def only_the_first_element_is_checked(self: Device, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
-    """The elements behind the first are read without a check of their key."""
-    first = plain(self).gather(queue, sges[:1])
-    rest = [self.memory.read(sge.addr, sge.length) for sge in sges[1:]]
-    return None if first is None or None in rest else first + b"".join(part or b"" for part in rest)
-
-
-@violates("REG-26", Device.scatter)
-def lists_are_filled_backwards(self: Device, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-    """What comes for a list is put into its elements from the last to the first."""
-    return plain(self).scatter(queue, sges[::-1], content)
-
-
-@violates("REG-26", Device.scatter)
-def bad_elements_are_skipped(self: Device, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-    """Of a list the elements that are refused are left out, and the request succeeds."""
-    good = [sge for sge in sges if self.memory_of_sge(queue, sge, write=True) is not None]
-    return plain(self).scatter(queue, good or sges, content)
-
-
 @violates("REG-26", Device.scatter)
 def bad_elements_are_filled_all_the_same(self: Device, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
     """A request with a bad element fails after that element has been filled."""
@@ -88,36 +67,6 @@ class OnlyTheFirstElementNeedsLocalWrite(Device):
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
         self._filled += write
         return super().memory_of_sge(queue, sge, write and self._filled < 2)
-
-
-@violates("REG-26", Device.gather, written="blind")
-def elements_of_one_region_only(self: Device, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
-    """Elements of two regions in one list are refused."""
-    return plain(self).gather(queue, sges) if len({sge.lkey for sge in sges}) < 2 else None
-
-
-@violates("REG-26", Device.gather, written="blind")
-def last_of_three_elements_takes_the_first_key(self: Device, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
-    """In lists of three or more the last element is looked up with the key of the first."""
-    if len(sges) > 2:
-        sges = [*sges[:-1], sges[-1]._replace(lkey=sges[0].lkey)]
-    return plain(self).gather(queue, sges)
-
-
-@violates("REG-26", Device.scatter, written="blind")
-def elements_filled_from_the_end(self: Device, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-    """What comes for three or more elements is put into the last two in exchanged order."""
-    if len(sges) > 2:
-        sges = [*sges[:-2], sges[-1], sges[-2]]
-    return plain(self).scatter(queue, sges, content)
-
-
-@violates("REG-26", Device.scatter, written="blind")
-def bad_last_element_is_left_out(self: Device, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-    """A read whose last element has a bad key fills the others and succeeds."""
-    if len(sges) > 1 and self.memory_of_sge(queue, sges[-1], write=True) is None:
-        sges = sges[:-1]
-    return plain(self).scatter(queue, sges, content)
 
 
 @violates("REG-26", Device.gather, written="blind")

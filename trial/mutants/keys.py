@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from conformance.bench.calls import IbvMr, Pd
 from reference.device import Device
-from reference.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, WORD, Domain, Region, Window
+from reference.objects import REMOTE_READ, REMOTE_WRITE, Domain, Region, Window
 from trial.violation import permits, plain, violates
-
-
-@violates("REG-21", Device.found)
-def any_tag(self: Device, key: int) -> Region | Window | None:
-    """Only the index of a key is checked."""
-    return next((each for own, each in self.keys.items() if own >> 8 == key >> 8), None)
 
 
 @violates("REG-21")
@@ -40,25 +34,6 @@ def foreign_key_serves(self: Device, region: Region, addr: int, length: int) -> 
     return at
 
 
-@violates("REG-21", Device.found, written="blind")
-def tag_of_a_key_ignored(self: Device, key: int) -> Region | Window | None:
-    """A key is known by its index alone: the eight bits of its tag may be any."""
-    return plain(self).found(key) or next((each for own, each in self.keys.items() if own >> 8 == key >> 8), None)
-
-
-@violates("REG-21", Device.found, written="blind")
-def key_zero_opens_the_latest(self: Device, key: int) -> Region | Window | None:
-    """The invented key 0 opens the region registered last."""
-    latest = list(self.regions.values())[-1:]
-    return latest[0] if key == 0 and latest else plain(self).found(key)
-
-
-@violates("REG-21", Device.found, written="blind")
-def top_bit_of_a_key_ignored(self: Device, key: int) -> Region | Window | None:
-    """A key with its highest bit turned on opens what the key without it opens."""
-    return plain(self).found(key & 0x7FFFFFFF)
-
-
 @violates("REG-21", Device.local, written="blind")
 def window_keys_serve_elements(
     self: Device, lkey: int, domain: Domain, addr: int, length: int, write: bool
@@ -69,13 +44,6 @@ def window_keys_serve_elements(
         right = REMOTE_WRITE if write else REMOTE_READ
         return self.through_window(found, domain, found.queue, addr, length, right)
     return plain(self).local(lkey, domain, addr, length, write)
-
-
-@violates("REG-21", Device.reported_keys, written="blind")
-def lkey_of_sixteen_bits(self: Device, region: Region) -> tuple[int, int]:
-    """After many objects the structure tells only the lower 16 bits of an lkey."""
-    lkey, rkey = plain(self).reported_keys(region)
-    return (lkey & 0xFFFF if lkey > 0x200000 else lkey), rkey
 
 
 @violates("REG-21", Device.forget_key, written="blind")
@@ -173,27 +141,3 @@ class KeysHaveTagZero(Device):
 
     def new_key(self) -> int:
         return super().new_key() & ~0xFF
-
-
-@permits("REG-21", Device.new_key, written="blind")
-def keys_use_the_top_bit(self: Device) -> int:
-    """Keys have their highest bit set."""
-    return (plain(self).new_key() | 1 << 31) & WORD
-
-
-@violates("REG-27", Device.opens)
-def domains_of_other_processes_count(self: Device, region: Region, domain: Domain) -> bool:
-    """A queue pair can use the regions of other processes by their rkeys."""
-    return region.usable and (region.domain is domain or region.domain.context_pointer != self.context)
-
-
-@violates("REG-27", Device.opens_locally)
-def local_keys_of_other_processes(self: Device, region: Region, domain: Domain) -> bool:
-    """Work requests can name the lkeys of other processes."""
-    return plain(self).opens_locally(region, domain) or region.domain.context_pointer != self.context
-
-
-@violates("REG-27", Device.opens)
-def atomics_on_other_processes(self: Device, region: Region, domain: Domain) -> bool:
-    """A region with REMOTE_ATOMIC is open to the queue pairs of every process."""
-    return plain(self).opens(region, domain) or bool(region.access & REMOTE_ATOMIC)

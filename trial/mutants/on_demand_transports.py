@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.bench.calls import Sge
 from reference.device import Device
 from reference.objects import ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Domain, Region, Window
-from trial.violation import plain, violates
+from trial.violation import violates
 
 
 class _Declared(Device):
@@ -111,23 +111,6 @@ class OnDemandWindowsHaveNoAtomics(_OnDemandWindows):
     """Atomics through a window over an on-demand region are refused."""
 
     denied = REMOTE_ATOMIC
-
-
-@violates("BIND-10", Device.window_contains)
-def on_demand_windows_have_no_end(self: Device, window: Window, offset: int, length: int) -> bool:
-    """A window over an on-demand region is as large as its region."""
-    on_demand = window.region is not None and window.region.access & ON_DEMAND
-    return bool(on_demand) or plain(self).window_contains(window, offset, length)
-
-
-@violates("BIND-15", Device.through_window)
-def posted_windows_over_on_demand_regions_stay_closed(
-    self: Device, window: Window, domain: Domain, queue: int, addr: int, length: int, right: int
-) -> int | None:
-    """The key of a window of type 2 over an on-demand region opens nothing."""
-    if window.kind == 2 and window.region is not None and window.region.access & ON_DEMAND:
-        return None
-    return plain(self).through_window(window, domain, queue, addr, length, right)
 
 
 @violates("ADV-04")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from conformance.bench.work_requests import Completion, SendRequest
 from reference.device import Device
-from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Domain, Region
+from reference.objects import REMOTE_WRITE, Domain, Region
 from reference.queues import SUCCESS, Queue
-from trial.mutants.bases import Watching, granted
 from trial.violation import permits, plain, violates
 
 WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
@@ -55,36 +54,6 @@ def immediate_by_length(self: Device, queue: Queue, content: bytes | None, imm: 
     return plain(self).deliver(queue, content, imm, length)
 
 
-@violates("REG-05", Device.allows)
-def remote_write_unchecked(self: Device, region: Region, right: int) -> bool:
-    """REMOTE_WRITE is not checked."""
-    return right == REMOTE_WRITE or plain(self).allows(region, right)
-
-
-@violates("REG-05", Device.allows)
-def remote_write_by_local_write(self: Device, region: Region, right: int) -> bool:
-    """LOCAL_WRITE grants remote writes."""
-    return granted(region, right, REMOTE_WRITE, LOCAL_WRITE)
-
-
-@violates("REG-05", Device.allows)
-def remote_write_by_remote_read(self: Device, region: Region, right: int) -> bool:
-    """REMOTE_READ grants remote writes."""
-    return granted(region, right, REMOTE_WRITE, REMOTE_READ)
-
-
-@violates("REG-05", Device.allows)
-def remote_write_denied(self: Device, region: Region, right: int) -> bool:
-    """Remote writes are refused although they are granted."""
-    return right != REMOTE_WRITE and plain(self).allows(region, right)
-
-
-@violates("REG-05", Device.put)
-def remote_write_lost(self: Device, addr: int, content: bytes) -> bool:
-    """A remote write completes, but writes nothing."""
-    return True
-
-
 @violates("REG-05", Device.target)
 def remote_write_first(self: Device, queue: Queue, request: SendRequest, length: int) -> int | None:
     """A remote write is executed first, and its right is checked afterwards."""
@@ -94,12 +63,6 @@ def remote_write_first(self: Device, queue: Queue, request: SendRequest, length:
         if isinstance(region, Region) and self.contains(region, request.remote_addr, length):
             self.put(self.translate(region, request.remote_addr), self.gather(queue, request.sges) or b"")
     return found
-
-
-@violates("REG-05", Device.put)
-def remote_write_cut_short(self: Device, addr: int, content: bytes) -> bool:
-    """The last byte of a longer remote write is not written."""
-    return plain(self).put(addr, content[:-1] if len(content) > 16 else content)
 
 
 @violates("REG-05", Device.target)
@@ -112,12 +75,6 @@ def extended_connections_unchecked(self: Device, queue: Queue, request: SendRequ
     return found
 
 
-@violates("REG-05", Watching.allows, written="blind")
-def immediate_writes_need_no_right(self: Watching, region: Region, right: int) -> bool:
-    """A write with immediate data needs no REMOTE_WRITE."""
-    return self.opcode == "RDMA_WRITE_WITH_IMM" or plain(self).allows(region, right)
-
-
 @violates("REG-05", Device.write, written="blind")
 def refused_write_leaves_its_first_bytes(self: Device, queue: Queue, request: SendRequest) -> str:
     """A write that is refused for want of REMOTE_WRITE is refused, but its first bytes are in memory."""
@@ -128,12 +85,6 @@ def refused_write_leaves_its_first_bytes(self: Device, queue: Queue, request: Se
         if self.contains(region, request.remote_addr, 4) and not self.allows(region, REMOTE_WRITE):
             self.memory.write(self.translate(region, request.remote_addr), content)
     return status
-
-
-@violates("REG-05", Device.allows, written="blind")
-def atomic_right_writes(self: Device, region: Region, right: int) -> bool:
-    """REMOTE_ATOMIC lets peers write as well."""
-    return plain(self).allows(region, right) or (right == REMOTE_WRITE and bool(region.access & REMOTE_ATOMIC))
 
 
 @violates("REG-05", written="blind")
@@ -151,19 +102,6 @@ class WriteRightIsLookedUpOnce(Device):
         elif right == REMOTE_WRITE and queue in self._granted and isinstance(found, Region):
             return self.place(found, addr, length) if self.opens(found, domain) else None
         return place
-
-
-@violates("REG-05", Watching.allows, written="blind")
-def unreliable_writes_need_no_right(self: Watching, region: Region, right: int) -> bool:
-    """On UC a write needs no REMOTE_WRITE."""
-    return self.transport == "UC" or plain(self).allows(region, right)
-
-
-@violates("REG-05", Device.allows, written="blind")
-def write_right_lost_with_atomics(self: Device, region: Region, right: int) -> bool:
-    """REMOTE_WRITE does not work beside REMOTE_READ and REMOTE_ATOMIC together."""
-    both = REMOTE_READ | REMOTE_ATOMIC
-    return plain(self).allows(region, right) and not (right == REMOTE_WRITE and region.access & both == both)
 
 
 @permits("REG-05", Device.refuse, departs_from=("STAT-01",), written="blind")

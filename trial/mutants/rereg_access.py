@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-
 from reference.device import Device
-from reference.objects import LOCAL_WRITE, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region, Window
-from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION, Change
-from trial.mutants.bases import SENDS, Remembering, Wanted, Watching
-from trial.violation import permits, plain, violates
+from reference.objects import LOCAL_WRITE, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, Region
+from reference.reregistration import Change
+from trial.mutants.bases import SENDS, Wanted, Watching
+from trial.violation import permits, violates
 
 
 class _Keeping(Device):
@@ -20,40 +18,6 @@ class _Keeping(Device):
         domain, addr, length, iova, access = super().wanted(region, change)
         kept = 0 if self.kept == REMOTE_ATOMIC and not access & LOCAL_WRITE else self.kept
         return domain, addr, length, iova, access | region.access & kept
-
-
-@violates("REREG-03", Device.wanted)
-def access_stays(self: Device, region: Region, change: Change) -> Wanted:
-    """CHANGE_ACCESS returns 0 and changes nothing."""
-    return (*plain(self).wanted(region, change)[:4], region.access)
-
-
-@violates("REREG-03", Device.wanted)
-def rights_are_only_added(self: Device, region: Region, change: Change) -> Wanted:
-    """CHANGE_ACCESS grants rights and revokes none."""
-    *others, access = plain(self).wanted(region, change)
-    return (*others, access | region.access)  # type: ignore[return-value]
-
-
-@violates("REREG-03", Device.wanted)
-def rights_are_only_taken(self: Device, region: Region, change: Change) -> Wanted:
-    """CHANGE_ACCESS revokes rights and grants none."""
-    *others, access = plain(self).wanted(region, change)
-    return (*others, access & region.access)  # type: ignore[return-value]
-
-
-@violates("REREG-03", Device.wanted)
-def reads_are_not_revoked(self: Device, region: Region, change: Change) -> Wanted:
-    """CHANGE_ACCESS does not revoke REMOTE_READ."""
-    *others, access = plain(self).wanted(region, change)
-    return (*others, access | region.access & REMOTE_READ)  # type: ignore[return-value]
-
-
-@violates("REREG-03", Remembering.found)
-def old_key_serves(self: Remembering, key: int) -> Region | Window | None:
-    """After a change to new keys, the old keys still give access to the region as it was before."""
-    olds = (before for before, _ in self.formers().values() if before.key == key)
-    return plain(self).found(key) or next(olds, None)
 
 
 @violates("REREG-03")
@@ -75,29 +39,6 @@ class BindingStays(_Keeping):
     """CHANGE_ACCESS does not revoke MW_BIND."""
 
     kept = MW_BIND
-
-
-@violates("REREG-03", Device.wanted, written="blind")
-def rights_only_grow(self: Device, region: Region, change: Change) -> Wanted:
-    """A change of access grants rights and revokes none."""
-    domain, addr, length, iova, access = plain(self).wanted(region, change)
-    return domain, addr, length, iova, access | region.access
-
-
-@violates("REREG-03", Device.wanted, written="blind")
-def atomic_right_not_revoked(self: Device, region: Region, change: Change) -> Wanted:
-    """A change of access that keeps LOCAL_WRITE does not revoke REMOTE_ATOMIC."""
-    domain, addr, length, iova, access = plain(self).wanted(region, change)
-    if access & LOCAL_WRITE:
-        access |= region.access & REMOTE_ATOMIC
-    return domain, addr, length, iova, access
-
-
-@violates("REREG-03", Device.wanted, written="blind")
-def binding_not_granted(self: Device, region: Region, change: Change) -> Wanted:
-    """A change of access does not grant MW_BIND."""
-    domain, addr, length, iova, access = plain(self).wanted(region, change)
-    return domain, addr, length, iova, access & ~(MW_BIND & ~region.access)
 
 
 @violates("REREG-03", written="blind")
@@ -149,49 +90,6 @@ class RevokedBindingStillBinds(Device):
 
     def forbids_binding(self, region: Region) -> bool:
         return super().forbids_binding(region) and region.handle not in self._had
-
-
-@violates("REREG-12", Device.change_fault)
-def change_to_write_alone(self: Device, addr: int, length: int, access: int, flags: int) -> int:
-    """CHANGE_ACCESS grants REMOTE_WRITE and REMOTE_ATOMIC without LOCAL_WRITE."""
-    return plain(self).change_fault(addr, length, access | LOCAL_WRITE, flags)
-
-
-@violates("REREG-12", Device.change_fault)
-def no_change_to_zero(self: Device, addr: int, length: int, access: int, flags: int) -> int:
-    """A change to access 0 is refused."""
-    return plain(self).change_fault(addr, length, access, flags) if access else errno.EINVAL
-
-
-@violates("REREG-12", Device.change)
-def no_change_from_zero(self: Device, handle: int, change: Change) -> Region:
-    """A region that was registered with access 0 cannot be given rights."""
-    if handle in self.regions and not self.regions[handle].access and change.access & REMOTE_WRITE:
-        raise Refused(errno.EACCES)
-    return plain(self).change(handle, change)
-
-
-@violates("REREG-12", Device.change_fault, written="blind")
-def change_to_remote_write_alone(self: Device, addr: int, length: int, access: int, flags: int) -> int:
-    """A change of access to REMOTE_WRITE without LOCAL_WRITE is granted."""
-    alone = access & REMOTE_WRITE and not access & (LOCAL_WRITE | REMOTE_ATOMIC)
-    return plain(self).change_fault(addr, length, access & ~REMOTE_WRITE if alone else access, flags)
-
-
-@violates("REREG-12", Device.change_fault, written="blind")
-def change_to_nothing_refused(self: Device, addr: int, length: int, access: int, flags: int) -> int:
-    """A change of access to 0 is refused."""
-    if flags & CHANGE_ACCESS and not access:
-        return errno.EINVAL
-    return plain(self).change_fault(addr, length, access, flags)
-
-
-@violates("REREG-12", Device.change_fault, written="blind")
-def change_to_atomic_alone_with_translation(self: Device, addr: int, length: int, access: int, flags: int) -> int:
-    """REMOTE_ATOMIC without LOCAL_WRITE is granted where the translation changes too."""
-    if flags & CHANGE_TRANSLATION and not access & (LOCAL_WRITE | REMOTE_WRITE):
-        access &= ~REMOTE_ATOMIC
-    return plain(self).change_fault(addr, length, access, flags)
 
 
 @violates("REREG-12", written="blind")

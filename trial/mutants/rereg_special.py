@@ -6,27 +6,11 @@ import errno
 
 from reference.device import Device
 from reference.objects import LOCAL_WRITE, MW_BIND, ON_DEMAND, Domain, Refused, Region
-from reference.reregistration import CHANGE_ACCESS, CHANGE_PD, CHANGE_TRANSLATION, Change
+from reference.reregistration import CHANGE_ACCESS, CHANGE_PD, Change
 from trial.mutants.bases import Wanted
 from trial.violation import permits, plain, violates
 
 _KEPT = LOCAL_WRITE | MW_BIND
-
-
-@violates("REREG-17", Device.move)
-def on_demand_regions_keep_their_domain(self: Device, region: Region, domain: Domain) -> None:
-    """CHANGE_PD of an on-demand region succeeds, and the region stays in its domain."""
-    if not region.access & ON_DEMAND:
-        plain(self).move(region, domain)
-
-
-@violates("REREG-17", Device.wanted)
-def own_addresses_are_lost_with_the_domain(
-    self: Device, region: Region, change: Change
-) -> tuple[Domain, int, int, int, int]:
-    """After a change of PD a region has the addresses of the process."""
-    domain, addr, length, iova, access = plain(self).wanted(region, change)
-    return domain, addr, length, addr if change.flags & CHANGE_PD else iova, access
 
 
 @violates("REREG-17", Device.change)
@@ -90,25 +74,6 @@ def refused_change_frees_the_old_domain(self: Device, region: Region, change: Ch
             self.domains[change.pd or 0].users += 1
             region.domain.users -= 1
         raise
-
-
-@violates("REREG-17", Device.wanted, written="blind")
-def on_demand_translation_forgets_access(self: Device, region: Region, change: Change) -> Wanted:
-    """Of a change of translation and access of an on-demand region only the translation takes effect."""
-    domain, addr, length, iova, access = plain(self).wanted(region, change)
-    if region.access & ON_DEMAND and change.flags & CHANGE_TRANSLATION:
-        access = region.access
-    return domain, addr, length, iova, access
-
-
-@violates("REREG-17", Device.wanted, written="blind")
-def moved_region_translated_by_half(self: Device, region: Region, change: Change) -> Wanted:
-    """A new translation of a region with another hca_va moves its memory and keeps its key addresses' length."""
-    moved = region.iova not in (region.addr, 0)
-    domain, addr, length, iova, access = plain(self).wanted(region, change)
-    if moved and change.flags & CHANGE_TRANSLATION:
-        length = region.length
-    return domain, addr, length, iova, access
 
 
 @permits("REREG-17", written="blind")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.bench.work_requests import BindInfo, SendRequest
+from conformance.bench.work_requests import BindInfo
 from reference.device import Device
-from reference.objects import REMOTE_READ, REMOTE_WRITE, Domain, Region, Window
+from reference.objects import Domain, Region, Window
 from reference.queues import Queue
 from trial.violation import plain, violates
 
@@ -14,12 +14,6 @@ class _AnyRegion(Device):
 
     def no_longer_fits(self, window: Window, region: Region, right: int) -> bool:
         return region.domain is window.domain and super().no_longer_fits(window, region, right)
-
-
-@violates("BIND-18", _AnyRegion.other_domain)
-def foreign_regions_are_opened(self: _AnyRegion, queue: Domain, window: Window, region: Region) -> bool:
-    """A window can be bound to a region of another PD, and opens it."""
-    return window.domain is not queue
 
 
 @violates("BIND-18")
@@ -73,17 +67,3 @@ def refused_binds_are_carried_out(
     if fault and region is not None and region.domain is not window.domain:
         self.bind(window, region, info.addr, info.length, info.access, window.key, queue.number)
     return fault, key
-
-
-@violates("BIND-18", Device.window_opens)
-def windows_are_open_to_every_domain(self: Device, window: Window, domain: Domain, queue: int) -> bool:
-    """A window of type 1 that can be written or read is open to the queue pairs of every PD."""
-    shared = window.kind == 1 and window.access & (REMOTE_WRITE | REMOTE_READ)
-    return bool(shared) or plain(self).window_opens(window, domain, queue)
-
-
-@violates("REG-28", Device.allows_operation)
-def windows_need_no_right_of_the_queue_pair(self: Device, queue: Queue, request: SendRequest) -> bool:
-    """An operation through a window needs no right of the queue pair."""
-    through = isinstance(self.keys.get(request.rkey), Window)
-    return (through and queue.peer.state in ("RTR", "RTS")) or plain(self).allows_operation(queue, request)

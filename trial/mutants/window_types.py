@@ -2,37 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
 from reference.objects import REMOTE_ATOMIC, REMOTE_READ, ZERO_BASED, Domain, Region, Window
 from reference.queues import Queue
 from trial.violation import permits, plain, violates
-
-
-@violates("BIND-14", Device.wrong_type)
-def type_two_by_the_verb(self: Device, window: Window, posted: bool) -> bool:
-    """ibv_bind_mw binds windows of type 2."""
-    return posted and window.kind != 2
-
-
-@violates("BIND-14", Device.wrong_type)
-def type_two_not_posted(self: Device, window: Window, posted: bool) -> bool:
-    """A posted bind of a window of type 2 is refused."""
-    return posted or plain(self).wrong_type(window, posted)
-
-
-@violates("BIND-14", Device.wrong_type, written="blind")
-def posted_binds_of_both_types(self: Device, window: Window, posted: bool) -> bool:
-    """ibv_bind_mw binds windows of type 2 too."""
-    return posted and plain(self).wrong_type(window, posted)
-
-
-@violates("BIND-14", Device.posted_bind_fault, written="blind")
-def posted_binds_not_taken(self: Device, queue: Queue, request: SendRequest) -> int:
-    """A posted bind on RC is refused; only UC and XRC_SEND take it."""
-    return errno.EINVAL if queue.kind == "RC" else plain(self).posted_bind_fault(queue, request)
 
 
 @violates("BIND-14", written="blind")
@@ -53,12 +27,6 @@ class PostedBindOpensForTheDomain(Device):
         return super().wrong_type(window, posted) and not (not posted and window in self._ended)
 
 
-@permits("BIND-14", Device.wrong_type)
-def type_one_posted(self: Device, window: Window, posted: bool) -> bool:
-    """A window of type 1 can be bound by a posted request as well."""
-    return not posted and window.kind == 2
-
-
 @violates("BIND-15", Device.posted_bind)
 def key_of_the_devices_own(self: Device, queue: Queue, request: SendRequest) -> str:
     """The key of a window of type 2 is the one after the key in the request."""
@@ -67,18 +35,6 @@ def key_of_the_devices_own(self: Device, queue: Queue, request: SendRequest) -> 
         window = self.window_behind(request.window)
         self.replace_key(window, self.next_key(window.key))
     return status
-
-
-@violates("BIND-15", Device.local_invalidate)
-def local_invalidation_does_nothing(self: Device, key: int, queue: Queue) -> bool:
-    """A local invalidation completes and invalidates nothing."""
-    return True
-
-
-@violates("BIND-15", Device.remote_invalidate)
-def remote_invalidation_does_nothing(self: Device, key: int, queue: Queue) -> bool:
-    """A send with invalidate arrives and invalidates nothing."""
-    return True
 
 
 @violates("BIND-15")
@@ -108,14 +64,6 @@ class OldKeyOfTypeTwoStays(Device):
     def end_window_key(self, window: Window) -> None:
         for key in [key for key, each in self.keys.items() if each is window]:
             del self.keys[key]
-
-
-@violates("BIND-15", Device.remote_invalidate, written="blind")
-def remote_invalidation_only_told(self: Device, key: int, queue: Queue) -> bool:
-    """A SEND with invalidation succeeds and the key lives on."""
-    window = self.keys.get(key)
-    good = isinstance(window, Window) and window.kind == 2 and window.region is not None
-    return good and isinstance(window, Window) and window.queue == queue.number
 
 
 @violates("BIND-15", written="blind")

@@ -6,8 +6,16 @@ requesting more from the real device; what it would refuse is refused without ca
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import sys
 
-from trial.violation import Violation, modules_of, violations_in
+from conformance import verbs
+from conformance.bench import calls, work_requests
+from reference import advice, objects, reregistration
+from trial.altering import Alteration
+from trial.mutant_table import mutants_of
+from trial.violation import Violation
 
-ALTERATIONS: tuple[Violation, ...] = tuple(violations_in(modules_of(sys.modules[__name__])))
+_VOCABULARY = (contextlib, dataclasses, verbs, advice, objects, reregistration, calls, work_requests)
+ALTERATIONS: tuple[Violation, ...] = tuple(mutants_of(sys.modules[__name__], Alteration, _VOCABULARY))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from trial.violation import Violation, modules_of, violations_in
+from trial.data_path import memory, objects, structures
+from trial.data_path.alteration import DataPath
+from trial.mutant_table import mutants_of
+from trial.violation import Violation
 
-_ALL = tuple(violations_in(modules_of(sys.modules[__name__])))
+_ALL = tuple(mutants_of(sys.modules[__name__], DataPath, (memory, objects, structures)))
 DATA_PATH_ALTERATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted)
 DATA_PATH_PERMITTED: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)

@@ -6,7 +6,7 @@ Each decides for a request that the real device refuses at which address it is c
 from __future__ import annotations
 
 from trial.data_path.alteration import DataPath
-from trial.data_path.objects import ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
+from trial.data_path.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
 from trial.data_path.structures import FETCH_ADD, READ, WRITE, WRITE_WITH_IMM, SendRequest
 from trial.violation import violates
 
@@ -44,54 +44,6 @@ class _Ended(Granting):
         if region is None or self.objects.valid(sent.rkey) or not self.opens(queue, sent, region):
             return None
         return region.place(sent.remote_addr, sent.length)
-
-
-@violates("DEREG-01", _Ended.opens)
-def ended_key_reads(self: _Ended, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """A deregistered region can be read remotely, if it could before."""
-    return sent.reads and bool(region.access & REMOTE_READ)
-
-
-@violates("DEREG-01", _Ended.opens)
-def ended_key_adds(self: _Ended, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """FETCH_ADD works on a deregistered region, if it did before."""
-    return sent.opcode == FETCH_ADD and bool(region.access & REMOTE_ATOMIC)
-
-
-@violates("DEREG-01", _Ended.opens)
-def ended_key_takes_immediates(self: _Ended, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """A WRITE with immediate data works on a deregistered region."""
-    return sent.opcode == WRITE_WITH_IMM and bool(region.access & REMOTE_WRITE)
-
-
-@violates("DEREG-01", _Ended.opens)
-def ended_key_on_unreliable(self: _Ended, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """A queue pair of type UC can write to a deregistered region."""
-    return queue.kind == "UC" and sent.opcode == WRITE and bool(region.access & REMOTE_WRITE)
-
-
-@violates("DEREG-01", _Ended.opens)
-def ended_key_of_paged_memory(self: _Ended, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """The key of a deregistered on-demand region still works."""
-    return bool(region.access & ON_DEMAND)
-
-
-@violates("DEREG-01", _Ended.opens)
-def ended_key_of_an_iova(self: _Ended, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """The key of a deregistered region with an hca_va of its own can still be read."""
-    return region.verb == "reg_mr_iova" and region.iova != region.addr and sent.reads
-
-
-@violates("DEREG-01", _Ended.opens)
-def ended_key_beside_another(self: _Ended, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """The key of a deregistered region still works while another region covers the same memory."""
-    return any(
-        each.addr < region.addr + region.length
-        and region.addr < each.addr + each.length
-        and each.pd == region.pd
-        and each.lkey not in [local.lkey for local in sent.elements]
-        for each in self.objects.live_regions()
-    )
 
 
 class _EndedSource(Granting):
@@ -137,12 +89,6 @@ class _WithoutRight(Granting):
 
 
 @violates("REG-06", _WithoutRight.opens)
-def short_reads_by_writability(self: _WithoutRight, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """A region with REMOTE_WRITE can be read up to eight bytes at a time."""
-    return bool(region.access & REMOTE_WRITE) and sent.length <= 8
-
-
-@violates("REG-06", _WithoutRight.opens)
 def rights_of_another_region_read(self: _WithoutRight, queue: QueuePair, sent: Sent, region: Region) -> bool:
     """A region can be read if another region of the same memory can."""
     place = region.place(sent.remote_addr, sent.length) or 0
@@ -153,27 +99,6 @@ def rights_of_another_region_read(self: _WithoutRight, queue: QueuePair, sent: S
         and each.addr <= place
         and place + sent.length <= each.addr + each.length
         for each in self.objects.live_regions()
-    )
-
-
-@violates("REG-06", _WithoutRight.opens)
-def paged_memory_is_read(self: _WithoutRight, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """Every on-demand region can be read."""
-    return bool(region.access & ON_DEMAND)
-
-
-@violates("IOVA-04", _WithoutRight.opens)
-def iovas_are_read(self: _WithoutRight, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """Every region with an hca_va of its own can be read."""
-    return region.verb == "reg_mr_iova" and region.iova != region.addr
-
-
-@violates("REREG-03", _WithoutRight.opens)
-def revoked_reading_goes_on(self: _WithoutRight, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """A region that has lost REMOTE_READ by a re-registration can still be read."""
-    return any(
-        each.ended == "changed" and each.addr == region.addr and each.access & REMOTE_READ
-        for each in self.objects.regions
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from trial.data_path.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
-from trial.data_path.structures import WRITE_WITH_IMM
 from trial.mutants.data_path.granting import Granting
 from trial.violation import violates
 
@@ -23,24 +22,6 @@ class _OtherDomain(Granting):
         if region is None or not domain or region.pd == domain or not self.allowed(sent, region):
             return None
         return region.place(sent.remote_addr, sent.length)
-
-
-@violates("REG-22", _OtherDomain.allowed)
-def other_domains_read(self: _OtherDomain, sent: Sent, region: Region) -> bool:
-    """A READ does not check the PD."""
-    return sent.reads and bool(region.access & REMOTE_READ)
-
-
-@violates("REG-22", _OtherDomain.allowed)
-def other_domains_add(self: _OtherDomain, sent: Sent, region: Region) -> bool:
-    """An atomic does not check the PD."""
-    return sent.atomic and bool(region.access & REMOTE_ATOMIC)
-
-
-@violates("REG-22", _OtherDomain.allowed)
-def other_domains_send_immediates(self: _OtherDomain, sent: Sent, region: Region) -> bool:
-    """A WRITE with immediate data does not check the PD."""
-    return sent.opcode == WRITE_WITH_IMM and bool(region.access & REMOTE_WRITE)
 
 
 @violates("REREG-02")
@@ -115,19 +96,6 @@ class _Beyond(Granting):
         return region.addr + offset
 
 
-@violates("REG-20", _Beyond.exceeds)
-def reads_check_their_beginning(self: _Beyond, sent: Sent, offset: int, region: Region) -> bool:
-    """A READ may end behind a region, if it begins in it."""
-    return sent.reads and 0 <= offset < region.length
-
-
-@violates("REG-20", _Beyond.exceeds)
-def reads_go_on_to_the_end_of_the_page(self: _Beyond, sent: Sent, offset: int, region: Region) -> bool:
-    """A READ that begins behind a region's end is carried out within its last page."""
-    last = (region.addr + region.length - 1) // _PAGE
-    return sent.reads and offset >= region.length and (region.addr + offset + sent.length - 1) // _PAGE == last
-
-
 @violates("REG-20")
 class WritesBeginInFront(_Beyond):
     """A WRITE may begin up to eight bytes in front of a region, if it ends in it."""
@@ -176,12 +144,6 @@ class ReadsFillUnwritableMemory(Granting):
         return region.place(sent.remote_addr, sent.length) if region and fine and unwritable else None
 
 
-@violates("REG-04", ReadsFillUnwritableMemory.wanted)
-def atomics_fill_unwritable_memory(self: ReadsFillUnwritableMemory, sent: Sent) -> bool:
-    """An atomic can return its value to a region without LOCAL_WRITE."""
-    return sent.atomic
-
-
 class _Iova(Granting):
     """A region can be reached at another address than from its hca_va on."""
 
@@ -210,9 +172,3 @@ class ZeroAndAddresses(_Iova):
     """A region at hca_va 0 is reached by its address in memory as well."""
 
     zero = True
-
-
-@violates("IOVA-02", _Iova.shifted)
-def upper_half_of_the_address_ignored(self: _Iova, remote_addr: int, region: Region) -> int:
-    """The upper 32 bits of an address in a region with an hca_va of its own are ignored."""
-    return region.iova + (remote_addr - region.iova) % (1 << 32)

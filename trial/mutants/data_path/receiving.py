@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from trial.data_path.alteration import DataPath
-from trial.data_path.memory import content_at, put
-from trial.data_path.objects import ON_DEMAND, RELAXED_ORDERING, Posted, QueuePair, Sent
-from trial.data_path.structures import FENCE, SENDS, SUCCESS, SendRequest, WorkCompletion
+from trial.data_path.memory import put
+from trial.data_path.objects import RELAXED_ORDERING, Posted, QueuePair, Sent
+from trial.data_path.structures import SENDS, SUCCESS, SendRequest, WorkCompletion
 from trial.violation import violates
 
 _PACKET, _PAGE = 1024, 4096
@@ -28,35 +28,6 @@ class _Read(DataPath):
         """What becomes of the bytes in the elements."""
 
 
-@violates("REG-06", _Read.read)
-def reads_arrive_late(self: _Read, sent: Sent, arrived: bytes, before: bytes) -> None:
-    """The data of a READ arrive after its completion."""
-    self.scatter(sent.elements, before)
-    self.next_time(lambda: self.scatter(sent.elements, arrived))
-
-
-@violates("REG-06", _Read.read)
-def reads_are_padded(self: _Read, sent: Sent, arrived: bytes, before: bytes) -> None:
-    """A READ whose length is not a multiple of four writes pad bytes behind its last element."""
-    last = sent.elements[-1]
-    put(self.local(last) + last.length, bytes(-sent.length % 4))
-
-
-@violates("REG-06", _Read.read)
-def pages_of_a_read_alike(self: _Read, sent: Sent, arrived: bytes, before: bytes) -> None:
-    """Each page of a READ of several pages is the first one."""
-    if sent.length > _PAGE:
-        self.scatter(sent.elements, (arrived[:_PAGE] * (sent.length // _PAGE + 1))[: sent.length])
-
-
-@violates("REG-12", _Read.read)
-def paged_reads_end_in_zero(self: _Read, sent: Sent, arrived: bytes, before: bytes) -> None:
-    """The last byte of a READ from an on-demand region is zero."""
-    region = self.objects.region(sent.rkey)
-    if region and region.access & ON_DEMAND:
-        self.scatter(sent.elements, arrived[:-1] + b"\0")
-
-
 @violates("REG-06")
 class EveryFiftiethReadLost(_Read):
     """Every fiftieth READ completes and reads nothing."""
@@ -67,28 +38,6 @@ class EveryFiftiethReadLost(_Read):
         self.reads += 1
         if self.reads % 50 == 0:
             self.scatter(sent.elements, before)
-
-
-@violates("REG-06", _Read.read)
-def fenced_reads_lost(self: _Read, sent: Sent, arrived: bytes, before: bytes) -> None:
-    """A READ with FENCE completes and reads nothing."""
-    if sent.flags & FENCE:
-        self.scatter(sent.elements, before)
-
-
-@violates("REG-26", _Read.read)
-def only_the_first_element_filled(self: _Read, sent: Sent, arrived: bytes, before: bytes) -> None:
-    """A READ into several elements fills the first one only."""
-    first = sent.elements[0].length
-    self.scatter(sent.elements, arrived[:first] + before[first:])
-
-
-@violates("REG-06", _Read.read)
-def unaligned_reads_from_the_word(self: _Read, sent: Sent, arrived: bytes, before: bytes) -> None:
-    """A READ of at most eight bytes from an odd address begins one byte earlier."""
-    content = content_at(self.place(sent) - 1, sent.length)
-    if sent.remote_addr % 2 and sent.length <= 8 and content:
-        self.scatter(sent.elements, content)
 
 
 class _Received(DataPath):
@@ -110,22 +59,6 @@ def relaxed_receives_arrive_late(self: _Received, posted: Posted, length: int) -
         arrived = self.gather(posted.elements) or b""
         self.scatter(posted.elements, b"".join(each or b"" for each in posted.before))
         self.next_time(lambda: self.scatter(posted.elements, arrived))
-
-
-@violates("REG-04", _Received.message)
-def received_tail_arrives_late(self: _Received, posted: Posted, length: int) -> None:
-    """What is behind the first packet of a received message arrives after its completion."""
-    arrived, before = self.gather(posted.elements) or b"", b"".join(each or b"" for each in posted.before)
-    if length > _PACKET:
-        self.scatter(posted.elements, arrived[:_PACKET] + before[_PACKET:])
-        self.next_time(lambda: self.scatter(posted.elements, arrived))
-
-
-@violates("REG-04", _Received.message)
-def received_messages_are_padded(self: _Received, posted: Posted, length: int) -> None:
-    """A received message whose length is not a multiple of four is followed by pad bytes."""
-    if length <= posted.elements[0].length:
-        put(self.local(posted.elements[0]) + length, bytes(-length % 4))
 
 
 @violates("REG-26", _Received.message)

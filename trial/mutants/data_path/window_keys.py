@@ -30,19 +30,6 @@ class ReboundKeyReads(_EndedBinding):
     """A window can be read by the key from before a bind."""
 
 
-@violates("BIND-02", _EndedBinding.opens)
-def rebound_key_takes_immediates(self: _EndedBinding, sent: Sent, binding: Binding) -> bool:
-    """A WRITE with immediate data works by a window's key from before a bind."""
-    return sent.opcode == WRITE_WITH_IMM and bool(binding.access & REMOTE_WRITE)
-
-
-@violates("BIND-02", _EndedBinding.opens)
-def rebound_key_of_another_region(self: _EndedBinding, sent: Sent, binding: Binding) -> bool:
-    """A window's old key still works if the bind has moved it to another region."""
-    now = self.objects.bound(binding.window)
-    return now is not None and now.region is not binding.region
-
-
 @violates("BIND-02")
 class UnboundKeyReads(_EndedBinding):
     """A window that a bind of length 0 has unbound can be read."""
@@ -125,33 +112,6 @@ class _ByWindow(Granting):
         return binding.place(sent.remote_addr, sent.length)
 
 
-@violates("BIND-09", _ByWindow.grants)
-def rights_of_the_region_read(self: _ByWindow, queue: QueuePair, sent: Sent, binding: Binding) -> bool:
-    """A window of type 2 can be read if its region can."""
-    readable = binding.region is not None and binding.region.access & REMOTE_READ
-    return sent.reads and binding.kind == 2 and bool(readable) and not binding.access & REMOTE_READ
-
-
-@violates("BIND-09", _ByWindow.grants)
-def rights_of_another_window_read(self: _ByWindow, queue: QueuePair, sent: Sent, binding: Binding) -> bool:
-    """A window can be read if another window on its region can."""
-    others = (each for each in self.objects.bindings if each.region is binding.region and not each.ended)
-    return sent.reads and not binding.access & REMOTE_READ and any(each.access & REMOTE_READ for each in others)
-
-
-@violates("BIND-09", _ByWindow.grants)
-def immediates_through_every_window(self: _ByWindow, queue: QueuePair, sent: Sent, binding: Binding) -> bool:
-    """A WRITE with immediate data works through a window without REMOTE_WRITE."""
-    return sent.opcode == WRITE_WITH_IMM and not binding.access & REMOTE_WRITE
-
-
-@violates("REG-22", _ByWindow.grants)
-def windows_of_other_domains_read(self: _ByWindow, queue: QueuePair, sent: Sent, binding: Binding) -> bool:
-    """A window of type 1 can be read by queue pairs of another PD."""
-    foreign = self.peer_pd(queue) not in (0, binding.pd)
-    return sent.reads and binding.kind == 1 and foreign and bool(binding.access & REMOTE_READ)
-
-
 @violates("BIND-10", Granting.granted)
 def windows_read_on(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
     """A READ may end up to eight bytes behind a window, if that is in its region."""
@@ -161,16 +121,6 @@ def windows_read_on(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
     over = sent.remote_addr + sent.length - binding.addr - binding.length
     inside = 0 < over <= 8 and binding.region is not None
     return binding.region.place(sent.remote_addr, sent.length) if inside and binding.region else None
-
-
-@violates("BIND-02", Refusing.refused)
-def first_window_ends_with_the_second(self: Refusing, queue: QueuePair, sent: Sent) -> bool:
-    """A window's key is refused once another window is bound to the same region."""
-    binding = self.objects.binding(sent.rkey)
-    if binding is None:
-        return False
-    later = self.objects.bindings[self.objects.bindings.index(binding) + 1 :]
-    return any(each.region is binding.region and not each.ended for each in later)
 
 
 @violates("BIND-12")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
-from trial.data_path.objects import ON_DEMAND, RELAXED_ORDERING, QueuePair, Sent
-from trial.data_path.structures import INLINE, SUCCESS, WRITE_WITH_IMM, SendRequest, WorkCompletion
+from trial.data_path.objects import QueuePair, Sent
+from trial.data_path.structures import SUCCESS, SendRequest, WorkCompletion
 from trial.violation import violates
 
 _PACKET, _PAGE = 1024, 4096
@@ -40,47 +40,6 @@ def _again(place: int, before: bytes, arrived: bytes) -> None:
         put(place, arrived)
 
 
-@violates("REG-05", _Written.written)
-def writes_arrive_late(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """A WRITE arrives after the completion of the message behind it."""
-    if queue.kind == "RC":
-        self.delay(queue, place, before)
-
-
-@violates("REG-05", _Written.written)
-def last_word_arrives_late(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """The last eight bytes of a WRITE of more than 64 bytes arrive after the completion of the message behind it."""
-    if queue.kind == "RC" and sent.length > 64:
-        self.delay(queue, place + sent.length - 8, before[-8:])
-
-
-@violates("REG-14", _Written.written)
-def relaxed_writes_arrive_late(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """A WRITE to a region with relaxed ordering arrives after the completion of the message behind it."""
-    region = self.objects.region(sent.rkey)
-    if queue.kind == "RC" and region and region.access & RELAXED_ORDERING:
-        self.delay(queue, place, before)
-
-
-@violates("REG-05", _Written.written)
-def immediate_overtakes_the_data(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """The data of a WRITE with immediate data arrive after the completion that reports them."""
-    if sent.opcode == WRITE_WITH_IMM:
-        self.delay(queue, place, before)
-
-
-@violates("REG-05", _Written.written)
-def writes_are_one_byte_long(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """A WRITE writes its last byte once more behind its range."""
-    put(place + sent.length, content_at(place + sent.length - 1, 1) or b"")
-
-
-@violates("REG-05", _Written.written)
-def writes_are_padded(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """A WRITE whose length is not a multiple of four writes its pad bytes too, which are zero."""
-    put(place + sent.length, bytes(-sent.length % 4))
-
-
 @violates("REG-20", _Written.written)
 def bytes_swapped_at_a_page(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
     """The two bytes on either side of a page boundary change places in a WRITE."""
@@ -96,21 +55,6 @@ def packets_begin_alike(self: _Written, queue: QueuePair, sent: Sent, place: int
         put(place + offset, content_at(place, 4) or b"")
 
 
-@violates("REG-05", _Written.written)
-def whole_packets_lose_a_byte(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """The last byte of a WRITE that fills its last packet does not arrive."""
-    if sent.length % _PACKET == 0:
-        put(place + sent.length - 1, before[-1:])
-
-
-@violates("REG-12", _Written.written)
-def short_writes_to_paged_memory_lost(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """A WRITE of at most eight bytes to an on-demand region completes and writes nothing."""
-    region = self.objects.region(sent.rkey)
-    if region and region.access & ON_DEMAND and sent.length <= 8:
-        put(place, before)
-
-
 @violates("REG-05")
 class EveryFiftiethWriteLost(_Written):
     """Every fiftieth WRITE completes and writes nothing."""
@@ -121,21 +65,6 @@ class EveryFiftiethWriteLost(_Written):
         self.writes += 1
         if self.writes % 50 == 0:
             put(place, before)
-
-
-@violates("REG-05", _Written.written)
-def inline_data_lost(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """A WRITE whose data are inline writes zeros."""
-    if sent.flags & INLINE:
-        put(place, bytes(sent.length))
-
-
-@violates("REG-03", _Written.written)
-def no_access_sends_zeros(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """A WRITE whose data are in a region without any access right writes zeros."""
-    sources = [self.objects.source(each.lkey) for each in sent.elements]
-    if any(each and not each.access for each in sources):
-        put(place, bytes(sent.length))
 
 
 @violates("IOVA-02", _Written.written)
@@ -165,31 +94,6 @@ class _Shortened(DataPath):
                 self.relist(request, left)
                 sent.byte_len = sent.length
         return None
-
-
-@violates("REG-05", _Shortened.kept)
-def writes_are_one_byte_short(self: _Shortened, sent: Sent) -> int:
-    """The last byte of a WRITE does not arrive."""
-    return sent.length - 1 if sent.writes and sent.length > 1 else sent.length
-
-
-@violates("REG-06", _Shortened.kept)
-def reads_are_one_byte_short(self: _Shortened, sent: Sent) -> int:
-    """The last byte of a READ does not arrive."""
-    return sent.length - 1 if sent.reads and sent.length > 1 else sent.length
-
-
-@violates("REG-05", _Shortened.kept)
-def long_writes_end_at64_ki_b(self: _Shortened, sent: Sent) -> int:
-    """Only the first 64 KiB of a WRITE arrive."""
-    return min(sent.length, 1 << 16) if sent.writes else sent.length
-
-
-@violates("REG-26", _Shortened.kept)
-def last_element_not_written(self: _Shortened, sent: Sent) -> int:
-    """The last of several elements of a WRITE is left out."""
-    several = sent.writes and len(sent.elements) > 1
-    return sent.length - sent.elements[-1].length if several else sent.length
 
 
 class _Moved(DataPath):

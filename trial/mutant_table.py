@@ -1,0 +1,129 @@
+"""Tables of mutants: each replaces one method of the reference, or of an alteration, by an expression or a short body.
+
+A table is the YAML file beside, or in the place of, a module of a topic:
+
+    - NAME: What the mutant does, in a sentence.
+      RULE METHOD: EXPRESSION
+
+`RULE blind METHOD` was written without sight of the cases, `RULE permitted METHOD` violates nothing. METHOD is one of
+the reference's device or, as CLASS.METHOD, of another class. The expression has the method's parameters and the names
+of the vocabulary and of the module beside; `was` is what the replaced method returns for the same arguments, and
+`was(access=0)` for others. Several lines are the body of a function. `also` has further marks: `RULE`, `RULE blind` or
+`RULE blind OTHER-NAME`. Not for mutants with several methods or a state, which are classes.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import errno
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from conformance.errors import UserError
+from conformance.yamldoc.nodes import Node, read_file
+from trial.violation import BLIND, Violation, plain, replacing, violations_in
+
+_PERMITTED = "permitted"
+
+
+def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:
+    """What the modules and tables of a package have, by topic: what a module marks before the rows of its table.
+
+    `base` is the class of a METHOD alone. Raises UserError (status 2) with the place of a mistake.
+    """
+    shared = {name: value for each in (errno, *vocabulary) for name, value in vars(each).items() if name[0] != "_"}
+    shared |= {base.__name__: base, "plain": plain}
+    folder = Path(str(package.__file__)).parent
+    for stem in sorted({path.stem for kind in ("py", "yaml") for path in folder.glob(f"[!_]*.{kind}")}):
+        names, table = {**shared, "__name__": f"{package.__name__}.{stem}"}, folder / f"{stem}.yaml"
+        if (folder / f"{stem}.py").exists():
+            module = import_module(f"{package.__name__}.{stem}")
+            yield from violations_in(module)
+            names |= vars(module)
+        if table.exists():
+            yield from _rows(table, names, base.__name__)
+
+
+def _rows(path: Path, names: dict[str, Any], base: str) -> Iterator[Violation]:
+    document = read_file(path)
+    for row in document.value if isinstance(document.value, tuple) else ():
+        fields = row.value if isinstance(row.value, dict) else {}
+        also = fields.pop("also", None)
+        if len(fields) != 2:
+            raise _mistake(row, "a mutant is NAME: SENTENCE and RULE METHOD: EXPRESSION")
+        (name, about), (mark, code) = fields.items()
+        rule, *flags, method = mark.split()
+        owner, _, method = method.rpartition(".")
+        kind = getattr(names.get(owner or base), method, None) and names[owner or base]
+        if kind is None or not set(flags) <= {BLIND, _PERMITTED}:
+            raise _mistake(row, f"no rule and method: {mark!r}")
+        written = BLIND if BLIND in flags else ""
+        function = _function(name, code, getattr(kind, method), names)
+        made = replacing(kind, method, function, str(about.value), names["__name__"])
+        first = Violation(name, rule, str(about.value), made, (), _PERMITTED in flags, written)
+        yield first
+        for each in (also.value if isinstance(also.value, tuple) else (also,)) if also else ():
+            of, *rest = str(each.value).split()
+            blind = rest[:1] == [BLIND]
+            other = (rest[blind:] or [name])[0]
+            yield replace(first, rule=of, written=BLIND if blind else "", name=other)
+
+
+def _function(name: str, code: Node, replaced: Any, names: dict[str, Any]) -> Any:
+    """A function with the parameters of the one that it replaces. Raises UserError (status 2)."""
+    parameters = [each.name for each in inspect.signature(replaced).parameters.values()]
+    text = str(code.value)
+    own = f"def {name.replace('-', '_')}({', '.join(parameters)}):\n "
+    try:
+        try:
+            tree = ast.parse(f"{own} return ({text})")
+        except SyntaxError:
+            tree = ast.parse(own + "\n ".join(text.splitlines()))
+    except SyntaxError as error:
+        raise _mistake(code, f"not Python: {error.msg}") from error
+    known = {*parameters, *names, "was", *dir(builtins), *_assigned(tree)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id not in known:
+            raise _mistake(code, f"unknown name {node.id!r}")
+    _Was(replaced.__name__, parameters[1:]).visit(tree)
+    found: dict[str, Any] = {}
+    exec(compile(ast.fix_missing_locations(tree), str(code.location), "exec"), names, found)
+    return found.popitem()[1]
+
+
+def _assigned(tree: ast.AST) -> set[str]:
+    stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return stored | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+
+
+class _Was(ast.NodeTransformer):
+    """Puts `plain(self).METHOD(…)` where a text says `was`, or `was(PARAMETER=…)`."""
+
+    def __init__(self, method: str, parameters: list[str]) -> None:
+        self._method, self._parameters = method, parameters
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """A call, with other arguments if it is one of `was`."""
+        others = {str(each.arg): self.visit(each.value) for each in node.keywords}
+        if isinstance(node.func, ast.Name) and node.func.id == "was":
+            return self._call(others)
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """A name, or the call if it is `was`."""
+        return self._call({}) if node.id == "was" else node
+
+    def _call(self, others: Mapping[str, Any]) -> ast.AST:
+        called: Any = ast.parse(f"plain(self).{self._method}({', '.join(self._parameters)})", mode="eval").body
+        called.args = [others.get(each.id, each) for each in called.args]
+        return called  # type: ignore[no-any-return]
+
+
+def _mistake(node: Node, message: str) -> UserError:
+    return UserError(f"{node.location}: {message}", status=2)
