@@ -91,8 +91,8 @@ def parser_of(commands: Collection[str]) -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command that `argv` names and returns its exit status."""
+def main(argv: Sequence[str] | None = None, **known: object) -> int:
+    """Runs the command that `argv` names and returns its exit status. `known` is what its caller has read already."""
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = Namespace()
     try:
         parser_of(given[:1]).parse_args(given, arguments)
-        arguments.argv = given[1:]
+        vars(arguments).update(known, argv=given[1:])
         try:
             return int(arguments.execute(arguments))
         finally:

@@ -1,40 +1,47 @@
 """A lab: the same cases on several hosts at once, each in a run of its own, and one page about all of them.
 
-Each host has a `rdma-cts run --host` of its own, so that nothing that happens to one touches the others. Not for the
-file (runs/lab_file.py), nor for the page (reports/lab.py).
+Each host has a `rdma-cts run --host` in a process of its own, so that nothing that happens to one touches the others.
+Not for the file (runs/lab_file.py), nor for the page (reports/lab.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import shlex
-import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from multiprocessing import get_context
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 from commands import report, run_arguments
+from commands.__main__ import main
+from commands.endings import heed_signals
 from commands.run_arguments import recorded_options
+from commands.streams import Output
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import GUEST, OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
+from conformance.tables.suite import Suite
 from fixtures.system.processes import die_with_parent
 from reports import lab as page
-from reports.digest import Digest, read
+from reports.digest import read
 from reports.progress import Progress
 from reports.terminal import QUIET, VERBOSE
 from reports.text import one_line
-from runs import process
 from runs.folder import run_folder
 from runs.lab_file import OF_HOSTS, LabHost, read_lab
 from runs.plan import FILE_NAME as PLAN
 from runs.plan import LabPlan, read_plan, write_lab_plan
+from targets import hosts
 
 # Options that a lab cannot be given, by name, and why.
 _REFUSED = {
@@ -58,7 +65,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         if getattr(options, name) != OPTIONS[name].default:
             raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
     suite, today = run_arguments.suite_from(options), datetime.now().date()
-    hosts = read_lab(file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)})
+    labelled = read_lab(file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)})
     run_arguments.selection_from(options).apply(suite)  # a mistake is reported once
     progress = Progress(level=arguments.level)
     with run_folder(arguments.out, "lab") as out:
@@ -67,10 +74,16 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         if (out / page.FILE_NAME).is_dir():
             raise UserError(f"{out / page.FILE_NAME} cannot be written: it is a directory")
         if not resumed:
-            _refuse_runs(out, hosts)
+            _refuse_runs(out, labelled)
         write_lab_plan(LabPlan(tuple(options.arguments()), os.getcwd(), str(file.absolute())), out)
-        runs = [_HostRun(host, options, out, _LOUDNESS.get(arguments.level, []), progress) for host in hosts]
+        loudness = _LOUDNESS.get(arguments.level, [])
+        for name in report.BESIDE:
+            report.renderer(name)
+        gc.freeze()  # what is never looked at again stays shared with the copies
+        runs = [_HostRun(host, options, out, loudness, suite, progress) for host in labelled]
         try:
+            for run in runs:
+                run.listen()
             for run in runs:
                 run.wait()
         except KeyboardInterrupt as end:
@@ -81,12 +94,12 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
                 run.end()
         columns = [run.column() for run in runs]
         told = [*(f"{column.name}: {column.told}" for column in columns), *page.differences(columns)]
-        for line in (*told, *_left_out(out, hosts, file)):
+        for line in (*told, *_left_out(out, labelled, file)):
             print(one_line(line))
         write_atomically(out / page.FILE_NAME, page.page_of(columns).encode())
     if any(run.status not in (0, 1) for run in runs):
         print(_rest(out))
-    print(f"report: {out / page.FILE_NAME} (results: {', '.join(str(out / host.name) for host in hosts)})")
+    print(f"report: {out / page.FILE_NAME} (results: {', '.join(str(out / host.name) for host in labelled)})")
     return _status([run.status for run in runs])
 
 
@@ -133,86 +146,96 @@ def _foreign(folder: Path, wanted: RunOptions) -> str:
 
 
 class _HostRun:
-    """The run on one host: a process, whose lines are shown behind the host's name; none if the run is complete."""
+    """The run on one host: a copy of this process, whose lines are shown behind the host's name.
 
-    def __init__(self, host: LabHost, options: RunOptions, out: Path, loudness: list[str], progress: Progress) -> None:
+    A copy shares what this process has imported and read. All are made before the first line is waited for, since no
+    other thread may be there when a process is copied.
+    """
+
+    def __init__(
+        self, host: LabHost, options: RunOptions, out: Path, loudness: list[str], suite: Suite, progress: Progress
+    ) -> None:
         self.host = host
         self.folder = out / host.name
         self.status = 0
         self._progress = progress
         self._last = ""
-        self._process: subprocess.Popen[str] | None = None
+        self._process: ForkProcess | None = None
+        self._reader: threading.Thread | None = None
         wanted = replace(options, **host.options)
         self._refused = _foreign(self.folder, wanted) if _has_run(self.folder) else ""
         if self._refused:
             self.status = 3
             progress.say(f"{host.name}: {self._refused}")
             return
-        if (digest := self._digest()) and digest.footer and digest.footer["complete"]:
-            report.write_beside(self.folder)
-            self.status = digest.status
-            progress.say(f"{host.name}: the run in {self.folder} is complete")
-            return
         if (self.folder / PLAN).exists():
             arguments = ["--resume", str(self.folder)]
         else:
+            hosts.archive(wanted)
             arguments = [*wanted.arguments(), "--out", str(self.folder)]
-        self._process = subprocess.Popen(
-            [*process.COMMAND, *arguments, *loudness],
-            env=process.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-            preexec_fn=die_with_parent(),
-        )
-        self._reader = threading.Thread(target=self._show, args=(self._process,), daemon=True)
-        self._reader.start()
+        read_from, written_to = os.pipe()
+        words = ["run", *arguments, *loudness]
+        copied = (words, suite, written_to, die_with_parent())
+        self._process = get_context("fork").Process(target=_in_copy, args=copied, daemon=True)
+        self._process.start()
+        os.close(written_to)
+        self._output = os.fdopen(read_from, encoding="utf-8", errors="replace")
 
-    def _show(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            text = line.rstrip()
-            if text.startswith("rdma-cts: "):
-                self._last = text.removeprefix("rdma-cts: ")
-            if text:
-                self._progress.say(f"{self.host.name}: {text}")
+    def listen(self) -> None:
+        """Begins to show its lines."""
+        if self._process:
+            self._reader = threading.Thread(target=self._show, daemon=True)
+            self._reader.start()
 
-    def wait(self) -> None:
-        """Returns when the run has ended."""
-        if not self._process:
-            return
-        self.status = self._process.wait()
-        self._reader.join()
+    def _show(self) -> None:
+        with self._output:
+            for line in self._output:
+                text = line.rstrip()
+                if text.startswith("rdma-cts: "):
+                    self._last = text.removeprefix("rdma-cts: ")
+                if text:
+                    self._progress.say(f"{self.host.name}: {text}")
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Returns when the run has ended, or after so many seconds."""
+        if self._process:
+            self._process.join(seconds)
+            self.status = self._process.exitcode if self._process.exitcode is not None else 3
+            if self._reader and not self._process.is_alive():
+                self._reader.join()
 
     def end(self) -> None:
         """Ends the run if it is still going on, in good order, so that nothing is left on its host."""
-        if not self._process:
-            return
-        if self._process.poll() is None:
+        if self._process and self._process.is_alive():
             self._process.terminate()
-            try:
-                self._process.wait(_ENDING_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._reader.join()
+            self.wait(_ENDING_S)
+            self._process.kill()
+            self.wait()
 
     def column(self) -> page.Column:
         """What the page says of this host."""
         if self._refused:
             return page.Column(self.host.name, self.host.group, None, self._refused)
-        digest, reason = self._digest(), ""
-        if digest is None:
+        run, reason = self._run(), ""
+        if run is None:
             reason = self._last or f"the run ended with status {self.status}"
         elif self.status not in (0, 1):
             reason = self._last or f"{PROGRAM} run --resume {self.folder} runs the rest"
-        return page.Column(self.host.name, self.host.group, digest, reason)
+        return page.Column(self.host.name, self.host.group, run, reason)
 
-    def _digest(self) -> Digest | None:
+    def _run(self) -> page.Run | None:
         try:
-            return read(self.folder)
+            return page.Run.of(read(self.folder))
         except UserError:
             return None
+
+
+def _in_copy(words: list[str], suite: Suite, output: int, alone: Callable[[], None]) -> None:
+    """What the copy of the process does: `rdma-cts` with these words, and no terminal."""
+    alone()
+    os.setsid()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    Output()
+    heed_signals()
+    sys.exit(main(words, suite=suite))

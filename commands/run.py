@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
     )
-    parser.set_defaults(level=NORMAL)
+    parser.set_defaults(level=NORMAL, suite=None)  # a lab's process has read the suite for all its hosts
     loudness = output.add_mutually_exclusive_group()
     loudness.add_argument(
         "-q", "--quiet", dest="level", action="store_const", const=QUIET, help="print only the summary"
@@ -126,8 +126,16 @@ def _resume(arguments: argparse.Namespace) -> int:
     options = run_arguments.recorded_options(
         plan.argv, arguments.resume / (LAB_FILE_NAME if is_lab else PLAN_FILE_NAME)
     )
+    if isinstance(plan, Plan) and (done := _complete(arguments.resume.absolute())):
+        Progress(level=arguments.level).say(f"the run in {done.directory} is complete")
+        return _reported(done, done.directory, arguments.level, "", "")
     first = argparse.Namespace(
-        out=arguments.resume.absolute(), yes=arguments.yes, level=arguments.level, argv=list(plan.argv), shell=False
+        out=arguments.resume.absolute(),
+        yes=arguments.yes,
+        level=arguments.level,
+        argv=list(plan.argv),
+        shell=False,
+        suite=arguments.suite,
     )
     file = arguments.lab.absolute() if arguments.lab else None
     try:
@@ -137,6 +145,15 @@ def _resume(arguments: argparse.Namespace) -> int:
     if isinstance(plan, LabPlan):
         return int(_lab().run_lab(file or Path(plan.file), options, first, resumed=True))
     return _run(options, first, plan)
+
+
+def _complete(folder: Path) -> Digest | None:
+    """The run in a directory if nothing of it is left to do: nothing is opened, connected to or claimed for it then."""
+    try:
+        found = read(folder)
+    except UserError:  # which going on with it says
+        return None
+    return found if found.footer and found.footer["complete"] else None
 
 
 @dataclass(frozen=True)
@@ -157,7 +174,7 @@ class Chosen:
 
 def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan | None = None) -> int:
     """Runs the cases. `arguments` is used only for what is not part of `options`: output, level, --yes."""
-    chosen, progress = _chosen(options), Progress(level=arguments.level)
+    chosen, progress = _chosen(options, arguments.suite), Progress(level=arguments.level)
     with ExitStack() as around:
         if arguments.out:  # what is wrong with it is said before a host or a device is looked at
             _claim(arguments.out, recorded_plan is not None, around)
@@ -174,23 +191,19 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         file = around.enter_context(closing(file))
         around.enter_context(tidied(out))
         before = file.recorded()
-        if before and before.footer and before.footer["complete"]:
-            progress.say(f"the run in {out} is complete")
-            judged = None
-        else:
-            where = target.prepare(options, out, progress.say, arguments.yes, host, chosen.hazardous)
-            _keep_plan(options, chosen, where, recorded_plan, out)
-            plan = _planned(options, chosen, where, arguments.argv)
-            if before and before.header.get("waivers") != plan.facts["waivers"]:
-                raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
-            recording = Recording(plan, file, progress, file.cut_back(before))
-            try:
-                _supervise(recording, where, progress, out, options.no_confirm)
-            except UserError:
-                if recording.done:  # a full disk, for example, takes nothing from what was recorded before
-                    print(summary(read(out), out, level=arguments.level))
-                raise
-            judged = _judged_here(recording, before, chosen, out)
+        where = target.prepare(options, out, progress.say, arguments.yes, host, chosen.hazardous)
+        _keep_plan(options, chosen, where, recorded_plan, out)
+        plan = _planned(options, chosen, where, arguments.argv)
+        if before and before.header.get("waivers") != plan.facts["waivers"]:
+            raise UserError("the run cannot be resumed, because the waivers differ", hint="start a new run")
+        recording = Recording(plan, file, progress, file.cut_back(before))
+        try:
+            _supervise(recording, where, progress, out, options.no_confirm)
+        except UserError:
+            if recording.done:  # a full disk, for example, takes nothing from what was recorded before
+                print(summary(read(out), out, level=arguments.level))
+            raise
+        judged = _judged_here(recording, before, chosen, out)
         lost = host.gone if host else ""
         changed = file.changed()
     with crash_reports_in(out):
@@ -214,9 +227,9 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
     return found
 
 
-def _chosen(options: RunOptions) -> Chosen:
-    """The tables, and of them the cases that the options select. Raises UserError."""
-    suite = run_arguments.suite_of_run(options)
+def _chosen(options: RunOptions, suite: Suite | None = None) -> Chosen:
+    """The tables, unless they were read already, and of them the cases that the options select. Raises UserError."""
+    suite = suite or run_arguments.suite_of_run(options)
     cases = ordered(run_arguments.selection_from(options).apply(suite), options.seed)
     if not options.sequences:
         cases = _without_sequences(cases)

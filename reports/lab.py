@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from conformance.model.verdict import VIOLATIONS
-from reports.digest import Digest, RuleFacts
+from reports.digest import Digest
 from reports.html import FILE_NAME as REPORT
 from reports.html import environment
 from reports.text import format_count
@@ -21,12 +21,39 @@ _OWN_FACTS = ("started", "seconds", "exit status", "calls judged", "cases", "see
 
 
 @dataclass(frozen=True)
+class Run:
+    """What the page needs of a run: of many hosts no more is kept. `cases` are the verdicts that count, by case."""
+
+    conclusion: str
+    sentence: str
+    conforms: bool
+    rules: Mapping[str, str]  # the statement of each by its id
+    verdicts: Mapping[str, str]
+    under_test: Mapping[str, str]
+    cases: Mapping[str, str]
+
+    @classmethod
+    def of(cls, run: Digest) -> Run:
+        """The run of a digest."""
+        facts = {name: text for name, text in run.facts.items() if name not in _OWN_FACTS}
+        return cls(
+            run.conclusion,
+            run.short_sentence,
+            run.concluded.conforms,
+            {rule: facts.statement for rule, facts in run.rules.items()},
+            run.verdicts,
+            {**facts, **run.under_test},
+            {each["case"]: str(each["effective"]) for each in run.results},
+        )
+
+
+@dataclass(frozen=True)
 class Column:
     """A host: its name, the group of its equals (empty for none), its run, and why that is missing or incomplete."""
 
     name: str
     group: str
-    run: Digest | None
+    run: Run | None
     reason: str = ""
 
     @property
@@ -34,7 +61,7 @@ class Column:
         """What came of the host, in one line."""
         if self.run is None:
             return f"not run: {self.reason}"
-        return f"{self.run.conclusion}{'; ' + self.reason if self.reason else ''}; {self.run.short_sentence}"
+        return f"{self.run.conclusion}{'; ' + self.reason if self.reason else ''}; {self.run.sentence}"
 
     @property
     def report(self) -> str:
@@ -62,16 +89,17 @@ class Group:
     columns: tuple[Column, ...]
 
     @property
-    def runs(self) -> list[tuple[str, Digest]]:
+    def runs(self) -> list[tuple[str, Run]]:
         """The hosts that have results."""
         return [(column.name, column.run) for column in self.columns if column.run]
 
     @cached_property
     def under_test(self) -> list[Difference]:
         """What was under test and is not the same: versions, firmware, hashes."""
-        facts = {name: {**run.facts, **run.under_test} for name, run in self.runs}
-        names = dict.fromkeys(name for each in facts.values() for name in each if name not in _OWN_FACTS)
-        return list(_differing((name, {host: each.get(name, "") for host, each in facts.items()}) for name in names))
+        names = dict.fromkeys(name for _, run in self.runs for name in run.under_test)
+        return list(
+            _differing((name, {host: run.under_test.get(name, "") for host, run in self.runs}) for name in names)
+        )
 
     @cached_property
     def rules(self) -> list[Difference]:
@@ -83,9 +111,8 @@ class Group:
     @cached_property
     def cases(self) -> list[Difference]:
         """The cases with different verdicts."""
-        verdicts = {host: {each["case"]: str(each["effective"]) for each in run.results} for host, run in self.runs}
-        names = dict.fromkeys(case for each in verdicts.values() for case in each)
-        return list(_differing((case, {host: each.get(case, "") for host, each in verdicts.items()}) for case in names))
+        names = dict.fromkeys(case for _, run in self.runs for case in run.cases)
+        return list(_differing((case, {host: run.cases.get(case, "") for host, run in self.runs}) for case in names))
 
 
 def _differing(values: Iterator[tuple[str, Mapping[str, str]]]) -> Iterator[Difference]:
@@ -108,9 +135,9 @@ class Page:
         return [group for group in found if len(group.runs) > 1]
 
     @cached_property
-    def rules(self) -> Mapping[str, RuleFacts]:
-        """The rules of all runs by id, in their order."""
-        return {id_: facts for column in self.columns if column.run for id_, facts in column.run.rules.items()}
+    def rules(self) -> Mapping[str, str]:
+        """What each rule of all runs states, in their order."""
+        return {id_: statement for column in self.columns if column.run for id_, statement in column.run.rules.items()}
 
     @cached_property
     def tested(self) -> list[str]:
@@ -122,7 +149,7 @@ class Page:
     def headline(self) -> str:
         """How many hosts conform, in one line."""
         ran = [column.run for column in self.columns if column.run]
-        good = sum(run.concluded.conforms for run in ran)
+        good = sum(run.conforms for run in ran)
         words = [f"{good} of {format_count(len(self.columns), 'host')} conform"]
         if missing := len(self.columns) - len(ran):
             words.append(f"{missing} without results")

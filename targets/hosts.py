@@ -5,6 +5,7 @@ Not for how they are reached (fixtures/hosts/).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +60,7 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
         "uses": uses,
     }
     means = Means(options.return_within, options.console or "", options.power_cycle or "")
-    host = RemoteHost(_address(options.host or ""), packed(_tree(options)), wanted, means, say)
+    host = RemoteHost(_address(options.host or ""), archive(options), wanted, means, say)
     host.open()
     return host
 
@@ -86,7 +87,7 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
 
 def findings(host: str) -> list[Finding]:
     """What running on a device of a host needs that it has, and has not. Raises UserError if it cannot be reached."""
-    link = Link(_address(host), packed(_tree(RunOptions())))
+    link = Link(_address(host), archive(RunOptions()))
     link.await_hello(_FINDINGS_S)
     try:
         link.ask("doctor")
@@ -107,7 +108,10 @@ def _vendor(options: RunOptions) -> list[tuple[Path, str]]:
     return [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
 
 
-def _tree(options: RunOptions) -> list[tuple[Path, str]]:
-    """What the host gets, as (source, name there)."""
+def archive(options: RunOptions) -> bytes:
+    """What the host gets, which is packed once for all hosts of a lab. Raises UserError."""
     profile = [(options.profile, str(_PROFILE))] if options.profile else []
-    return [*((ROOT / part, part) for part in PARTS), *_vendor(options), *profile]
+    return _packed((*((ROOT / part, part) for part in PARTS), *_vendor(options), *profile))
+
+
+_packed = functools.cache(packed)

@@ -24,8 +24,8 @@ from conformance.tables.suite import ROOT
 from made_history import write_run
 from patience import PATIENCE_S, await_true
 from reports import lab
-from reports.digest import Digest, digest
-from reports.lab import Column
+from reports.digest import digest
+from reports.lab import Column, Run
 from runs.lab_file import LabHost, read_lab
 from runs.plan import Plan, write_plan
 from samples import header, numbered, registry, result
@@ -382,9 +382,9 @@ def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
     return Recorded(header(planned=ids, **changes), results, footer)
 
 
-def ran(verdicts: Sequence[str], **changes: Any) -> Digest:
-    """The same as reports need it."""
-    return digest(recorded(verdicts, **changes), Path("out"))
+def ran(verdicts: Sequence[str], **changes: Any) -> Run:
+    """The same as the page needs it."""
+    return Run.of(digest(recorded(verdicts, **changes), Path("out")))
 
 
 def test_what_differs_between_equal_hosts_comes_first() -> None:

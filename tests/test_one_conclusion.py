@@ -20,7 +20,7 @@ from conformance.tables.tiers import DEFAULT, of_tier
 from recorded_reference import record
 from reports.digest import read
 from reports.history import facts_of
-from reports.lab import Column, page_of
+from reports.lab import Column, Run, page_of
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 
 SUITE = load_suite()
@@ -69,7 +69,11 @@ def test_nor_do_judge_bundle_and_verify(one: Path, tmp_path: Path, capsys: pytes
 def test_nor_do_a_lab_and_a_history(one: Path) -> None:
     facts = facts_of(one)
     assert facts
-    for text in (page_of([Column("host", "", read(one))]), facts.conclusion, Column("host", "", read(one)).told):
+    for text in (
+        page_of([Column("host", "", Run.of(read(one)))]),
+        facts.conclusion,
+        Column("host", "", Run.of(read(one))).told,
+    ):
         assert not CONFORMS.search(text)
     assert facts.conclusion.startswith(PARTIAL)
 
