@@ -104,6 +104,7 @@ def test_a_formula_tells_exactly_the_points_it_is_about(marks: list[int]) -> Non
     assert all(bool(found[point]) == (mark == 2) for point, mark in enumerate(marks) if mark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "care"),
     [
