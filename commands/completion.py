@@ -36,8 +36,17 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints the script of the shell; exit status 0."""
     from commands.__main__ import COMMANDS, parser_of  # which finds this command by its name
 
-    print(SCRIPTS[arguments.shell](parser_of(COMMANDS).commands()), end="")
+    print(SCRIPTS[arguments.shell](_with_subcommands(parser_of(COMMANDS).commands())), end="")
     return 0
+
+
+def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
+    """The commands, each behind its subcommands, whose names begin with its own."""
+    found = {}
+    for name, parser in commands.items():
+        found.update({f"{name} {each}": below for each, below in parser.commands().items()})
+        found[name] = parser
+    return found
 
 
 @cache
@@ -59,8 +68,14 @@ def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:
 def _bash(commands: dict[str, Parser]) -> str:
     lines = [f"# {PROGRAM} for bash", "_rdma_cts() {", "    local words= files="]
     lines += ["    local current=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}; COMPREPLY=()"]
-    lines += ['    [ "$COMP_CWORD" != 1 ] || command=', '    case "$command ${COMP_WORDS[COMP_CWORD - 1]}" in']
-    lines += [f'        " "*) words="{" ".join(commands)}" ;;']
+    below = "|".join(f'"{name}"' for name in commands if " " in name)
+    lines += [
+        '    [ "$COMP_CWORD" != 1 ] || command=',
+        '    [ "$COMP_CWORD" -le 2 ] || case "$command ${COMP_WORDS[2]}" in',
+    ]
+    lines += [f'        {below}) command+=" ${{COMP_WORDS[2]}}" ;;', "    esac"]
+    lines += ['    case "$command ${COMP_WORDS[COMP_CWORD - 1]}" in']
+    lines += [f'        " "*) words="{" ".join(name for name in commands if " " not in name)}" ;;']
     for name, parser in commands.items():
         values = dict(_values(parser))
         wanted = values.pop("", None) or ""
@@ -91,11 +106,13 @@ def _fish(commands: dict[str, Parser]) -> str:
     lines = [f"# {PROGRAM} for fish"]
     for name, parser in commands.items():
         about = str(parser.description).replace("'", "")
-        lines.append(f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d '{about}'")
+        seen = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in name.split())
+        if " " not in name:
+            lines.append(f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d '{about}'")
         for option, words in _values(parser):
             value = {None: "", _FILES: " -r"}.get(words, f" -x -a '{words}'")
             flag = f" -l {option[2:]}" if option else ""
-            lines.append(f"complete -c {PROGRAM} -n '__fish_seen_subcommand_from {name}'{flag}{value}")
+            lines.append(f"complete -c {PROGRAM} -n '{seen}'{flag}{value}")
     return "\n".join([*lines, ""])
 
 

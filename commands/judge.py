@@ -169,5 +169,8 @@ def _format_change(change: Change, before: str) -> Iterator[str]:
         yield f"{arrow}  {change.points:,} points of {change.case}, such as {'; '.join(change.examples)}"
         return
     yield f"{arrow}  {change.case}"
+    if one_line(before) == change.record["reason"]:
+        yield f"    as before: {change.record['reason']}"
+        return
     yield f"    was: {one_line(before)}"
     yield f"    is:  {change.record['reason']}"

@@ -11,9 +11,10 @@ from commands import run_arguments
 from commands.output import STANDARD_OUTPUT, out_path, write_out
 from commands.streams import show
 from conformance.defects import Symptom
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.results.files import make_directory, write_through
 from conformance.run_options import given_path
+from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
 from reports.digest import Digest, read
 from reports.explanations import FINGERPRINT, defect_of
@@ -72,10 +73,10 @@ def execute(arguments: argparse.Namespace) -> int:
         made = list(programs_of(run.results, suite, basis))
         show(_write_all(made, arguments.out or run.directory / "reproducers"))
         return 0
-    symptom = _symptom(arguments.id, run)
+    symptom = _symptom(arguments.id, run, suite)
     name = symptom.name if symptom else arguments.id
     if suite.find(name) is None:
-        raise UserError(f"there is no case {name!r}{suggestion(name, [case.id for case in suite.cases])}")
+        raise _unknown(name, suite, run if symptom else None)
     try:
         if arguments.mail:
             if run is None or symptom is None:
@@ -105,15 +106,38 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UserError("--all writes files, and - is standard output, no directory", hint="--out DIR names one")
 
 
-def _symptom(wanted: str, run: Digest | None) -> Symptom | None:
-    """What a run has recorded of a case that is violated, None if nothing; or of a defect. Raises UserError."""
+def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
+    """Of a case that the tables do not have, or no longer have: then `run` has recorded it."""
+    near = suggestion(name, [case.id for case in suite.cases])
+    if run:
+        said = f"{run.directory} is of other tables; the present ones have no case {name!r}{near}"
+        return UserError(said, hint="give a run of the present ones")
+    if name in suite.registry:
+        return UserError(f"{name} is a rule, and a program shows a case", hint=f"{PROGRAM} explain {name} lists them")
+    return UserError(f"there is no case {name!r}{near}")
+
+
+def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
+    """What a run has recorded of a case that is violated, None if nothing; or of a defect. Raises UserError.
+
+    Of a defect that is the first one whose case is in the tables still.
+    """
     if FINGERPRINT.fullmatch(wanted):
-        return defect_of(wanted, run, "--run")[0].first
+        defect = defect_of(wanted, run, "--run")[0]
+        return next((each for each in defect.symptoms if _has(suite, each.name)), defect.first)
     for defect in run.defects if run else ():
         for each in defect.symptoms:
             if wanted in (each.name, each.case):
                 return each
     return None
+
+
+def _has(suite: Suite, name: str) -> bool:
+    """Whether the tables have a case, and its sweep the point."""
+    try:
+        return suite.find(name) is not None
+    except UserError:
+        return False
 
 
 def _write_all(made: Sequence[Made], out: Path) -> list[str]:

@@ -17,12 +17,14 @@ SCHEMAS = {"table": table_schema, "rules": rules_schema, "waivers": waivers_sche
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.add_argument("of", nargs="?", choices=tuple(SCHEMAS), default="table", help="which files (default: table)")
+    parser.add_argument(
+        "format", nargs="?", choices=tuple(SCHEMAS), default="table", help="which files (default: table)"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints the schema; exit status 0."""
-    print(text(arguments.of))
+    print(text(arguments.format))
     return 0
 
 

@@ -22,7 +22,7 @@ from bundles.claims import remark, wrong_claim
 from commands import run_arguments
 from commands.judge import not_founded, shortened, write_judged
 from commands.streams import show
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.vocabulary import TIERS
 from conformance.regular_file import read_regular
@@ -65,6 +65,8 @@ def execute(arguments: argparse.Namespace) -> int:
     Exit status 0: no rule is violated in a run of the whole default tier, 1: one is, or verdicts do not follow from
     what was observed, 3: the run is incomplete.
     """
+    if arguments.bundle.is_dir():
+        raise UserError(f"{arguments.bundle} is a directory and no bundle", hint=f"{PROGRAM} bundle RUN makes one")
     support = support_of(arguments.bundle, arguments.cases)
     show([_signed(arguments.bundle, support, arguments.signers), *support.lines()])
     return support.status

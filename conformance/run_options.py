@@ -15,7 +15,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,49 +112,256 @@ def _number(text: str) -> float:
 
 
 @dataclass(frozen=True)
+class Option:
+    """The syntax and the effect of one field of RunOptions.
+
+    `parse` converts the text to the value. A field whose default is False is a switch; one whose default is an empty
+    tuple may be given several times. `decides`: the outcome of a case depends on it, so that the command which
+    reproduces the case needs it. `only_on` is HOST or GUEST if it has no effect on the other target. `plugin`: it is
+    also an option of pytest, as --rdma-….
+    """
+
+    name: str
+    flag: str
+    help: str
+    group: str = GENERAL
+    metavar: str | None = None
+    parse: Callable[[str], Any] = str
+    choices: tuple[str, ...] | None = None
+    decides: bool = True
+    only_on: str = ""
+    plugin: bool = False
+
+    @property
+    def default(self) -> Any:
+        """The value of the field if the option is not given."""
+        return getattr(RunOptions, self.name)
+
+    @property
+    def plugin_flag(self) -> str:
+        """The name of pytest's option."""
+        return PLUGIN_PREFIX + self.flag.removeprefix("--")
+
+    def settings(self, default: Any) -> dict[str, Any]:
+        """Keyword arguments for argparse's add_argument and for pytest's addoption; the help names the default."""
+        if self.default is False:
+            return {"action": "store_true", "help": self.help}
+        several = {"action": "append"} if self.default == () else {}
+        chosen = {"choices": self.choices} if self.choices else {}
+        shown = f" (default {format_value(default)})" if default else ""
+        return {**several, **chosen, "type": self.parse, "metavar": self.metavar, "help": self.help + shown}
+
+    def to_arguments(self, flag: str, value: Any) -> list[str]:
+        """The arguments for `value`; none for the default. `flag` is the name to use, `flag` or `plugin_flag`."""
+        if value == self.default:
+            return []
+        if value is True:
+            return [flag]
+        found = []
+        for each in value if isinstance(value, tuple) else (value,):
+            text = format_value(each)
+            # As an argument of its own, a value that begins with a dash would be parsed as another option.
+            found += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+        return found
+
+
+def format_value(value: Any) -> str:
+    """The text of one value on a command line; `parse` of its option returns the same value."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+def _option(
+    default: Any,
+    help: str,
+    group: str = GENERAL,
+    metavar: str | None = None,
+    parse: Callable[[str], Any] = str,
+    *,
+    flag: str = "",
+    **more: Any,
+) -> Any:
+    """A field of RunOptions with its option, whose flag is the field's name unless it is given."""
+    return field(default=default, metadata={"option": Option("", flag, help, group, metavar, parse, **more)})
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """The options of a run. After the target is determined, either `device` or `guest` is set."""
 
-    device: str | None = None
-    port: int = 1
-    gid_index: int | None = None
-    peer: str | None = None
-    host: str | None = None
-    console: str | None = None
-    power_cycle: str | None = None
-    return_within: float = RETURN_S
-    guest: bool = False
-    guests: int | None = None
-    stack: str | None = None
-    driver: str | None = None
-    shared: bool = False
-    isolate: str | None = None
-    hazardous: bool = False
-    kernel: Path | None = None
-    modules: Path | None = None
-    linux: Path | None = None
-    rdma_core: Path | None = None
-    overlay: Path | None = None
-    guest_env: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    strict_packages: bool = False
-    without: tuple[str, ...] = ()
-    keep: bool = False
-    verbs: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
-    tier: str = DEFAULT
-    shard: Shard | None = None
-    cases: tuple[Path, ...] = ()
-    profile: Path | None = None
-    waivers: Path | None = None
-    subject: str | None = None
-    no_confirm: bool = False
-    dialect: str | None = None
-    case_deadline_s: float = CASE_DEADLINE_S
-    seed: int | None = None
-    sequences: float = SEQUENCES_S
+    device: str | None = _option(
+        None,
+        "a device of this host, as in /sys/class/infiniband; several of one kind share the cases",
+        WHERE,
+        "NAME[,NAME]",
+        device_names,
+        only_on=HOST,
+        plugin=True,
+    )
+    port: int = _option(1, "its port", WHERE, "N", positive_count, only_on=HOST, plugin=True)
+    gid_index: int | None = _option(None, "index in the port's GID table", WHERE, "N", index, only_on=HOST, plugin=True)
+    peer: str | None = _option(
+        None,
+        "the device that posts requests, of the same host or another (default: loopback on the device under test)",
+        WHERE,
+        "[HOST:]DEVICE",
+        word,
+        only_on=HOST,
+        plugin=True,
+    )
+    host: str | None = _option(
+        None, "a device of this host, which is reached over ssh", WHERE, "[USER@]HOST[:PORT]", word, only_on=HOST
+    )
+    console: str | None = _option(
+        None,
+        "with --host: prints the host's console, as evidence when it dies",
+        WHERE,
+        "COMMAND",
+        word,
+        decides=False,
+        only_on=HOST,
+    )
+    power_cycle: str | None = _option(
+        None,
+        "with --host: resets the host if it does not come back",
+        WHERE,
+        "COMMAND",
+        word,
+        decides=False,
+        only_on=HOST,
+    )
+    return_within: float = _option(
+        RETURN_S,
+        "with --host: how long it may take to come back, by itself and after the reset",
+        WHERE,
+        "S",
+        positive_seconds,
+        decides=False,
+        only_on=HOST,
+    )
+    guest: bool = _option(False, "the Soft-RoCE guest even if this host has a device", WHERE, only_on=GUEST)
+    guests: int | None = _option(
+        None,
+        "how many guests run at the same time (default: one for each processor, as far as memory allows)",
+        WHERE,
+        "N",
+        positive_count,
+        decides=False,
+        only_on=GUEST,
+    )
+    stack: str | None = _option(None, "the Debian that the guest is made of", WHERE, only_on=GUEST)
+    driver: str | None = _option(None, "the driver of the guest's device", WHERE, only_on=GUEST)
+    shared: bool = _option(False, "on a device: even if others have queue pairs on it", WHERE, only_on=HOST)
+    isolate: str | None = _option(
+        None, "on a device: as this user, who can change no result; as root only", WHERE, "USER", word, only_on=HOST
+    )
+    hazardous: bool = _option(False, "on a device: also what may take the kernel down", WHERE, only_on=HOST)
+    kernel: Path | None = _option(
+        None, "in the guest: this kernel (bzImage or vmlinuz)", BUILDS, "FILE", given_path, only_on=GUEST
+    )
+    modules: Path | None = _option(
+        None,
+        "in the guest: its modules, or single ones in place of the image's",
+        BUILDS,
+        "DIR",
+        given_path,
+        only_on=GUEST,
+    )
+    linux: Path | None = _option(
+        None, "in the guest: its driver, compiled from this source tree", BUILDS, "TREE", given_path, only_on=GUEST
+    )
+    rdma_core: Path | None = _option(
+        None, "a build tree or install prefix of rdma-core; in the guest, also a source tree", BUILDS, "DIR", given_path
+    )
+    overlay: Path | None = _option(
+        None, "files to lay over the guest's root, as they are", BUILDS, "DIR", given_path, only_on=GUEST
+    )
+    guest_env: tuple[str, ...] = _option(
+        (), "a variable of the guest's environment", BUILDS, "NAME=VALUE", only_on=GUEST
+    )
+    tools: tuple[str, ...] = _option(
+        (),
+        "Debian packages to add to the guest, such as strace, gdb or ibverbs-utils",
+        BUILDS,
+        "PACKAGE[,PACKAGE]",
+        decides=False,
+        only_on=GUEST,
+    )
+    strict_packages: bool = _option(
+        False, "use no image made from package lists that have expired", BUILDS, decides=False, only_on=GUEST
+    )
+    without: tuple[str, ...] = _option(
+        (), "a change that a mended stack is not to have (see docs/mended-stack.md)", BUILDS, "CHANGE", only_on=GUEST
+    )
+    keep: bool = _option(
+        False, "keep each guest's drive and a script to start it again", BUILDS, decides=False, only_on=GUEST
+    )
+    verbs: tuple[str, ...] = _option((), "only this verb, e.g. reg_mr", CASES, "VERB", decides=False, flag="--verb")
+    rules: tuple[str, ...] = _option((), "only what proves this rule", CASES, "ID", decides=False, flag="--rule")
+    words: tuple[str, ...] = _option(
+        (), "only ids with this word in them", CASES, "WORD", word, decides=False, flag="-k"
+    )
+    only: tuple[str, ...] = _option(
+        (),
+        "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value; or by its fingerprint, all "
+        "cases of a defect that a run in out/ has shown",
+        CASES,
+        "CASE",
+        decides=False,
+    )
+    tier: str = _option(DEFAULT, "how much to take on", CASES, choices=tuple(TIERS), decides=False, plugin=True)
+    shard: Shard | None = _option(
+        None,
+        "only the Kth of N parts of equal length, for N machines; merge makes one run of them",
+        CASES,
+        "K/N",
+        Shard.parse,
+        decides=False,
+    )
+    cases: tuple[Path, ...] = _option((), "also the tables in DIR/<verb>/", CASES, "DIR", given_path, plugin=True)
+    profile: Path | None = _option(
+        None, "what the device must have (see profiles)", JUDGING, "FILE", given_path, plugin=True
+    )
+    waivers: Path | None = _option(
+        None, "violations that are known (see docs/waivers.md)", JUDGING, "FILE", given_path, decides=False
+    )
+    subject: str | None = _option(
+        None,
+        "what is judged; what the kernel's core or libibverbs answers fails no device (default: the device,"
+        " in the guest the stack)",
+        JUDGING,
+        choices=SUBJECTS,
+        decides=False,
+    )
+    no_confirm: bool = _option(False, "do not try each violation again alone", JUDGING, decides=False)
+    dialect: str | None = _option(
+        None, "whose ibv_rereg_mr the library has, if not as its exports tell", JUDGING, choices=DIALECTS, plugin=True
+    )
+    case_deadline_s: float = _option(
+        CASE_DEADLINE_S,
+        "a case that takes longer hangs; one completion is awaited for a sixth of it,"
+        f" {COMPLETION_DEADLINE_S:g} s at most",
+        GENERAL,
+        "S",
+        positive_seconds,
+        plugin=True,
+        flag="--deadline",
+    )
+    seed: int | None = _option(
+        None,
+        "shuffle cases and points, the same way for the same N; random sequences begin there",
+        GENERAL,
+        "N",
+        whole_number,
+        plugin=True,
+    )
+    sequences: float = _option(
+        SEQUENCES_S,
+        "how many seconds the exhaustive tier tries random sequences at each entry; 0: not at all",
+        GENERAL,
+        "S",
+        budget_seconds,
+        plugin=True,
+    )
 
     def seen_from_project(self, directory: Path) -> RunOptions:
         """The same run for a command in the project's directory: paths relative to `directory` become absolute."""
@@ -220,316 +427,9 @@ class RunOptions:
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 
-@dataclass(frozen=True)
-class Option:
-    """The syntax and the effect of one field of RunOptions.
-
-    `parse` converts the text to the value. A field whose default is False is a switch; one whose default is an empty
-    tuple may be given several times. `decides`: the outcome of a case depends on it, so that the command which
-    reproduces the case needs it. `only_on` is HOST or GUEST if it has no effect on the other target. `plugin`: it is
-    also an option of pytest, as --rdma-….
-    """
-
-    name: str
-    flag: str
-    help: str
-    group: str = GENERAL
-    metavar: str | None = None
-    parse: Callable[[str], Any] = str
-    choices: tuple[str, ...] | None = None
-    decides: bool = True
-    only_on: str = ""
-    plugin: bool = False
-
-    @property
-    def default(self) -> Any:
-        """The value of the field if the option is not given."""
-        return getattr(RunOptions, self.name)
-
-    @property
-    def plugin_flag(self) -> str:
-        """The name of pytest's option."""
-        return PLUGIN_PREFIX + self.flag.removeprefix("--")
-
-    def settings(self, default: Any) -> dict[str, Any]:
-        """Keyword arguments for argparse's add_argument and for pytest's addoption; the help names the default."""
-        if self.default is False:
-            return {"action": "store_true", "help": self.help}
-        several = {"action": "append"} if self.default == () else {}
-        chosen = {"choices": self.choices} if self.choices else {}
-        shown = f" (default {format_value(default)})" if default else ""
-        return {**several, **chosen, "type": self.parse, "metavar": self.metavar, "help": self.help + shown}
-
-    def to_arguments(self, flag: str, value: Any) -> list[str]:
-        """The arguments for `value`; none for the default. `flag` is the name to use, `flag` or `plugin_flag`."""
-        if value == self.default:
-            return []
-        if value is True:
-            return [flag]
-        found = []
-        for each in value if isinstance(value, tuple) else (value,):
-            text = format_value(each)
-            # As an argument of its own, a value that begins with a dash would be parsed as another option.
-            found += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
-        return found
-
-
-def format_value(value: Any) -> str:
-    """The text of one value on a command line; `parse` of its option returns the same value."""
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+def _named(name: str, option: Option) -> Option:
+    return replace(option, name=name, flag=option.flag or f"--{name.replace('_', '-')}")
 
 
 # The option of each field, by the field's name, in the order of --help.
-OPTIONS: Mapping[str, Option] = {
-    option.name: option
-    for option in (
-        Option(
-            "device",
-            "--device",
-            "a device of this host, as in /sys/class/infiniband; several of one kind share the cases",
-            WHERE,
-            "NAME[,NAME]",
-            device_names,
-            only_on=HOST,
-            plugin=True,
-        ),
-        Option("port", "--port", "its port", WHERE, "N", positive_count, only_on=HOST, plugin=True),
-        Option(
-            "gid_index", "--gid-index", "index in the port's GID table", WHERE, "N", index, only_on=HOST, plugin=True
-        ),
-        Option(
-            "peer",
-            "--peer",
-            "the device that posts requests, of the same host or another (default: loopback on the device under test)",
-            WHERE,
-            "[HOST:]DEVICE",
-            word,
-            only_on=HOST,
-            plugin=True,
-        ),
-        Option(
-            "host",
-            "--host",
-            "a device of this host, which is reached over ssh",
-            WHERE,
-            "[USER@]HOST[:PORT]",
-            word,
-            only_on=HOST,
-        ),
-        Option(
-            "console",
-            "--console",
-            "with --host: prints the host's console, as evidence when it dies",
-            WHERE,
-            "COMMAND",
-            word,
-            decides=False,
-            only_on=HOST,
-        ),
-        Option(
-            "power_cycle",
-            "--power-cycle",
-            "with --host: resets the host if it does not come back",
-            WHERE,
-            "COMMAND",
-            word,
-            decides=False,
-            only_on=HOST,
-        ),
-        Option(
-            "return_within",
-            "--return-within",
-            "with --host: how long it may take to come back, by itself and after the reset",
-            WHERE,
-            "S",
-            positive_seconds,
-            decides=False,
-            only_on=HOST,
-        ),
-        Option("guest", "--guest", "the Soft-RoCE guest even if this host has a device", WHERE, only_on=GUEST),
-        Option(
-            "guests",
-            "--guests",
-            "how many guests run at the same time (default: one for each processor, as far as memory allows)",
-            WHERE,
-            "N",
-            positive_count,
-            decides=False,
-            only_on=GUEST,
-        ),
-        Option("stack", "--stack", "the Debian that the guest is made of", WHERE, only_on=GUEST),
-        Option("driver", "--driver", "the driver of the guest's device", WHERE, only_on=GUEST),
-        Option("shared", "--shared", "on a device: even if others have queue pairs on it", WHERE, only_on=HOST),
-        Option(
-            "isolate",
-            "--isolate",
-            "on a device: as this user, who can change no result; as root only",
-            WHERE,
-            "USER",
-            word,
-            only_on=HOST,
-        ),
-        Option("hazardous", "--hazardous", "on a device: also what may take the kernel down", WHERE, only_on=HOST),
-        Option(
-            "kernel",
-            "--kernel",
-            "in the guest: this kernel (bzImage or vmlinuz)",
-            BUILDS,
-            "FILE",
-            given_path,
-            only_on=GUEST,
-        ),
-        Option(
-            "modules",
-            "--modules",
-            "in the guest: its modules, or single ones in place of the image's",
-            BUILDS,
-            "DIR",
-            given_path,
-            only_on=GUEST,
-        ),
-        Option(
-            "linux",
-            "--linux",
-            "in the guest: its driver, compiled from this source tree",
-            BUILDS,
-            "TREE",
-            given_path,
-            only_on=GUEST,
-        ),
-        Option(
-            "rdma_core",
-            "--rdma-core",
-            "a build tree or install prefix of rdma-core; in the guest, also a source tree",
-            BUILDS,
-            "DIR",
-            given_path,
-        ),
-        Option(
-            "overlay",
-            "--overlay",
-            "files to lay over the guest's root, as they are",
-            BUILDS,
-            "DIR",
-            given_path,
-            only_on=GUEST,
-        ),
-        Option(
-            "guest_env", "--guest-env", "a variable of the guest's environment", BUILDS, "NAME=VALUE", only_on=GUEST
-        ),
-        Option(
-            "tools",
-            "--tools",
-            "Debian packages to add to the guest, such as strace, gdb or ibverbs-utils",
-            BUILDS,
-            "PACKAGE[,PACKAGE]",
-            decides=False,
-            only_on=GUEST,
-        ),
-        Option(
-            "strict_packages",
-            "--strict-packages",
-            "use no image made from package lists that have expired",
-            BUILDS,
-            decides=False,
-            only_on=GUEST,
-        ),
-        Option(
-            "without",
-            "--without",
-            "a change that a mended stack is not to have (see docs/mended-stack.md)",
-            BUILDS,
-            "CHANGE",
-            only_on=GUEST,
-        ),
-        Option(
-            "keep",
-            "--keep",
-            "keep each guest's drive and a script to start it again",
-            BUILDS,
-            decides=False,
-            only_on=GUEST,
-        ),
-        Option("verbs", "--verb", "only this verb, e.g. reg_mr", CASES, "VERB", decides=False),
-        Option("rules", "--rule", "only what proves this rule", CASES, "ID", decides=False),
-        Option("words", "-k", "only ids with this word in them", CASES, "WORD", word, decides=False),
-        Option(
-            "only",
-            "--only",
-            "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value; or by its fingerprint, all "
-            "cases of a defect that a run in out/ has shown",
-            CASES,
-            "CASE",
-            decides=False,
-        ),
-        Option("tier", "--tier", "how much to take on", CASES, choices=tuple(TIERS), decides=False, plugin=True),
-        Option(
-            "shard",
-            "--shard",
-            "only the Kth of N parts of equal length, for N machines; merge makes one run of them",
-            CASES,
-            "K/N",
-            Shard.parse,
-            decides=False,
-        ),
-        Option("cases", "--cases", "also the tables in DIR/<verb>/", CASES, "DIR", given_path, plugin=True),
-        Option(
-            "profile", "--profile", "what the device must have (see profiles)", JUDGING, "FILE", given_path, plugin=True
-        ),
-        Option(
-            "waivers",
-            "--waivers",
-            "violations that are known (see docs/waivers.md)",
-            JUDGING,
-            "FILE",
-            given_path,
-            decides=False,
-        ),
-        Option(
-            "subject",
-            "--subject",
-            "what is judged; what the kernel's core or libibverbs answers fails no device (default: the device,"
-            " in the guest the stack)",
-            JUDGING,
-            choices=SUBJECTS,
-            decides=False,
-        ),
-        Option("no_confirm", "--no-confirm", "do not try each violation again alone", JUDGING, decides=False),
-        Option(
-            "dialect",
-            "--dialect",
-            "whose ibv_rereg_mr the library has, if not as its exports tell",
-            JUDGING,
-            choices=DIALECTS,
-            plugin=True,
-        ),
-        Option(
-            "case_deadline_s",
-            "--deadline",
-            "a case that takes longer hangs; one completion is awaited for a sixth of it,"
-            f" {COMPLETION_DEADLINE_S:g} s at most",
-            GENERAL,
-            "S",
-            positive_seconds,
-            plugin=True,
-        ),
-        Option(
-            "seed",
-            "--seed",
-            "shuffle cases and points, the same way for the same N; random sequences begin there",
-            GENERAL,
-            "N",
-            whole_number,
-            plugin=True,
-        ),
-        Option(
-            "sequences",
-            "--sequences",
-            "how many seconds the exhaustive tier tries random sequences at each entry; 0: not at all",
-            GENERAL,
-            "S",
-            budget_seconds,
-            plugin=True,
-        ),
-    )
-}
+OPTIONS: Mapping[str, Option] = {each.name: _named(each.name, each.metadata["option"]) for each in fields(RunOptions)}

@@ -133,8 +133,10 @@ class Regions(Forking):
 
     def over_limit(self, addr: int, length: int) -> bool:
         """Returns whether pinning a range would exceed the limit of locked memory."""
+        if self.locked_limit is None:
+            return False
         pinned = sum(region.pinned for region in self.regions.values())
-        return self.locked_limit is not None and pinned + self.pages(addr, length) > self.locked_limit
+        return pinned + self.pages(addr, length) > self.locked_limit
 
     def pages(self, addr: int, length: int) -> int:
         """Returns the size in bytes of all pages of a range."""

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from conformance.errors import PROGRAM
 from reports import confirmation
 from reports.comparison import (
     FAILING,
@@ -50,6 +51,9 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     yield ""
     counts = ", ".join(f"{amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind)))
     yield f"{_compared(comparison)}: {counts or 'nothing has changed'}"
+    if found := comparison.defects[NEW]:
+        program = f"{PROGRAM} reproducer {found[0].fingerprint} --run {new.path}"
+        yield f"C program: {program} shows the first new defect; --mail: the text to report it"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
 
 

@@ -79,7 +79,8 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
         yield ""
         yield "Stacks:"
         for each in (run, *history):
-            yield from _wrapped(f"{_stack(each)}: {_has(symptom, defect, each)}", "  - ", "    ")
+            stack = f"{_stack(each)}{_told_apart(each, run)}"
+            yield from _wrapped(f"{stack}: {_has(symptom, defect, each)}", "  - ", "    ")
     yield ""
     yield from _wrapped(
         f"Found by the case {symptom.name} of rdma-cts. The program below shows it without that suite; it ends with"
@@ -126,7 +127,17 @@ def _defect_of(symptom: Symptom, run: Digest) -> Defect | None:
 
 def _stack(run: Digest) -> str:
     env = run.header["env"]
-    return f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}"
+    changed = f" ({run.changed_stack})" if run.changed_stack else ""
+    return f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}{changed}"
+
+
+def _told_apart(other: Digest, run: Digest) -> str:
+    """What was loaded in another run of the same versions and was not in this one; empty for nothing."""
+    if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
+        return ""
+    known = {name: value for name, value in other.under_test.items() if not name.startswith("given")}
+    differ = [f"{name} {value}" for name, value in known.items() if run.under_test.get(name, value) != value]
+    return f", with {', '.join(differ)}" if differ else ""
 
 
 def _tested(run: Digest) -> Iterator[str]:

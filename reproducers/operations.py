@@ -250,12 +250,16 @@ def local_inv(writer: Writer, step: Step) -> None:
 def send_with_inv(writer: Writer, step: Step) -> None:
     """A SEND with invalidation, of which the receiver is told the key."""
     queue = identifier(str(step.arguments["qp"]))
-    writer.say("struct ibv_recv_wr receive = { .num_sge = 0 }, *bad_receive;")
+    elements = ".num_sge = 0"
+    if length := writer.moved(step.arguments["length"]):
+        writer.say(f"struct ibv_sge message = {{ (uintptr_t)own, {length}, own_mr->lkey }};")
+        elements = ".sg_list = &message, .num_sge = 1"
+    writer.say(f"struct ibv_recv_wr receive = {{ {elements} }}, *bad_receive;")
     writer.say(f"SET_UP(!ibv_post_recv({queue}[0], &receive, &bad_receive));")
     key = writer.number(step.arguments["rkey"])
     if step.then.outcome == "success":
         writer.assign("sent", key, "uint32_t")
-    _invalidated(writer, step, 1, "IBV_WR_SEND_WITH_INV")
+    _invalidated(writer, step, 1, "IBV_WR_SEND_WITH_INV", f" {elements}," if length else "")
     writer.features.add("wc")
     if step.then.outcome == "open":
         return _completed(writer, step, "1")
@@ -272,14 +276,14 @@ def send_with_inv(writer: Writer, step: Step) -> None:
             )
 
 
-def _invalidated(writer: Writer, step: Step, side: int, opcode: str) -> None:
+def _invalidated(writer: Writer, step: Step, side: int, opcode: str, message: str = "") -> None:
     queue = f"{identifier(str(step.arguments['qp']))}[{side}]"
     writer.use("next")
     writer.headers.add("unistd.h")
     name = f"wr{writer.next_number('wr') or ''}"
     key = writer.number(step.arguments["rkey"])
     writer.say(
-        f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = {opcode}, .wr_id = 1,"
+        f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = {opcode}, .wr_id = 1,{message}"
         f" .send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = {key} }};"
     )
     writer.assign("error", f"ibv_post_send({queue}, &{name}, &bad_{name})")
@@ -336,6 +340,12 @@ def unmap(writer: Writer, step: Step) -> None:
     writer.say(f"SET_UP(!munmap({identifier(name)}, {writer.names.of(name, 'size')}));")
 
 
+def protect(writer: Writer, step: Step) -> None:
+    """Takes the right to write to memory away."""
+    name = str(step.arguments["memory"])
+    writer.say(f"SET_UP(!mprotect({identifier(name)}, {writer.names.of(name, 'size')}, PROT_READ));")
+
+
 def discard(writer: Writer, step: Step) -> None:
     """Removes the pages of memory."""
     name, how = str(step.arguments["memory"]), str(step.arguments["how"])
@@ -361,6 +371,7 @@ STEPS: Mapping[str, Callable[[Writer, Step], None]] = {
     "destroy_qp": destroy_qp,
     "fill": fill,
     "unmap": unmap,
+    "protect": protect,
     "discard": discard,
     "traffic": traffic,
     "local_traffic": local_traffic,

@@ -194,6 +194,16 @@ class Writer:
         name, _ = self.memory_of(at)
         return (self.number(Quantity("", (*addr.terms, *shift))), self.pointer(target), self.number(count), name)
 
+    def moved(self, length: Argument) -> str:
+        """A number of bytes of the peer's own memory; empty if there are none."""
+        assert isinstance(length, Quantity)
+        sizes = [self.evaluate(length, {}, *system) for system in _SYSTEMS]
+        if not any(sizes):
+            return ""
+        self.features.add("traffic")
+        self.largest = max(self.largest, *sizes)
+        return self.number(length)
+
     def area_of(self, name: str) -> None:
         """Has the following operations look at this memory; if it is too large to be filled, each at its own bytes."""
         spec = {**self.case.given.memory, **self.case.given.dmabufs}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +22,10 @@ if cache.DIRECTORY not in os.environ:
     _kept = tempfile.TemporaryDirectory(prefix="rdma-cts-tests-")  # until this process ends
     os.environ[cache.DIRECTORY] = _kept.name
 
+# Each process unpacks a suite once, of whose data nothing changes.
+_unpacked = functools.lru_cache(maxsize=2)(suite._unpacked)
+vars(suite)["_unpacked"] = lambda data, folders: _unpacked(data, frozenset(folders))
+
 # How fast a machine is decides no test: neither how long an example takes nor how long it takes to make them. By day
 # the examples are the same each time: a new one is found at night.
 settings.register_profile(
@@ -39,9 +44,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Files that take more than a few seconds, or need a package that is not one of the suite's own: not in the quick loop.
 _SLOW = """
-bisect_step bundle cache evidence examiner explain extending extending_page formats fuzzed_results header history
-hostile_workers judge loader_properties manners nightly old_results one_verdict output own_builds packages page
-page_sizes patches personas plugin preflight reference reproducers schema sequences template trial remote_host sweeps
+bisect_step bundle cache ci docs evidence examiner explain extending extending_page faults formats fuzzed_results
+header history hostile_host hostile_workers judge kernel_trial loader_properties manners nightly old_results
+one_conclusion one_verdict output own_builds packages page page_sizes patches personas plugin preflight recorded_run
+reference regular_file remote_host reproducers resume schema sequences sweeps template trial
 """
 SLOW = frozenset(_SLOW.split())
 

@@ -1,7 +1,12 @@
-"""Short names for the types of pytest's fixtures that many tests take."""
+"""Short names for what many tests need: the types of pytest's fixtures, and lists of words."""
 
 import pytest
 
 Folders = pytest.TempPathFactory
 Patch = pytest.MonkeyPatch
 Says = pytest.CaptureFixture[str]
+
+
+def words(text: str) -> list[str]:
+    """The words of a text."""
+    return text.split()

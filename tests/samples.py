@@ -9,17 +9,21 @@ import functools
 import textwrap
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import pytest
+
+from conformance.errors import UserError
 from conformance.judging import Basis, Judgement, conclude
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.observation import Observation, PointExample
 from conformance.model.record import FooterRecord, HeaderRecord, ResultRecord
 from conformance.model.rules import Registry
-from conformance.results.records import result_record
+from conformance.results.records import Recorded, result_record
 from conformance.results.sweep_record import sweep_record
 from conformance.sweeps.outcome import Outcome, Points
 from conformance.sweeps.run import rejudge_sweep
@@ -155,3 +159,17 @@ def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
 def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> ResultRecord:
     """The result of a case with a verdict of the test's choice, and with whatever else a test changes."""
     return changed(result_record(of, registry(), Judgement(verdict, reason), {"rc": None}), more)
+
+
+def footer_of(recorded: Recorded) -> FooterRecord:
+    """The footer of a run that has come to its end."""
+    assert recorded.footer is not None
+    return recorded.footer
+
+
+@contextmanager
+def user_error(match: str, status: int) -> Iterator[None]:
+    """What a person can correct is said in these words, and the command ends with this status."""
+    with pytest.raises(UserError, match=match) as caught:
+        yield
+    assert caught.value.status == status

@@ -10,6 +10,7 @@ import bad_driver
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, read_results
 from launched import run_in_guest
+from samples import footer_of
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 # What a case never takes, on a slow machine either: the case that hangs takes as long.
@@ -37,9 +38,8 @@ def result(run: Recorded, row: str) -> ResultRecord:
 
 
 def test_the_run_is_complete_and_says_how_many_guests_it_took(run: Recorded) -> None:
-    assert run.footer is not None
-    assert run.footer["complete"] is True
-    assert run.footer["boots"] == 4
+    assert footer_of(run)["complete"] is True
+    assert footer_of(run)["boots"] == 4
     assert {line["case"].rpartition("/")[2]: line["verdict"] for line in run.results} == {
         "works": "PASS",
         "panics": "CRASH",
@@ -55,8 +55,7 @@ def test_the_run_is_complete_and_says_how_many_guests_it_took(run: Recorded) -> 
 @pytest.mark.nightly
 def test_each_violation_occurs_alone_in_a_fresh_guest_too(tmp_path: Path) -> None:
     run = run_in(tmp_path)
-    assert run.footer is not None
-    assert run.footer["confirmation"] == {"confirmed": 6, "not_confirmed": 0, "not_tried": 0}
+    assert footer_of(run)["confirmation"] == {"confirmed": 6, "not_confirmed": 0, "not_tried": 0}
 
 
 def test_a_panic_is_reported_in_the_kernels_own_words(run: Recorded) -> None:

@@ -26,9 +26,8 @@ from fixtures.guest.recipe import STACKS, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from launched import ended
-from reports import tmt
 from samples import result
-from test_reports import SUITE, digested, one_of_each, recorded
+from test_reports import SUITE, recorded
 
 CI = ROOT / "ci"
 GITHUB = yaml.safe_load((CI / "github.yml").read_text())["jobs"]["conformance"]
@@ -247,16 +246,6 @@ def test_tests_run_elsewhere_name_the_packages_they_need() -> None:
     hard, soft = (set(task["restraint"][key].split(";")) for key in ("dependencies", "softDependencies"))
     assert hard == set(tasks["/device"]["require"])
     assert hard | soft == hard | set(tasks["/guest"]["require"])
-
-
-def test_tmt_is_told_each_case_in_its_own_words() -> None:
-    found = yaml.safe_load(tmt.render([digested(one_of_each())]))
-    assert len({each["name"] for each in found}) == len(found) == len(one_of_each().results)
-    for each, record in zip(found, one_of_each().results, strict=True):
-        assert each["name"] == f"/{record['case']}"
-        assert each["result"] in ("pass", "fail", "skip", "warn", "error")
-        assert (each["result"] == "pass") == (record["effective"] == "PASS")
-        assert re.fullmatch(r"\d\d:\d\d:\d\d", each["duration"])
 
 
 def test_restraint_is_told_what_did_not_pass_and_the_whole(scripts: Scripts) -> None:

@@ -22,6 +22,11 @@ from launched import ended
         ("rdma-cts run --port ", []),
         ("rdma-cts run /etc/passw", []),
         ("rdma-cts completion fi", ["fish"]),
+        ("rdma-cts trial ker", ["kernel"]),
+        ("rdma-cts trial kernel --mut", ["--mutant"]),
+        ("rdma-cts trial reference --rule REG-09", ["REG-09", "REG-09a"]),
+        ("rdma-cts trial mended --list --cha", ["--change"]),
+        ("rdma-cts trial reference --mut", []),
     ],
 )
 def test_bash_offers_what_fits(line: str, offered: list[str], capsys: pytest.CaptureFixture[str]) -> None:

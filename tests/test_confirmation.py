@@ -22,7 +22,7 @@ from conformance.tables.suite import Suite
 from reports import confirmation as confirmation_texts
 from reports import terminal
 from reports.digest import read
-from samples import numbered, observed_result, observed_sweep, result
+from samples import footer_of, numbered, observed_result, observed_sweep, result
 
 COUNT = 12
 SUITE = numbered(COUNT)
@@ -91,8 +91,7 @@ def after(case: int, *needed: int) -> Device:
 
 def counts(recorded: Recorded) -> tuple[int, int, int]:
     """The violations that were confirmed, not confirmed and not tried."""
-    assert recorded.footer is not None
-    figures = recorded.footer["confirmation"]
+    figures = footer_of(recorded)["confirmation"]
     return figures["confirmed"], figures["not_confirmed"], figures["not_tried"]
 
 
@@ -231,8 +230,7 @@ def test_if_no_worker_can_be_had_that_is_said_and_the_run_is_complete(tmp_path: 
     recorded = run(none)
     assert counts(recorded) == (0, 0, 2)
     assert run.audience.said[-1] == "not all violations are tried again: guests are booted here"
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is True
+    assert footer_of(recorded)["complete"] is True
 
 
 def test_a_stuck_process_ends_the_attempts(tmp_path: Path) -> None:

@@ -109,7 +109,14 @@ def test_every_command_of_a_page_is_parsed(page: str, line: str, shelf: Path, mo
 
 
 @pytest.mark.usefixtures("desk")
-@pytest.mark.parametrize(("page", "line"), [each for each in COMMANDS if not why_not(each[1])])
+@pytest.mark.parametrize(
+    ("page", "line"),
+    [
+        pytest.param(page, line, marks=[pytest.mark.slow] if line.startswith("compare ") else [])
+        for page, line in COMMANDS
+        if not why_not(line)
+    ],
+)
 def test_what_needs_no_device_is_run_as_it_is_written(page: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(words_of(line))
     output = capsys.readouterr()

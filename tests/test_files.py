@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.errors import UserError
 from conformance.results.files import write_atomically
+from samples import user_error
 
 
 def test_a_file_and_its_folder_are_created_and_replaced(tmp_path: Path) -> None:
@@ -33,9 +33,8 @@ def test_nothing_changes_where_writing_fails(failing: str, tmp_path: Path, monke
     path = tmp_path / "file"
     write_atomically(path, b"old")
     monkeypatch.setattr(failing, fail)
-    with pytest.raises(UserError, match="file cannot be written: No space left on device") as caught:
+    with user_error("file cannot be written: No space left on device", status=3):
         write_atomically(path, b"new")
-    assert caught.value.status == 3
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
 
@@ -52,15 +51,13 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyte
 
 def test_a_folder_that_is_a_file_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(UserError, match="cannot be written") as caught:
+    with user_error("cannot be written", status=2):
         write_atomically(tmp_path / "file" / "inside", b"")
-    assert caught.value.status == 2
 
 
 def test_a_name_that_is_too_long_is_one_clear_error_and_one_that_just_fits_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be written: File name too long") as caught:
+    with user_error("cannot be written: File name too long", status=2):
         write_atomically(tmp_path / ("n" * 256), b"")
-    assert caught.value.status == 2
     write_atomically(tmp_path / ("n" * 255), b"data")
     assert (tmp_path / ("n" * 255)).read_bytes() == b"data"
 

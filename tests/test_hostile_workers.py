@@ -34,7 +34,7 @@ from fixtures.system.marks import new_mark
 from patience import PATIENCE_S, longer_and_longer
 from reports import terminal
 from reports.digest import read
-from samples import header, observed_result
+from samples import footer_of, header, observed_result
 from test_hostile_libraries import ATTACKS
 
 SCRIPT = Path(hostile_worker.__file__)
@@ -175,9 +175,8 @@ def test_a_hostile_worker_costs_its_case_alone_and_gets_what_it_has_earned(
 ) -> None:
     recorded = stand.run(what)
     assert verdicts(recorded) == ["PASS", EXPECTED[what], "PASS", "PASS"]
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is True
-    assert exit_status(recorded.footer) == STATUS[EXPECTED[what]]
+    assert footer_of(recorded)["complete"] is True
+    assert exit_status(footer_of(recorded)) == STATUS[EXPECTED[what]]
     for case, line in zip(IDS, recorded.results, strict=False):
         assert (line["rules"], line["effective"], line["waiver"]) == (["REG-01"], line["verdict"], None), case
     shown = terminal.summary(read(stand.folder), stand.folder)

@@ -405,9 +405,9 @@ JUDGED = [
         UNREACHABLE,
         "refused when it was posted",
     ),
-    row("the status of a bind", BIND_STATUS, requested("MW_BIND_ERR", step={"wr_id_matches": True}), PASS),
-    row("a bind that is flushed", BIND_STATUS, requested("WR_FLUSH_ERR", step={"wr_id_matches": True}), FAIL),
-    row("a bind that is granted", BIND_STATUS, requested("SUCCESS", step={"wr_id_matches": True}), UNREACHABLE),
+    row("the status of a bind", BIND_STATUS, bound("MW_BIND_ERR", wr_id_matches=True), PASS),
+    row("a bind that is flushed", BIND_STATUS, bound("WR_FLUSH_ERR", wr_id_matches=True), FAIL),
+    row("a bind that is granted", BIND_STATUS, bound("SUCCESS", wr_id_matches=True), UNREACHABLE),
     # Open, undeclared, not set up
     row("out of reach", REGISTER, {"unreachable": "no such call"}, UNREACHABLE, "^no such call$"),
     row("open, refused", OPEN, null(), PASS, "open"),

@@ -293,6 +293,7 @@ def test_a_python_that_was_named_and_does_not_fit_is_refused(script: str | None,
     assert host.calls() == []
 
 
+@pytest.mark.slow
 def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
     for module in ("yaml.py", "jinja2.py", "commands/__init__.py", "reports/__init__.py", "sitecustomize.py"):
         path = tmp_path / module

@@ -9,27 +9,13 @@ from pathlib import Path
 import pytest
 
 from conformance.tables.suite import ROOT
+from kinds import words
 
-LAYERS = (
-    "errors",
-    "regular_file",
-    "cache",
-    "yamldoc",
-    "verbs",
-    "header",
-    "model",
-    "judging",
-    "defects",
-    "tables",
-    "run_options",
-    "kernel",
-    "bench",
-    "device",
-    "execution",
-    "sweeps",
-    "results",
-    "supervision",
-    "pytest_plugin",
+LAYERS = tuple(
+    words(
+        "errors regular_file cache yamldoc verbs header model judging defects tables run_options kernel bench "
+        "device execution sweeps results supervision pytest_plugin"
+    )
 )
 FILES = sorted((ROOT / "conformance").rglob("*.py"))
 # What each folder of the project may import besides itself; docs/architecture.md has the reasons.

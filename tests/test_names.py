@@ -10,22 +10,12 @@ from pathlib import Path
 import pytest
 
 from conformance.tables.suite import ROOT
+from kinds import words
 
 FILES = sorted(
     file
-    for folder in (
-        "bundles",
-        "patches",
-        "runs",
-        "targets",
-        "conformance",
-        "fixtures",
-        "reports",
-        "commands",
-        "reference",
-        "trial",
-        "benchmarks",
-        "tests",
+    for folder in tuple(
+        words("bundles patches runs targets conformance fixtures reports commands reference trial benchmarks tests")
     )
     for file in (ROOT / folder).rglob("*.py")
 )

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -278,55 +278,44 @@ def test_two_nights_at_once_are_refused(nights: Nights) -> None:
     assert len(read_history(nights.folder).nights) == 1
 
 
-def damage(cell: Path, how: str) -> None:
-    """Damages the first night's cell in one way."""
-    results = cell / "results.jsonl"
-    if how == "the outcome is not JSON":
-        (cell / "cell.json").write_text("{")
-    elif how == "the outcome is of nobody":
-        (cell / "cell.json").write_text(json.dumps({"schema": "x"}))
-    elif how == "the outcome is a list":
-        (cell / "cell.json").write_text(json.dumps({"schema": "rdma-cts-cell/1", "outcome": ["good"]}))
-    elif how == "the outcome is a FIFO":
-        (cell / "cell.json").unlink()
-        os.mkfifo(cell / "cell.json")
-    elif how == "the results are torn":
-        results.write_bytes(results.read_bytes()[:50] + b"\n")
-    elif how == "the results are a FIFO":
-        results.unlink()
-        os.mkfifo(results)
-    elif how == "the results are gone":
-        results.unlink()
-    elif how == "results and summary are noise":
-        for name in ("results.jsonl", "summary.json"):
-            (cell / name).write_bytes(bytes(range(256)) + b"\n")
-    elif how == "it is a link to elsewhere":
-        shutil.rmtree(cell)
-        cell.symlink_to("/")
-    elif how == "it is a file":
-        shutil.rmtree(cell)
-        cell.write_text("")
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
 
 
-HOW = (
-    "the outcome is not JSON",
-    "the outcome is of nobody",
-    "the outcome is a list",
-    "the outcome is a FIFO",
-    "the results are torn",
-    "the results are a FIFO",
-    "the results are gone",
-    "results and summary are noise",
-    "it is a link to elsewhere",
-    "it is a file",
-)
+def torn(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:50] + b"\n")
 
 
-@pytest.mark.parametrize("how", HOW)
+def in_place_of(cell: Path) -> Path:
+    shutil.rmtree(cell)
+    return cell
+
+
+NOISE = bytes(range(256)) + b"\n"
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "the outcome is not JSON": lambda cell: (cell / "cell.json").write_text("{"),
+    "the outcome is of nobody": lambda cell: (cell / "cell.json").write_text('{"schema": "x"}'),
+    "the outcome is a list": lambda cell: (cell / "cell.json").write_text(
+        '{"schema": "rdma-cts-cell/1", "outcome": ["good"]}'
+    ),
+    "the outcome is a FIFO": lambda cell: fifo(cell / "cell.json"),
+    "the results are torn": lambda cell: torn(cell / "results.jsonl"),
+    "the results are a FIFO": lambda cell: fifo(cell / "results.jsonl"),
+    "the results are gone": lambda cell: (cell / "results.jsonl").unlink(),
+    "results and summary are noise": lambda cell: [
+        (cell / name).write_bytes(NOISE) for name in ("results.jsonl", "summary.json")
+    ],
+    "it is a link to elsewhere": lambda cell: in_place_of(cell).symlink_to("/"),
+    "it is a file": lambda cell: in_place_of(cell).write_text(""),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_cell_costs_itself_alone_and_is_named_in_one_line(nights: Nights, how: str) -> None:
     nights.night(forky=GOOD_RUN, sid=GOOD_RUN)
     (night,) = read_history(nights.folder).nights
-    damage(nights.folder / night / "forky", how)
+    DAMAGE[how](nights.folder / night / "forky")
     said = nights.night(forky=WORSE, sid=WORSE)
     named = [line for line in said.splitlines() if night in line and "forky" in line and "compare --all" not in line]
     assert len(named) == 1, said
@@ -340,7 +329,7 @@ def test_a_damaged_good_night_is_passed_over_for_the_one_before(nights: Nights) 
     nights.night(forky=run_of({}))
     nights.night(forky=run_of({}))
     first, second = read_history(nights.folder).nights
-    damage(nights.folder / second / "forky", "the results are torn")
+    torn(nights.folder / second / "forky" / "results.jsonl")
     nights.night(forky=run_of({2: "FAIL"}))
     assert nights.status == 1
     assert read_history(nights.folder).of("forky")[-1].outcome.against == first
@@ -411,24 +400,10 @@ def test_a_clock_that_is_wrong_is_reported(nights: Nights) -> None:
 
 def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
     """With a real process."""
-    command = [
-        "nightly",
-        "--history",
-        str(tmp_path / "h"),
-        "--stack",
-        "forky",
-        "--renew",
-        "99999",
-        "--tier",
-        "exhaustive",
-        "--verb",
-        "sequences",
-        "--sequences",
-        "0",
-        "--kernel",
-        f"mine={bzimage(tmp_path / 'k', '7.3.0')}",
-    ]
-    assert main(command) == 3
+    kernel = bzimage(tmp_path / "k", "7.3.0")
+    command = f"nightly --history {tmp_path / 'h'} --stack forky --renew 99999 --kernel mine={kernel}"
+    command += " --tier exhaustive --verb sequences --sequences 0"
+    assert main(command.split()) == 3
     said = capsys.readouterr().out
     for cell in ("forky", "mine"):
         assert re.search(rf"{cell} +not run +rdma-cts: --sequences 0 leaves no case to run; see .*run.log\n", said)
@@ -478,19 +453,7 @@ def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
 def test_a_made_regression_in_the_guest_is_new_one_night_and_mended_the_next(tmp_path: Path, capsys: Says) -> None:
     case = "reg_mr/access_flags/remote-write-without-local-write+none"
     history = tmp_path / "history"
-    command = [
-        "nightly",
-        "--history",
-        str(history),
-        "--stack",
-        "forky",
-        "--only",
-        case,
-        "--no-confirm",
-        "--yes",
-        "--renew",
-        "99999",
-    ]
+    command = f"nightly --history {history} --stack forky --only {case} --no-confirm --yes --renew 99999".split()
     overlay = ["--overlay", str(bad_driver.overlay(tmp_path / "overlay", "regression.c"))]
     nights: list[tuple[str, int, list[str]]] = [
         ("nothing to compare with yet", 0, []),

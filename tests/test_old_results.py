@@ -25,22 +25,12 @@ from conformance.results.records import decode, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker
 from conformance.tables.suite import load_suite
+from kinds import words
 from reports.digest import read
+from samples import footer_of
 
 OLD = Path(__file__).with_name("old_results")
-VERDICTS = [
-    "FAIL",
-    "PASS",
-    "FAIL",
-    "UNREACHABLE",
-    "PASS",
-    "PASS",
-    "FAIL",
-    "UNSUPPORTED",
-    "PASS",
-    "UNSUPPORTED",
-    "CRASH",
-]
+VERDICTS = words("FAIL PASS FAIL UNREACHABLE PASS PASS FAIL UNSUPPORTED PASS UNSUPPORTED CRASH")
 SWEEP = "advise_mr/advice_space/advice-and-flags@libibverbs"
 
 
@@ -66,8 +56,7 @@ def test_what_is_read_is_what_was_recorded() -> None:
     assert [record["verdict"] for record in recorded.results] == VERDICTS
     assert all(isinstance(record["effective"], Verdict) for record in recorded.results)
     assert recorded.header["device"]["driver"] == "rxe"
-    assert recorded.footer is not None
-    assert recorded.footer["verdicts"]["CRASH"] == 1
+    assert footer_of(recorded)["verdicts"]["CRASH"] == 1
     assert not recorded.torn
     assert [record["type"] for record in recorded.others] == ["worker"]
 
@@ -146,9 +135,8 @@ def test_it_is_carried_on(copy: Path) -> None:
         Supervisor(recording, copy / "console.log").run(no_worker)
     assert path.read_bytes().startswith(before.removesuffix(footer))
     recorded = read_results(copy)
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is True
-    assert recorded.footer["verdicts"] == {"FAIL": 3, "PASS": 4, "UNREACHABLE": 1, "UNSUPPORTED": 2, "CRASH": 1}
+    assert footer_of(recorded)["complete"] is True
+    assert footer_of(recorded)["verdicts"] == {"FAIL": 3, "PASS": 4, "UNREACHABLE": 1, "UNSUPPORTED": 2, "CRASH": 1}
 
 
 # What is replaced in the file, and the message that names it.

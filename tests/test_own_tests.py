@@ -47,6 +47,7 @@ def test_what_is_left_for_the_night_is_run_with_nightly_alone(
     assert not command.MORE.keys() & usual.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "left"), [(command.LEFT, 3), (["-n", "2", *command.LEFT], 3), (["-k", "by_day"], 0)])
 def test_the_last_line_says_how_many_tests_are_left(words: Sequence[str], left: int, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())

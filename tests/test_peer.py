@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from conformance.device.queue_pairs import DevicePair
-from conformance.errors import UserError
 from conformance.model.case import QpSpec
 from conformance.model.transport import INFINIBAND, IWARP, ROCE, Transport
 from conformance.pytest_plugin.options import check_peer
 from fixtures.system import usable
+from samples import user_error
 
 
 def device(name: str, transport: Transport = ROCE, **declared: bool) -> Any:
@@ -57,15 +57,13 @@ def test_a_peer_needs_what_both_ends_of_a_request_need() -> None:
         (device("b", INFINIBAND, atomics=True), "b is InfiniBand, a is RoCE"),
         (device("b", IWARP, atomics=True), "--peer is not for iWARP"),
     ):
-        with pytest.raises(UserError, match=output) as caught:
+        with user_error(output, status=3):
             check_peer(device("a", atomics=True), peer)
-        assert caught.value.status == 3
 
 
 def test_the_peer_is_another_device_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usable, "device_names", lambda: ["a", "b"])
     usable.check_peer("b", "a")
     for peer, output in (("a", "--peer a is a device under test; without --peer"), ("c", "no RDMA device 'c'")):
-        with pytest.raises(UserError, match=output) as caught:
+        with user_error(output, status=2):
             usable.check_peer(peer, "a")
-        assert caught.value.status == 2

@@ -32,6 +32,7 @@ from fixtures.hosts.remote_worker import Place, RemoteWorker
 from kinds import Patch
 from patience import PATIENCE_S, await_true
 from project import Project
+from samples import footer_of, user_error
 
 ADDRESS = Address("host.invalid")
 # In place of fixtures/system/usable.py: the host has a device that only the tests know.
@@ -312,9 +313,8 @@ def test_a_line_that_the_cut_has_torn_is_none(
             monkeypatch.delenv("STAND_IN_BYTES")
             recorded = Run(stand_in, project, tmp_path / f"out{number}", rows).on(host)
         assert [line["verdict"] for line in recorded.results] == ["PASS", "FAIL", "UNSUPPORTED"]
-        assert recorded.footer is not None
-        assert recorded.footer["complete"] is True
-        assert recorded.footer["boots"] == 2
+        assert footer_of(recorded)["complete"] is True
+        assert footer_of(recorded)["boots"] == 2
 
 
 def test_a_host_that_goes_down_in_a_case_costs_that_case(verdicts_of: Any, stand_in: StandIn) -> None:
@@ -357,8 +357,7 @@ def test_a_host_that_does_not_come_back_is_reset_and_its_console_is_evidence(
     assert [line["verdict"] for line in recorded.results] == ["PASS", "CRASH", "UNSUPPORTED"]
     assert "[ 9.0] Kernel panic - not syncing: sysrq triggered crash" in recorded.results[1]["kernel"]["log"]
     assert (tmp_path / "resets").read_text() == "x\n"
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is True
+    assert footer_of(recorded)["complete"] is True
 
 
 def test_a_host_that_does_not_come_back_loses_nothing_and_the_case_is_a_crash_when_it_does(
@@ -378,8 +377,7 @@ def test_a_host_that_does_not_come_back_loses_nothing_and_the_case_is_a_crash_wh
     assert found[0][0] == "PASS"
     assert [verdict for verdict, _ in found[1:]] == ["MISSED", "MISSED"]
     assert "did not come back" in found[1][1]
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is False
+    assert footer_of(recorded)["complete"] is False
     (stand_in.folder / "dead").unlink()
     stand_in.boot()
     with stand_in.host() as host:
@@ -418,9 +416,8 @@ def test_a_silent_connection_counts_as_lost(verdicts_of: Any, stand_in: StandIn,
 def test_a_host_of_which_only_noise_comes_did_not_answer(stand_in: StandIn, monkeypatch: Patch, script: str) -> None:
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
     stand_in.client(f"#!/bin/sh\n{script}\n:\n")  # a process of its own, which does not read what is sent
-    with pytest.raises(UserError, match=r"^host\.invalid did not answer in time$") as caught:
+    with user_error(r"^host\.invalid did not answer in time$", status=3):
         link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
-    assert caught.value.status == 3
 
 
 @pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done", "cat /dev/zero", "sleep 999"])
@@ -517,16 +514,14 @@ def test_a_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
 
 def test_a_client_that_is_no_program_is_reported(stand_in: StandIn) -> None:
     stand_in.client("just text\n")
-    with pytest.raises(UserError, match=r"/bin/ssh cannot be started: Exec format error$") as caught:
+    with user_error(r"/bin/ssh cannot be started: Exec format error$", status=3):
         stand_in.host()
-    assert caught.value.status == 3
 
 
 def test_a_full_disk_is_reported(stand_in: StandIn) -> None:
     stand_in.goes_wrong(prefix="ulimit -f 8; ")
-    with pytest.raises(UserError, match=r"host\.invalid: the suite cannot be written to .*: File too large") as caught:
+    with user_error(r"host\.invalid: the suite cannot be written to .*: File too large", status=3):
         stand_in.host()
-    assert caught.value.status == 3
     await_true(lambda: not stand_in.left())
 
 

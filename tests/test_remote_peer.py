@@ -27,7 +27,7 @@ from conformance.device.mirror import Mirror
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import Endpoint, PeerRefused, RemoteDevice, RemoteDomain, RemoteQueue
 from conformance.device.xrc import XrcPair
-from conformance.errors import HarnessFailure, LoopbackLost, PeerLost, UserError
+from conformance.errors import HarnessFailure, LoopbackLost, PeerLost
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
 from conformance.model.transport import ROCE
@@ -37,6 +37,7 @@ from fixtures.hosts.address import Address, peer_of
 from fixtures.hosts.archive import PARTS, PEER_PARTS, packed
 from fixtures.system import usable
 from patience import PATIENCE_S, await_true
+from samples import user_error
 
 SIZE = 3 * memory.PAGE - 100
 
@@ -59,9 +60,8 @@ def test_a_peer_is_named_with_or_without_its_host(text: str, host: Address | Non
 
 @pytest.mark.parametrize("text", ["node2:", ":rxe0", "a b:rxe0", "-oProxyCommand=x:rxe0", "fd00::1:rxe0"])
 def test_what_names_no_peer_is_a_mistake(text: str) -> None:
-    with pytest.raises(UserError, match=r"^--peer '.*' is n") as caught:
+    with user_error(r"^--peer '.*' is n", status=2):
         usable.check_peer(text, "rxe0")
-    assert caught.value.status == 2
 
 
 # Memory
@@ -342,9 +342,8 @@ def test_calls_go_over_ssh(host: Far) -> None:
 
 
 def test_a_peer_without_the_device_is_reported_in_one_line(host: Far) -> None:
-    with pytest.raises(UserError, match=r"^node2: no RDMA device 'rxe9'; this host has none$") as caught:
+    with user_error(r"^node2: no RDMA device 'rxe9'; this host has none$", status=4):
         peer.open_remote("node2:rxe9", PATIENCE_S)
-    assert caught.value.status == 4
 
 
 def test_a_peer_that_is_lost_ends_the_session_and_not_the_device(host: Far) -> None:

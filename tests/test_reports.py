@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
@@ -21,7 +22,7 @@ from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Recorded, footer_record
 from conformance.tables.suite import load_suite
 from made_history import run_of, write_run
-from reports import junit
+from reports import junit, tmt
 from reports.digest import Digest, digest
 from reports.progress import Progress
 from reports.terminal import QUIET, VERBOSE, summary
@@ -252,3 +253,13 @@ def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: 
         write_beside(run)
     assert json.loads((run / "summary.json").read_text())["exit_status"] == 1
     assert "failure" in (run / "junit.xml").read_text()
+
+
+def test_tmt_is_told_each_case_in_its_own_words() -> None:
+    found = yaml.safe_load(tmt.render([digested(one_of_each())]))
+    assert len({each["name"] for each in found}) == len(found) == len(one_of_each().results)
+    for each, record in zip(found, one_of_each().results, strict=True):
+        assert each["name"] == f"/{record['case']}"
+        assert each["result"] in ("pass", "fail", "skip", "warn", "error")
+        assert (each["result"] == "pass") == (record["effective"] == "PASS")
+        assert re.fullmatch(r"\d\d:\d\d:\d\d", each["duration"])

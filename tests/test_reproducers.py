@@ -309,6 +309,7 @@ def test_a_trial_without_a_run_is_one_line_with_status_2(tmp_path: Path, monkeyp
         ([ADVICE, "--others", "run"], "--others is only for --mail"),
         (["85c569cb"], "there is no run to look for the defect 85c569cb in; --run RUN names one"),
         (["ffff", "--run", FORKY], f"{RECORDED} has no defect ffff; "),
+        (["REG-15"], "REG-15 is a rule, and a program shows a case; ./rdma-cts explain REG-15 lists them"),
     ],
 )
 def test_a_mistake_is_one_line_with_status_2(
@@ -327,6 +328,31 @@ def test_a_defect_is_found_by_the_beginning_of_its_fingerprint(tmp_path: Path, c
         assert f"cc {out} -libverbs" in capsys.readouterr().out
         made.append(out.read_text())
     assert made[0] == made[1] == made[2]
+
+
+def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, capsys: Says) -> None:
+    symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
+    cases = dict.fromkeys(each.case for each in symptoms)
+    text, old = Path(FORKY).read_text(), tmp_path / "results.jsonl"
+    for left, case in zip(range(len(cases) - 1, -1, -1), cases, strict=True):
+        text = text.replace(f'"{case}"', f'"{case}-of-old"')
+        old.write_text(text)
+        out = tmp_path / f"{left}.c"
+        assert main(["reproducer", DEFECT, "--run", str(old), "--out", str(out)]) == (0 if left else 2)
+        assert out.exists() == bool(left)
+    assert f"{tmp_path} is of other tables; the present ones have no case '" in capsys.readouterr().err
+
+
+def test_a_text_tells_builds_of_the_same_versions_apart(tmp_path: Path, capsys: Says) -> None:
+    built = json.loads(Path(FORKY).read_text().partition("\n")[0])
+    built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
+    built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
+    mine = tmp_path / "results.jsonl"
+    mine.write_text("\n".join([json.dumps(built), *Path(FORKY).read_text().splitlines()[1:]]) + "\n")
+    assert main(["reproducer", DEFECT, "--run", str(mine), "--mail", "--others", FORKY]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "rdma-core 65.0 (the stack was changed, not as shipped: linux e4e4e4e4). " in said
+    assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
 
 
 def test_a_text_for_a_mailing_list_is_not_to_be_compiled(tmp_path: Path, capsys: Says) -> None:

@@ -19,7 +19,7 @@ from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, decode, encode, footer_record, read_results, result_record
 from conformance.results.rule_conclusions import conclude_rules, rule_verdicts
 from conformance.results.writer import ResultsFile
-from samples import case, changed, header, numbered, registry, result
+from samples import case, changed, header, numbered, registry, result, user_error
 
 CASE = case("{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}")
 
@@ -176,9 +176,8 @@ def test_lines_are_ascii_and_one_line_whatever_they_carry() -> None:
 
 def test_a_recorded_run_is_not_overwritten(tmp_path: Path) -> None:
     path = written(tmp_path, header())
-    with pytest.raises(UserError, match=r"results\.jsonl exists") as caught:
+    with user_error(r"results\.jsonl exists", status=2):
         ResultsFile(path)
-    assert caught.value.status == 2
     assert path.read_bytes() == encode(header())
 
 

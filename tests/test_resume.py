@@ -19,7 +19,7 @@ from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT
 from patience import PATIENCE_S
 from runs.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
-from samples import header
+from samples import footer_of, header, user_error
 
 UNBROKEN = [HEADER, start(0), passed(0), start(1), failed(1), *ran(2, 3)[1:]]
 SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
@@ -27,8 +27,7 @@ SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
 
 def figures(recorded: Recorded) -> dict[str, object]:
     """What must be the same in the footers of a run cut short and of one that was not."""
-    assert recorded.footer is not None
-    return {key: value for key, value in recorded.footer.items() if key in SAME}
+    return {key: value for key, value in footer_of(recorded).items() if key in SAME}
 
 
 @pytest.fixture
@@ -88,16 +87,13 @@ def test_a_session_without_a_record_leaves_the_file_as_it_was(stage: Stage, cut:
 
 def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
     first = stage.play(ran(0), [HEADER])
-    assert first.footer is not None
-    assert (first.footer["boots"], first.footer["resumed"]) == (2, 0)
+    assert (footer_of(first)["boots"], footer_of(first)["resumed"]) == (2, 0)
     second = stage.play(ran(1), [HEADER], carry_on=True)
     third = stage.play(ran(2, 3), carry_on=True)
-    assert second.footer is not None
-    assert third.footer is not None
     assert verdicts(second) == ["PASS", "PASS", "MISSED", "MISSED"]
     assert verdicts(third) == ["PASS"] * 4
-    assert (third.footer["boots"], third.footer["resumed"]) == (5, 2)
-    assert third.footer["duration_s"] >= second.footer["duration_s"] >= first.footer["duration_s"]
+    assert (footer_of(third)["boots"], footer_of(third)["resumed"]) == (5, 2)
+    assert footer_of(third)["duration_s"] >= footer_of(second)["duration_s"] >= footer_of(first)["duration_s"]
     assert stage.asked == [IDS, IDS[1:], IDS[1:], IDS[2:], IDS[2:]]
 
 
@@ -164,9 +160,8 @@ def test_two_runs_into_one_directory_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     first = ResultsFile(path)
     for carry_on in (False, True):
-        with pytest.raises(UserError, match="a run is going on in") as caught:
+        with user_error("a run is going on in", status=2):
             ResultsFile(path, carry_on=carry_on)
-        assert caught.value.status == 2
     first.append(header())
     first.close()
     with pytest.raises(UserError, match="a run is recorded there"):

@@ -171,14 +171,10 @@ def test_a_waived_violation_is_no_failure_of_the_run_and_stays_visible(tmp_path:
     (tmp_path / "waivers.yaml").write_text(json.dumps({"waivers": [waiver]}))  # JSON is YAML
     out = tmp_path / "out"
     done = launch(
-        "run",
-        "--guest",
-        "--only",
-        "reg_mr/huge_lengths/on-demand-of-2-gib",
-        "--out",
-        str(out),
-        "--waivers",
-        str(tmp_path / "waivers.yaml"),
+        *(
+            "run --guest --only reg_mr/huge_lengths/on-demand-of-2-gib "
+            f"--out {out} --waivers {tmp_path / 'waivers.yaml'}"
+        ).split()
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = read_results(out).results

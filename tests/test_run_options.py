@@ -31,7 +31,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.recipe import STACKS
 from fixtures.system import usable
-from kinds import Folders, Patch, Says
+from kinds import Folders, Patch, Says, words
 from reports.progress import Progress
 from runs.plan import Plan, read_plan, write_plan
 from targets import builds, target
@@ -43,52 +43,16 @@ ROWS = """\
 MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
 # What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
-NOT_DECIDING = {
-    "console",
-    "power_cycle",
-    "return_within",
-    "guests",
-    "subject",
-    "no_confirm",
-    "keep",
-    "verbs",
-    "rules",
-    "words",
-    "only",
-    "tier",
-    "shard",
-    "tools",
-    "strict_packages",
-    "waivers",
-}
-HOST_ONLY = {
-    "peer",
-    "host",
-    "console",
-    "power_cycle",
-    "return_within",
-    "device",
-    "port",
-    "gid_index",
-    "shared",
-    "isolate",
-    "hazardous",
-}
-GUEST_ONLY = {
-    "guest",
-    "guests",
-    "stack",
-    "driver",
-    "kernel",
-    "modules",
-    "linux",
-    "overlay",
-    "guest_env",
-    "without",
-    "keep",
-    "tools",
-    "strict_packages",
-}
+NOT_DECIDING = set(
+    words(
+        "console power_cycle return_within guests subject no_confirm keep verbs rules words only tier shard tools "
+        "strict_packages waivers"
+    )
+)
+HOST_ONLY = set(words("peer host console power_cycle return_within device port gid_index shared isolate hazardous"))
+GUEST_ONLY = set(
+    words("guest guests stack driver kernel modules linux overlay guest_env without keep tools strict_packages")
+)
 
 # Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
 TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])

@@ -30,6 +30,7 @@ from kinds import Patch, Says
 from launched import ended
 from reference.bench import ReferenceBench
 from reference.device import Device
+from samples import footer_of
 from trial import nearest, reference_runs, sequences
 from trial.catalogue import VIOLATIONS
 from trial.comparison import Comparison, Divergence, Subject
@@ -208,8 +209,7 @@ def test_a_worker_that_dies_in_a_sequence_tells_the_sequence_and_the_rule_of_its
     assert "died, in sequence 3 from seed 1" in line["reason"]
     assert line["deviations"] == [{"when": point["point"], "rules": ["REG-15"], "row": ROW}]
     assert line["rule_verdicts"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
-    assert recorded.footer is not None
-    assert recorded.footer["rules"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
+    assert footer_of(recorded)["rules"] == {"REG-01": Verdict.PASS, "REG-15": Verdict.CRASH}
 
 
 def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
@@ -247,30 +247,15 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
 ) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
     # Before the first case a session gives two windows back, one of each type that the device declares.
-    command = [
-        "./rdma-cts",
-        "run",
-        "--guest",
-        "--yes",
-        "--tier",
-        "exhaustive",
-        "--verb",
-        "sequences",
-        "--sequences",
-        "10",
-        "--overlay",
-        str(overlay),
-        "--guest-env",
-        "RDMA_CTS_PANIC_AT=3",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    command = (
+        "./rdma-cts run --guest --yes --tier exhaustive --verb sequences --sequences 10 "
+        f"--overlay {overlay} --guest-env RDMA_CTS_PANIC_AT=3 --out {tmp_path / 'out'}"
+    ).split()
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
     done = ended(*command, cwd=ROOT, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     run = read_results(tmp_path / "out")
-    assert run.footer is not None
-    assert (run.footer["complete"], run.footer["boots"]) == (True, 2)
+    assert (footer_of(run)["complete"], footer_of(run)["boots"]) == (True, 2)
     crash, other = (next(line for line in run.results if line["entry"] == entry) for entry in ("libibverbs", "uverbs"))
     assert crash["verdict"] == Verdict.CRASH
     assert "from seed 1" in crash["reason"]

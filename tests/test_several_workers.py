@@ -20,7 +20,7 @@ from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker
 from patience import PATIENCE_S
 from reports.digest import read
-from samples import header, numbered, observed_result
+from samples import footer_of, header, numbered, observed_result
 
 COUNT = 40
 SUITE = numbered(COUNT)
@@ -78,8 +78,7 @@ def supervised(
 
 def figures(recorded: Recorded) -> dict[str, object]:
     """What is the same in the footers for every number of workers."""
-    assert recorded.footer is not None
-    return {key: value for key, value in recorded.footer.items() if key in SAME}
+    return {key: value for key, value in footer_of(recorded).items() if key in SAME}
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 8])
@@ -91,10 +90,8 @@ def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> No
     assert all(several.batches)
     assert alone.batches == [IDS]
     assert figures(many) == figures(one)
-    assert one.footer is not None
-    assert many.footer is not None
-    assert list(many.footer["verdicts"]) == list(one.footer["verdicts"])
-    assert many.footer["boots"] == at_once
+    assert list(footer_of(many)["verdicts"]) == list(footer_of(one)["verdicts"])
+    assert footer_of(many)["boots"] == at_once
     without = [
         [{key: value for key, value in record.items() if key != "worker"} for record in read(tmp_path / name).results]
         for name in ("one", "many")
@@ -129,8 +126,7 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
 
 def test_devices_of_a_kind_share_the_cases_and_each_result_names_its_device(tmp_path: Path) -> None:
     recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": "fake1"})
-    assert recorded.footer is not None
-    assert recorded.footer["complete"]
+    assert footer_of(recorded)["complete"]
     assert recorded.header["devices"] == ["fake0", "fake1"]
     assert {line["device"] for line in recorded.results} == {"fake0", "fake1"}
     assert all(line["repro"] == f"{line['device']}: {line['case']}" for line in recorded.results)
@@ -143,8 +139,7 @@ def test_a_device_of_another_kind_or_another_name_runs_no_case(
 ) -> None:
     recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": found}, **differing)
     assert len({line["device"] for line in recorded.results}) == 1
-    assert recorded.footer is not None
-    assert recorded.footer["complete"]  # by the others, or by the device whose worker was heard first
+    assert footer_of(recorded)["complete"]  # by the others, or by the device whose worker was heard first
 
 
 def test_a_result_names_its_worker_and_the_file_has_the_order_in_each(tmp_path: Path) -> None:
@@ -169,8 +164,7 @@ def test_a_worker_that_dies_costs_its_case_alone(tmp_path: Path) -> None:
     verdicts = {line["case"]: line["verdict"] for line in recorded.results}
     assert len(verdicts) == len(recorded.results) == COUNT
     assert [case for case in IDS if verdicts[case] == "CRASH"] == [several.batches[0][1]]
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is True
+    assert footer_of(recorded)["complete"] is True
 
 
 def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path: Path) -> None:
@@ -264,8 +258,7 @@ def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Pat
     assert figures(recorded) == figures(whole)
     assert len({line["case"] for line in recorded.results}) == len(recorded.results) == COUNT
     numbers = [line["worker"] for line in recorded.results]
-    assert recorded.footer is not None
-    assert max(numbers) == recorded.footer["boots"] == 4
+    assert max(numbers) == footer_of(recorded)["boots"] == 4
 
 
 @pytest.fixture

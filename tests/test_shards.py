@@ -28,6 +28,7 @@ from recorded_reference import record
 from reports.comparison import compare
 from reports.digest import read
 from reports.points import read_points
+from samples import footer_of
 from targets.target import Target
 from trial.catalogue import VIOLATIONS
 
@@ -161,10 +162,8 @@ def test_the_merged_run_is_the_unsharded_one(parts: list[Path], whole: Path, tmp
     assert capsys.readouterr().err == ""
     one, other = read_results(out), read_results(whole)
     assert stable(one) == stable(other)
-    assert one.footer is not None
-    assert other.footer is not None
     own = {"duration_s": 0.0, "boots": 0, "resumed": 0}  # of each of them
-    assert {**one.footer, **own} == {**other.footer, **own}
+    assert {**footer_of(one), **own} == {**footer_of(other), **own}
     assert one.header["planned"] == other.header["planned"]
     assert one.header["argv"] == other.header["argv"]
     assert [(each["number"], each["complete"]) for each in one.header["shards"]] == [(1, True), (2, True), (3, True)]
@@ -197,8 +196,7 @@ def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
     merge([parts[0], parts[2]], out)
     assert capsys.readouterr().err == f"without shard 2/3: {lost} cases have no result\n"
     recorded = read_results(out)
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is False
+    assert footer_of(recorded)["complete"] is False
     assert recorded.header["planned"] == [case.id for case in WHOLE]
     assert len(read(out).unrecorded) == lost
 
@@ -231,11 +229,10 @@ def test_workers_and_confirmations_of_all_shards_are_kept(parts: list[Path], tmp
         changed.append(folder)
     merge(changed, tmp_path / "out")
     recorded = read_results(tmp_path / "out")
-    assert recorded.footer is not None
     assert confirmed
     assert {each["worker"] for each in recorded.results} == {2, 4, 6}
-    assert recorded.footer["boots"] == 6
-    assert recorded.footer["confirmation"] == {"confirmed": confirmed, "not_confirmed": 0, "not_tried": 3}
+    assert footer_of(recorded)["boots"] == 6
+    assert footer_of(recorded)["confirmation"] == {"confirmed": confirmed, "not_confirmed": 0, "not_tried": 3}
 
 
 def with_header(part: Path, folder: Path, **changes: Any) -> Path:

@@ -129,7 +129,7 @@ def test_a_rule_without_a_case_says_so(site: Path) -> None:
 def test_a_defect_says_since_when_and_brings_its_program(short: Path, site: Path) -> None:
     (track,) = (track for defect, track in HistoryPage(read(short)).defects if defect.rules == ("REG-02",))
     page = Page(site / f"defects/{track.id}.html")
-    assert "not seen in the latest night" in page.text
+    assert "not seen in the latest night with results" in page.text
     assert "seen in 2 nights: first 2026-05-04 03:17, last 2026-05-05 03:17" in page.text
     assert "not seen → seen with another kernel" in page.text
     assert f"{name_of(3)}.html#cell%3Atrixie" in " ".join(page.addresses)

@@ -35,6 +35,7 @@ from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from kinds import Patch
 from patience import PATIENCE_S, await_true, longer_and_longer
+from samples import user_error
 from targets.guests import Guests
 
 PORT = "/dev/virtio-ports/rdma-cts.results"
@@ -77,9 +78,8 @@ def test_equal_recipes_have_equal_digests() -> None:
 
 
 def test_an_unknown_stack_names_those_that_exist() -> None:
-    with pytest.raises(UserError, match=r"did you mean forky.*bookworm, trixie") as caught:
+    with user_error(r"did you mean forky.*bookworm, trixie", status=2):
         recipe_for("forkie")
-    assert caught.value.status == 2
 
 
 def test_the_mirror_can_be_named_in_the_environment(monkeypatch: Patch) -> None:
@@ -492,6 +492,7 @@ def test_a_disk_too_small_is_noticed_before_anything_is_downloaded(tmp_path: Pat
     assert (tmp_path / "build-forky.log").read_bytes() == b""
 
 
+@pytest.mark.slow
 def test_a_mirror_that_does_not_answer_is_a_failed_download(tmp_path: Path) -> None:
     assert os.geteuid() == 0, "only root can build an image: run the project's tests as root"
     error = _fails_to_build(Recipe(mirror="http://127.0.0.1:9/debian"), tmp_path)
@@ -590,6 +591,7 @@ def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) 
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -621,6 +623,7 @@ def test_a_guest_that_does_not_start(
     assert not is_running(int(pid.read_text()))
 
 
+@pytest.mark.slow
 def test_a_guest_that_hangs_is_ended_at_its_deadline(
     fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
 ) -> None:
@@ -731,9 +734,8 @@ def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "kvm")
     assert accelerator.choose("nothing", Path("/nowhere")) == "kvm"
     monkeypatch.setenv("RDMA_CTS_ACCEL", "xen")
-    with pytest.raises(UserError, match="auto, kvm, tcg") as caught:
+    with user_error("auto, kvm, tcg", status=2):
         accelerator.choose("nothing", Path("/nowhere"))
-    assert caught.value.status == 2
 
 
 def test_no_device_no_kvm(tmp_path: Path) -> None:

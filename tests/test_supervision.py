@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from conformance.supervision import TRIES, Recording, RunPlan, Supervisor, Worke
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
 from project import Project
-from samples import header
+from samples import footer_of, header, user_error
 
 REFUSAL = encode({"type": "guest", "event": "broken", "reason": "loopback does not work"})
 
@@ -37,9 +38,8 @@ def test_a_good_worker_is_recorded_as_it_speaks(stage: Stage) -> None:
     assert verdicts(recorded) == ["PASS"] * 4
     assert recorded.header["planned"] == IDS
     assert recorded.header["stack"] == "test"
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is True
-    assert recorded.footer["boots"] == 1
+    assert footer_of(recorded)["complete"] is True
+    assert footer_of(recorded)["boots"] == 1
     assert stage.audience.total == 4
     assert stage.audience.taken == IDS
     assert stage.audience.reasons == []
@@ -52,10 +52,9 @@ def test_a_worker_that_dies_in_a_case_costs_that_case_alone(stage: Stage) -> Non
     crash = recorded.results[1]
     assert crash["kernel"]["log"] == Actor(iter(())).console_tail()
     assert crash["reason"].endswith("died ([ 2.0] BUG: kernel NULL pointer dereference)")
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is True
-    assert recorded.footer["boots"] == 2
-    assert exit_status(recorded.footer) == 1
+    assert footer_of(recorded)["complete"] is True
+    assert footer_of(recorded)["boots"] == 2
+    assert exit_status(footer_of(recorded)) == 1
     assert IDS[1] in stage.audience.reasons[0]
 
 
@@ -81,20 +80,8 @@ def test_a_case_whose_worker_somebody_else_ends_is_begun_again(stage: Stage) -> 
     recorded = stage.play(killed(*ran(0), start(1)), killed(HEADER), ran(1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4
     assert stage.asked == [IDS, IDS[1:], IDS[1:]]
-    assert recorded.footer is not None
-    assert recorded.footer["boots"] == 3
+    assert footer_of(recorded)["boots"] == 3
     assert stage.audience.reasons == ["pytest was ended from outside"] * 2
-
-
-def test_a_case_whose_worker_is_always_ended_is_broken_and_the_rest_goes_on(stage: Stage) -> None:
-    recorded = stage.play(*(killed(HEADER, start(0)) for _ in range(TRIES)), ran(1, 2, 3))
-    assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
-    assert recorded.results[0]["reason"] == f"pytest was ended from outside, {TRIES} times in this case"
-
-
-def test_workers_that_are_all_ended_before_their_first_case_do_not_go_on_for_ever(stage: Stage) -> None:
-    recorded = stage.play(killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1)))
-    assert verdicts(recorded) == ["PASS", "MISSED", "MISSED", "MISSED"]
 
 
 def test_a_process_that_cannot_be_ended_makes_the_device_suspect(stage: Stage) -> None:
@@ -102,14 +89,8 @@ def test_a_process_that_cannot_be_ended_makes_the_device_suspect(stage: Stage) -
     recorded = stage.play(Actor(iter([*ran(0), start(1), SILENCE]), left=stuck))
     assert verdicts(recorded) == ["PASS", "HANG", "MISSED", "MISSED"]
     assert recorded.results[-1]["reason"] == f"not run: the device is suspect: {stuck}"
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is False
-    assert exit_status(recorded.footer) == 1
-
-
-def test_every_case_may_cost_a_worker(stage: Stage) -> None:
-    recorded = stage.play(*([HEADER, start(number)] for number in range(4)))
-    assert verdicts(recorded) == ["CRASH"] * 4
+    assert footer_of(recorded)["complete"] is False
+    assert exit_status(footer_of(recorded)) == 1
 
 
 @pytest.mark.parametrize("last_words", [[], [b"\x00\xffrubbish\n"], [SILENCE]])
@@ -137,23 +118,10 @@ def test_a_header_of_another_shape_is_one_clear_error(stage: Stage, bad: dict[st
     assert len(str(caught.value)) < 500
 
 
-def test_a_header_without_what_only_reports_show_is_enough(stage: Stage) -> None:
-    short = encode({key: value for key, value in header().items() if key not in ("suite", "argv", "started", "stack")})
-    recorded = stage.play([short, *ran(0, 1)[1:], start(2)], [short, *ran(3)[1:]])
-    assert verdicts(recorded) == ["PASS", "PASS", "CRASH", "PASS"]
-
-
 @pytest.mark.parametrize("before", [[], [HEADER]])
 def test_a_worker_that_can_run_no_case_says_why_in_the_error(stage: Stage, before: list[bytes]) -> None:
-    with pytest.raises(UserError, match="no case was begun: loopback does not work") as caught:
+    with user_error("no case was begun: loopback does not work", status=3):
         stage.play([*before, REFUSAL])
-    assert caught.value.status == 3
-
-
-def test_a_second_worker_that_can_run_no_case_leaves_the_rest_missed_with_its_reason(stage: Stage) -> None:
-    recorded = stage.play([*ran(0), start(1)], [HEADER, REFUSAL])
-    assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
-    assert recorded.results[-1]["reason"] == "not run: loopback does not work"
 
 
 @pytest.mark.parametrize("last_words", [[], [SILENCE], [HEADER], [HEADER, SILENCE]])
@@ -162,13 +130,8 @@ def test_a_second_worker_that_brings_nothing_to_an_end_is_the_last(
 ) -> None:
     recorded = stage.play([*ran(0), start(1)], last_words)
     assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
-    assert recorded.footer is not None
-    assert recorded.footer["complete"] is False
+    assert footer_of(recorded)["complete"] is False
     assert "not run" in recorded.results[-1]["reason"]
-
-
-def test_a_worker_that_ends_between_cases_is_replaced(stage: Stage) -> None:
-    assert verdicts(stage.play(ran(0, 1), ran(2, 3))) == ["PASS"] * 4
 
 
 def test_a_second_worker_that_cannot_be_had_leaves_a_truthful_footer(stage: Stage) -> None:
@@ -191,13 +154,6 @@ def test_a_first_worker_that_cannot_be_had_is_the_persons_error(stage: Stage) ->
 
     with pytest.raises(UserError, match="no qemu"):
         stage.supervise(no_actor)
-
-
-def test_the_guests_own_explanation_is_given(stage: Stage) -> None:
-    broken = encode({"type": "guest", "event": "broken", "reason": "modprobe: no such module"})
-    recorded = stage.play(ran(0), [broken])
-    assert verdicts(recorded) == ["PASS", "MISSED", "MISSED", "MISSED"]
-    assert "modprobe: no such module" in recorded.results[-1]["reason"]
 
 
 NOISE = [
@@ -235,8 +191,7 @@ def test_noise_between_cases_changes_nothing(stage: Stage, noise: bytes) -> None
     between = [[*ran(number)[1:], noise] for number in range(4)]
     recorded = stage.play([noise, HEADER, noise, *itertools.chain.from_iterable(between)])
     assert verdicts(recorded) == ["PASS"] * 4
-    assert recorded.footer is not None
-    assert recorded.footer["boots"] == 1
+    assert footer_of(recorded)["boots"] == 1
 
 
 @pytest.mark.parametrize("noise", FOREIGN)
@@ -250,9 +205,8 @@ def test_a_malformed_line_of_the_harness_breaks_the_case_in_flight_and_no_other(
     recorded = stage.play([HEADER, start(0), noise, passed(0), *ran(1, 2, 3)[1:]])
     assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
     assert recorded.results[0]["reason"].startswith("the worker sent a malformed line: ")
-    assert recorded.footer is not None
-    assert recorded.footer["boots"] == 1
-    assert exit_status(recorded.footer) == 3
+    assert footer_of(recorded)["boots"] == 1
+    assert exit_status(footer_of(recorded)) == 3
 
 
 def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,51 +236,49 @@ def test_lines_that_only_repeat_do_not_put_off_the_deadline(stage: Stage, monkey
     assert verdicts(recorded) == ["PASS", "HANG", "PASS", "PASS"]
 
 
-def test_a_result_line_torn_by_the_workers_death_is_a_crash(stage: Stage) -> None:
-    recorded = stage.play([*ran(0), start(1), passed(1)[:-30]], ran(2, 3))
-    assert verdicts(recorded) == ["PASS", "CRASH", "PASS", "PASS"]
+SHORT = encode({key: value for key, value in header().items() if key not in ("suite", "argv", "started", "stack")})
+BROKEN = encode({"type": "guest", "event": "broken", "reason": "modprobe: no such module"})
+OTHER = encode(header(device={**header()["device"], "fw": "2"}))
+# What workers send, the first letters of the verdicts that come of it, and a part of a reason.
+PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
+    "an end between cases": (lambda: [ran(0, 1), ran(2, 3)], "PPPP", ""),
+    "a death in every case": (lambda: [[HEADER, start(number)] for number in range(4)], "CCCC", ""),
+    "a result torn by a death": (lambda: [[*ran(0), start(1), passed(1)[:-30]], ran(2, 3)], "PCPP", ""),
+    "two results of a case": (lambda: [[*ran(0), failed(0), start(1), failed(0), passed(1), *ran(2, 3)]], "PPPP", ""),
+    "a death in a case that is done": (lambda: [[*ran(0), start(0)], ran(1, 2, 3)], "PPPP", ""),
+    "a result before the header": (lambda: [[start(0), passed(0), *ran(1, 2, 3)], ran(0)], "PPPP", ""),
+    "a result of another case": (lambda: [[HEADER, start(0), passed(1)], ran(1, 2, 3)], "CPPP", ""),
+    "results of cases not begun": (lambda: [[HEADER, *map(passed, range(4))]], "MMMM", ""),
+    "no result": (lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]], "BPPP", "the worker went on without a result"),
+    "a header as short as can be": (lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]], "PPCP", ""),
+    "ended from outside each time": (
+        lambda: [*(killed(HEADER, start(0)) for _ in range(TRIES)), ran(1, 2, 3)],
+        "BPPP",
+        f"pytest was ended from outside, {TRIES} times in this case",
+    ),
+    "ended before a first case": (lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))], "PMMM", ""),
+    "a second one that can run nothing": (
+        lambda: [[*ran(0), start(1)], [HEADER, REFUSAL]],
+        "PCMM",
+        "not run: loopback does not work",
+    ),
+    "a guest that explains itself": (lambda: [ran(0), [BROKEN]], "PMMM", "modprobe: no such module"),
+    "another stack": (
+        lambda: [[*ran(0), start(1)], [OTHER, *ran(2, 3)[1:]]],
+        "PCMM",
+        "not run: a later worker has another stack than the first: the device has changed",
+    ),
+}
 
 
-def test_the_first_of_two_results_of_a_case_counts(stage: Stage) -> None:
-    again = failed(0)
-    recorded = stage.play([*ran(0), again, start(1), again, passed(1), *ran(2, 3)])
-    assert verdicts(recorded) == ["PASS"] * 4
-
-
-def test_a_case_that_is_done_cannot_crash_afterwards(stage: Stage) -> None:
-    recorded = stage.play([*ran(0), start(0)], ran(1, 2, 3))
-    assert verdicts(recorded) == ["PASS"] * 4
-
-
-def test_results_before_the_header_do_not_count(stage: Stage) -> None:
-    recorded = stage.play([start(0), passed(0), *ran(1, 2, 3)], ran(0))
-    assert verdicts(recorded) == ["PASS"] * 4
+@pytest.mark.parametrize(("scripts", "expected", "reason"), PLAYED.values(), ids=PLAYED)
+def test_what_workers_send_has_these_verdicts(
+    stage: Stage, scripts: Callable[[], Sequence[Any]], expected: str, reason: str
+) -> None:
+    recorded = stage.play(*scripts())
+    assert "".join(verdict[0] for verdict in verdicts(recorded)) == expected
+    assert any(reason in line["reason"] for line in recorded.results)
     assert json.loads(stage.path.read_bytes().splitlines()[0])["type"] == "header"
-
-
-def test_a_result_of_another_case_does_not_count(stage: Stage) -> None:
-    recorded = stage.play([HEADER, start(0), passed(1)], ran(1, 2, 3))
-    assert verdicts(recorded) == ["CRASH", "PASS", "PASS", "PASS"]
-
-
-def test_results_of_cases_that_were_not_begun_do_not_count(stage: Stage) -> None:
-    recorded = stage.play([HEADER, *map(passed, range(4))])
-    assert verdicts(recorded) == ["MISSED"] * 4
-
-
-def test_a_case_that_is_left_for_the_next_without_a_result_is_broken(stage: Stage) -> None:
-    recorded = stage.play([HEADER, start(0), *ran(1, 2, 3)[1:]])
-    assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
-    assert recorded.results[0]["reason"] == "the worker went on without a result"
-
-
-def test_a_later_worker_on_another_stack_runs_nothing(stage: Stage) -> None:
-    other = encode(header(device={**header()["device"], "fw": "2"}))
-    recorded = stage.play([*ran(0), start(1)], [other, *ran(2, 3)[1:]])
-    assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
-    assert recorded.results[-1]["reason"] == (
-        "not run: a later worker has another stack than the first: the device has changed"
-    )
 
 
 def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
@@ -339,8 +291,7 @@ def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
     recorded = read_results(stage.path)
     assert verdicts(recorded) == ["PASS", "MISSED", "MISSED", "MISSED"]
     assert recorded.results[-1]["reason"] == "not run: the harness failed (RuntimeError)"
-    assert recorded.footer is not None
-    assert exit_status(recorded.footer) == 3
+    assert exit_status(footer_of(recorded)) == 3
 
 
 def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:
@@ -396,14 +347,12 @@ class TestPytestAsWorker:
             "harness-trouble": "BROKEN",
         }
         assert recorded.header["device"]["name"] == "fake0"
-        assert recorded.footer is not None
-        assert recorded.footer["complete"] is True
+        assert footer_of(recorded)["complete"] is True
 
     def test_a_process_that_dies_costs_one_case(self, project: Project, tmp_path: Path) -> None:
         found, recorded = self.run(project, tmp_path, "works", "dies", "not-supported", "wrongly-accepted")
         assert found == {"works": "PASS", "wrongly-accepted": "FAIL", "not-supported": "UNSUPPORTED", "dies": "CRASH"}
-        assert recorded.footer is not None
-        assert recorded.footer["complete"] is True
+        assert footer_of(recorded)["complete"] is True
 
     def test_a_process_that_hangs_costs_one_case(self, project: Project, tmp_path: Path) -> None:
         found, _recorded = self.run(project, tmp_path, "works", "hangs", case_deadline_s=6.0)

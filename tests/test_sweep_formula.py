@@ -92,6 +92,7 @@ def test_a_predicate_that_rests_on_itself_is_refused() -> None:
         predicate.parse("one", SMALL, {"one": "two & odp", "two": "one"})
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 2), min_size=SMALL.size, max_size=SMALL.size))
 def test_a_formula_tells_exactly_the_points_it_is_about(marks: list[int]) -> None:
@@ -103,6 +104,7 @@ def test_a_formula_tells_exactly_the_points_it_is_about(marks: list[int]) -> Non
     assert all(bool(found[point]) == (mark == 2) for point, mark in enumerate(marks) if mark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "care"),
     [

@@ -158,6 +158,7 @@ def test_a_folder_named_twice_counts_once(tmp_path: Path) -> None:
     assert len(load_suite([folder, folder / ".." / "own"]).cases) == 2
 
 
+@pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(
     ("name", "fragment"),
     [
@@ -181,11 +182,13 @@ def test_hidden_folders_of_a_vendors_checkout_are_left_alone(tmp_path: Path) -> 
     assert load_suite([folder]).cases
 
 
+@pytest.mark.usefixtures("own")
 def test_a_folder_without_tables_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no table in this folder"):
         load_suite([vendor(tmp_path, {"README.md": "x"})])
 
 
+@pytest.mark.usefixtures("own")
 def test_a_folder_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder of cases"):
         load_suite([tmp_path / "gone"])
@@ -236,6 +239,7 @@ def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fra
     assert fragment.format(cases=own) in str(caught.value)
 
 
+@pytest.mark.slow
 def test_messages_name_files_relative_to_the_project() -> None:
     tables, mistakes = read_tables([CASES], registry(), ROOT)
     assert mistakes == []

@@ -18,6 +18,7 @@ import yaml
 
 from conformance.results.records import Recorded, read_results
 from patience import PATIENCE_S, await_true
+from samples import footer_of
 from ssh_guest import SshGuest, free_port, host_image, keys_in, ssh_guest, ssh_on_path, started_with
 
 KEPT = os.environ.get("RDMA_CTS_TWO_GUESTS", "")
@@ -102,15 +103,7 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
             "--device",
             "wire0",
             *more,
-            "--verb",
-            "bind_mw",
-            "--verb",
-            "reg_mr",
-            "-k",
-            "data_path",
-            "--no-confirm",
-            "--out",
-            str(out),
+            *f"--verb bind_mw --verb reg_mr -k data_path --no-confirm --out {out}".split(),
         )
         said(run)
         outs.append(out)
@@ -128,20 +121,9 @@ def test_a_peer_that_dies_costs_the_case_in_flight(guests: dict[str, SshGuest], 
     out = kept / "out"
     run = started(
         guests,
-        "run",
-        "--host",
-        guests["left"].address,
-        "--device",
-        "wire0",
-        "--peer",
+        *f"run --host {guests['left'].address} --device wire0 --peer".split(),
         f"root@{WIRED}:wire0",
-        "--verb",
-        "bind_mw",
-        "-k",
-        "data_path",
-        "--no-confirm",
-        "--out",
-        str(out),
+        *f"--verb bind_mw -k data_path --no-confirm --out {out}".split(),
     )
     await_true(
         lambda: run.poll() is not None or in_flight(out, "bind_mw/data_path/type-2-operation-by-access-by-place")
@@ -190,17 +172,15 @@ def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], 
     )
     output = said(run)
     left, right = (read_results(out / name) for name in NAMES)
-    assert left.footer is not None
-    assert left.footer["complete"] is True, output
+    assert footer_of(left)["complete"] is True, output
     assert verdicts(left) == verdicts(right)
     assert len(verdicts(left)) > 10
     page = (out / "lab.html").read_text()
     assert "left, right have the same verdict on each case" in page
     assert "rxe (left, right): the same verdicts on each case" in output
     for run_there in (left, right):  # and each violation was tried again there, with the same result
-        assert run_there.footer is not None
         failed = list(verdicts(run_there).values()).count("FAIL")
-        assert run_there.footer["confirmation"] == {"confirmed": failed, "not_confirmed": 0, "not_tried": 0}
+        assert footer_of(run_there)["confirmation"] == {"confirmed": failed, "not_confirmed": 0, "not_tried": 0}
     overlap = [started_and_ended(each) for each in (left, right)]
     assert max(begin for begin, _ in overlap) < min(end for _, end in overlap)  # at the same time
 
@@ -210,8 +190,7 @@ def started_and_ended(run: Recorded) -> tuple[float, float]:
     from datetime import datetime
 
     begin = datetime.fromisoformat(str(run.header["started"])).timestamp()
-    assert run.footer is not None
-    return begin, begin + float(run.footer["duration_s"])
+    return begin, begin + float(footer_of(run)["duration_s"])
 
 
 def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
@@ -223,13 +202,7 @@ def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
         "run",
         "--lab",
         str(lab_of(guests, kept)),
-        "--verb",
-        "dereg_mr",
-        "-k",
-        "dead_keys",
-        "--no-confirm",
-        "--out",
-        str(out),
+        *f"--verb dereg_mr -k dead_keys --no-confirm --out {out}".split(),
     )
     panic = subprocess.Popen(
         [
@@ -251,8 +224,7 @@ def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
     left, right = (read_results(out / name) for name in NAMES)
     assert run.returncode == 1, output
     for each in (left, right):
-        assert each.footer is not None
-        assert each.footer["complete"] is True
+        assert footer_of(each)["complete"] is True
     (crashed,) = [line for line in right.results if line["verdict"] == "CRASH"]
     assert any("Kernel panic - not syncing: sysrq triggered crash" in line for line in crashed["kernel"]["log"])
     assert (boots(left), boots(right)) == (1, 2)
@@ -275,8 +247,7 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest],
     assert again.returncode == 0, output
     for name, earlier in zip(NAMES, before, strict=True):
         run_there = read_results(out / name)
-        assert run_there.footer is not None
-        assert run_there.footer["complete"] is True
+        assert footer_of(run_there)["complete"] is True
         assert earlier.items() <= verdicts(run_there).items()
     assert "rxe (left, right): the same verdicts on each case" in output
     once_more = started(guests, "run", "--resume", str(out))

@@ -177,6 +177,6 @@ def test_a_run_that_is_there_is_reported_before_a_host_is_reached(tmp_path: Path
     shutil.copytree(OLD, tmp_path / "run")
     said = refused(["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")], capsys)
     assert (
-        said
-        == f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out, or --resume it"
+        said == f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out, "
+        f"or ./rdma-cts run --resume {tmp_path / 'run'}"
     )

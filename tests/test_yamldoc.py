@@ -144,6 +144,7 @@ def test_a_file_beyond_the_bound_is_not_read(tmp_path: Path) -> None:
         read_file(path)
 
 
+@pytest.mark.slow
 def test_libyaml_and_pyyaml_read_everything_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(name: str, data: bytes) -> object:
         try:

@@ -1,4 +1,4 @@
-"""Tables of mutants: each replaces one method of the reference, or of an alteration, by an expression or a short body.
+"""Tables of mutants: each replaces methods of the reference, or of an alteration, by expressions or short bodies.
 
 A table is the YAML file beside, or in the place of, a module of a topic:
 
@@ -8,8 +8,10 @@ A table is the YAML file beside, or in the place of, a module of a topic:
 `RULE blind METHOD` was written without sight of the cases, `RULE permitted METHOD` violates nothing. METHOD is one of
 the reference's device or, as CLASS.METHOD, of another class. The expression has the method's parameters and the names
 of the vocabulary and of the module beside; `was` is what the replaced method returns for the same arguments, and
-`was(access=0)` for others. Several lines are the body of a function. `also` has further marks: `RULE`, `RULE blind` or
-`RULE blind OTHER-NAME`. Not for mutants with several methods or a state, which are classes.
+`was(access=0)` for others. Several lines are the body of a function. Further methods of the class follow, as
+`METHOD: EXPRESSION`; what is not a method is an attribute of the class, and `setup` makes what an instance keeps.
+`also` has further marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. Not for mutants of many lines, which are
+classes.
 """
 
 from __future__ import annotations
@@ -55,17 +57,20 @@ def _rows(path: Path, names: dict[str, Any], base: str) -> Iterator[Violation]:
     for row in document.value if isinstance(document.value, tuple) else ():
         fields = row.value if isinstance(row.value, dict) else {}
         also = fields.pop("also", None)
-        if len(fields) != 2:
+        if len(fields) < 2:
             raise _mistake(row, "a mutant is NAME: SENTENCE and RULE METHOD: EXPRESSION")
-        (name, about), (mark, code) = fields.items()
+        (name, about), (mark, code), *more = fields.items()
         rule, *flags, method = mark.split()
         owner, _, method = method.rpartition(".")
-        kind = getattr(names.get(owner or base), method, None) and names[owner or base]
-        if kind is None or not set(flags) <= {BLIND, _PERMITTED}:
+        kind: Any = names.get(owner or base)
+        if not hasattr(kind, method) or not set(flags) <= {BLIND, _PERMITTED}:
             raise _mistake(row, f"no rule and method: {mark!r}")
+        for key in fields.keys() - {name, mark}:
+            if not hasattr(kind, key) and not any(f"self.{key}" in str(each.value) for each in fields.values()):
+                raise _mistake(row, f"{kind.__name__} has no {key!r}, and nothing here reads it")
+        members = {key: _member(key, each, kind, names) for key, each in ((method, code), *more)}
         written = BLIND if BLIND in flags else ""
-        function = _function(name, code, getattr(kind, method), names)
-        made = replacing(kind, method, function, str(about.value), names["__name__"])
+        made = replacing(name.replace("-", "_"), kind, members, str(about.value), names["__name__"])
         first = Violation(name, rule, str(about.value), made, (), _PERMITTED in flags, written)
         yield first
         for each in (also.value if isinstance(also.value, tuple) else (also,)) if also else ():
@@ -75,11 +80,12 @@ def _rows(path: Path, names: dict[str, Any], base: str) -> Iterator[Violation]:
             yield replace(first, rule=of, written=BLIND if blind else "", name=other)
 
 
-def _function(name: str, code: Node, replaced: Any, names: dict[str, Any]) -> Any:
-    """A function with the parameters of the one that it replaces. Raises UserError (status 2)."""
-    parameters = [each.name for each in inspect.signature(replaced).parameters.values()]
-    text = str(code.value)
-    own = f"def {name.replace('-', '_')}({', '.join(parameters)}):\n "
+def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
+    """A function with the parameters of the method that it replaces, or an attribute. Raises UserError (status 2)."""
+    replaced: Any = getattr(kind, name, None)
+    method = inspect.isfunction(replaced)
+    parameters = list(inspect.signature(replaced).parameters) if method else []
+    own, text = f"def {name}({', '.join(parameters)}):\n ", str(code.value)
     try:
         try:
             tree = ast.parse(f"{own} return ({text})")
@@ -91,10 +97,10 @@ def _function(name: str, code: Node, replaced: Any, names: dict[str, Any]) -> An
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in known:
             raise _mistake(code, f"unknown name {node.id!r}")
-    _Was(replaced.__name__, parameters[1:]).visit(tree)
+    _Was(name, parameters[1:]).visit(tree)
     found: dict[str, Any] = {}
     exec(compile(ast.fix_missing_locations(tree), str(code.location), "exec"), names, found)
-    return found.popitem()[1]
+    return found[name] if method else found[name]()
 
 
 def _assigned(tree: ast.AST) -> set[str]:

@@ -7,7 +7,7 @@ parameter names. Not for the mutants of a driver (trial/kernel/), and not for tr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
@@ -73,7 +73,8 @@ class _Marking:
             if replaces is not None:
                 (base, *_) = made.__annotations__.values()
                 taken = made.__globals__[base]
-                kind = replacing(taken, cast(FunctionType, replaces).__name__, made, made.__doc__, made.__module__)
+                members = {cast(FunctionType, replaces).__name__: made}
+                kind = replacing(made.__name__, taken, members, made.__doc__, made.__module__)
             about = (kind.__doc__ or "").strip()
             own = re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower().replace("_", "-")
             marked = Violation(name or own, rule, about, kind, departs_from, self.permitted, written)
@@ -89,9 +90,9 @@ violates = _Marking(permitted=False)
 permits = _Marking(permitted=True)
 
 
-def replacing(base: type[Any], method: str, function: FunctionType, about: str, module: str) -> type[Any]:
-    """A class with a function in the place of a method of its base."""
-    kind = type(function.__name__, (base,), {method: function})
+def replacing(name: str, base: type[Any], members: Mapping[str, Any], about: str, module: str) -> type[Any]:
+    """A class with other members in the place of some of its base."""
+    kind = type(name, (base,), dict(members))
     kind.__doc__, kind.__module__ = about, module
     setattr(kind, _MUTANT, kind)
     return kind

@@ -52,9 +52,12 @@ _WITHOUT_OBJECTS = (
 class CaseContext:
     """One case in progress: its objects by name. `cleanup` releases them; `left_behind` lists what was not released."""
 
-    def __init__(self, case: Case, bench: Bench) -> None:
+    def __init__(
+        self, case: Case, bench: Bench, progress: Callable[[str, int], None] = lambda what, done: None
+    ) -> None:
         self.case = case
         self.bench = bench
+        self.progress = progress  # of a call that takes long: where it is, and a number that grows
         self.entry = bench.entry(case.entry)
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}

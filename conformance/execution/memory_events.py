@@ -37,6 +37,13 @@ def unmap(context: CaseContext, step: Step) -> Observation:
     return _done()
 
 
+def protect(context: CaseContext, step: Step) -> Observation:
+    """Leaves this process the right to read the memory, and not that to write to it."""
+    memory = context.memory[str(step.arguments["memory"])]
+    paging.protect(memory.addr, memory.size)
+    return _done()
+
+
 def move(context: CaseContext, step: Step) -> Observation:
     """Moves the mapping to another address (mremap). Later steps use the new address by the same name."""
     name = str(step.arguments["memory"])

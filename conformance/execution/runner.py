@@ -124,7 +124,7 @@ def _needs(case: Case) -> list[str]:
 
 def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
     """Runs the calls of a row."""
-    return run_observing(case, run, lambda: set_up_and_call(CaseContext(case, run.bench), set_up))
+    return run_observing(case, run, lambda: set_up_and_call(CaseContext(case, run.bench, progress), set_up))
 
 
 def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:

@@ -14,7 +14,7 @@ from typing import cast
 from conformance.bench.calls import Mr, Return, Sge, Told, Window, errno_name
 from conformance.bench.doors import start_of
 from conformance.bench.interface import Queue
-from conformance.bench.work_requests import SIGNALED, Completion, SendRequest, next_rkey, other_opcode
+from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, SendRequest, next_rkey, other_opcode
 from conformance.errors import SetupRefused
 from conformance.execution import batches, element_lists, in_flight, memory_events, ordering, side_by_side, traffic
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
@@ -316,10 +316,15 @@ def _local_inv(context: CaseContext, step: Step) -> Observation:
 
 def _send_with_inv(context: CaseContext, step: Step) -> Observation:
     pair = context.pairs[str(step.arguments["qp"])]
-    post_receives(pair.responder, [context.next_wr_id()])
+    rkey, length = context.numbers(step.arguments, "rkey", "length")
+    message: tuple[Sge, ...] = ()
+    place = NO_BYTES
+    if length:
+        message = (context.harness.scratch(pair.requester.pd, length, "a message"),)
+        place = (context.harness.scratch(pair.responder.pd, length, "a message's place"),)
+    post_receives(pair.responder, [context.next_wr_id()], place)
     wr_id = context.next_wr_id()
-    rkey = context.number(step.arguments["rkey"])
-    request = SendRequest("SEND_WITH_INV", wr_id, invalidate_rkey=rkey)
+    request = SendRequest("SEND_WITH_INV", wr_id, message, invalidate_rkey=rkey)
     returned = pair.requester.post_send(request)
     observation = result_of(returned) | _completions(context, pair.requester, returned, True, request)
     arrived = observation["wc"] == ["SUCCESS"] and pair.responder.kind in RELIABLE
@@ -369,6 +374,7 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "restore_rkey": _restore_rkey,
     "fill": memory_events.fill,
     "unmap": memory_events.unmap,
+    "protect": memory_events.protect,
     "move": memory_events.move,
     "discard": memory_events.discard,
     "fork": memory_events.fork,

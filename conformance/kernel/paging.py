@@ -23,7 +23,7 @@ _libc.mremap.restype = ctypes.c_void_p
 _libc.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.madvise.argtypes = _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _libc.read.argtypes = _libc.write.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
 _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
@@ -48,6 +48,11 @@ def move(addr: int, size: int, place: int) -> None:
     length = _whole_pages(size)
     _check(_libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
     _check(_libc.mmap(addr, length, 0, _RESERVATION, -1, 0) == addr, "mmap")
+
+
+def protect(addr: int, size: int) -> None:
+    """Leaves memory readable, and not writable any more. Raises OSError."""
+    _check(_libc.mprotect(addr, _whole_pages(size), mmap.PROT_READ) == 0, "mprotect")
 
 
 def in_core(addr: int, size: int) -> tuple[int, int]:

@@ -164,6 +164,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "post_send_with_inv": {
         "qp": ArgumentSpec("object", "qp", "qp"),
         "rkey": ArgumentSpec("quantity", default="mw.rkey"),
+        # The bytes of the message.
+        "length": ArgumentSpec("quantity", default="0"),
     },
     "restore_rkey": {"mw": ArgumentSpec("object", "window", "mw")},
     # API-01: compares the suite's description of one item with the installed header and bindings.
@@ -178,6 +180,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
+    "protect": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
     # Without `addr` and `length` of all of the memory.
     "discard": {

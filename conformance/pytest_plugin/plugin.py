@@ -166,7 +166,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
         record = item.stash.get(RECORD, None) or _broken_record(item, case, call)
-        item.user_properties.append((PROPERTY, json.dumps(record)))
+        is_xdist = hasattr(item.config, "workerinput")  # which hands over plain values only
+        item.user_properties.append((PROPERTY, json.dumps(record) if is_xdist else record))
 
 
 def _broken_record(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> ResultRecord:

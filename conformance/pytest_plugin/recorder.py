@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -170,7 +170,7 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == PROPERTY and report.when != "teardown":
-                self._record_result(decode(str(value)))
+                self._record_result(decode(value) if isinstance(value, str) else cast(Record, value))
         if report.when not in ("setup", "call", "teardown"):  # xdist's own report of a worker that died
             self._record_crash(report.nodeid)
 
@@ -178,7 +178,7 @@ class Recorder:
         assert record["type"] == "result"
         if self.sink and not any(known["case"] == record["case"] for known in self.results[-1:]):
             case = suite_of(self.config).find(record["case"])
-            if case is not None:
+            if case is not None and not self.live:  # a supervisor says it
                 record = {**record, "repro": self.options.reproduction(case)}
             if isinstance(self.sink, ResultsFile):
                 record = self.sink.prepared(record, case)

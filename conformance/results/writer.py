@@ -11,7 +11,7 @@ import os
 import stat
 from pathlib import Path
 
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.bounds import MOST_RESULTS_BYTES, MOST_RESULTS_VALUES
 from conformance.model.case import Case
 from conformance.model.record import Record, ResultRecord
@@ -50,7 +50,8 @@ class ResultsFile:
                 raise UserError(f"{path} is not a regular file")
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:
-                raise UserError(f"{path} exists: a run is recorded there", hint="choose another --out, or --resume it")
+                on = f"{PROGRAM} run --resume {path.parent}"
+                raise UserError(f"{path} exists: a run is recorded there", hint=f"choose another --out, or {on}")
         except UserError:
             os.close(self._fd)
             raise

@@ -31,7 +31,7 @@ MOST_WORKERS = 16
 # How often a violation is tried alone before it counts as not confirmed.
 REPETITIONS = 3
 # How many violations are tried together in one worker.
-MOST_TOGETHER = 40
+MOST_TOGETHER = 100
 _SAID_EACH = 25
 
 

@@ -41,17 +41,17 @@ class Schedule:
         known = sum(case in durations for case in ordinary)
         self._well_known = workers == 1 or known >= _WELL_KNOWN * len(ordinary)
         share = 1.0 if self._well_known else _FIRST_SHARE
-        self._first_s = share * self._total(ordinary) / workers
+        self._first_s = (share * self._total(ordinary) + self._total(self._kept_memory)) / workers
 
     def take(self) -> list[str]:
         """The cases for a worker that is free, in the order of the run; none if no case is waiting.
 
-        All cases that may share a worker are handed out first, then those that may not, each for a worker of its own.
-        Those that need memory kept from forked children are between them, together for one worker.
+        Those that need memory kept from forked children come first, together for one worker, because that is long; then
+        all others that may share a worker, and last those that may not, each for a worker of its own.
         """
         waiting = [case for case in self._order if case in self._waiting]
         kept = [case for case in waiting if case in self._kept_memory]
-        batch = self._batch(self._ordinary()) or kept or self._longest_first(waiting)[:1]
+        batch = kept or self._batch(self._ordinary()) or self._longest_first(waiting)[:1]
         self._waiting.difference_update(batch)
         return sorted(batch, key=self._order.__getitem__)
 

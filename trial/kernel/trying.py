@@ -61,12 +61,19 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 def suited(cases: Sequence[Case]) -> list[Case]:
     """The cases of the default tier that a driver can fail, rows before sweeps, what may crash a kernel last.
 
+    Neighbours in a table are alike: the first of each table come first, so that a mutant is seen sooner.
     Without comparisons with a header, and without those that keep memory from children, which are about the library.
     """
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
     ]
-    return sorted(found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW))
+    before = collections.Counter[str]()
+    places = {}
+    for case in found:
+        table = case.id.rpartition("/")[0]
+        places[case.id] = before[table]
+        before[table] += 1
+    return sorted(found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW, places[case.id]))
 
 
 def own_cases(mutant: Mutant, cases: Sequence[Case]) -> list[str]:
@@ -145,6 +152,9 @@ class Trial:
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
         """How a detection counts: it must happen twice with the mutant, and not with the mended driver; or empty."""
         again = self._once(answer.case, module)
+        if not again.rules:
+            self.close()  # the mutant may have used up what the device had; a new guest has all of it
+            again = self._once(answer.case, module)
         without = self._unmutated.get(answer.case) or self._once(answer.case, self._mended)
         self._unmutated[answer.case] = without
         rules = (set(answer.rules) & set(again.rules)) - set(without.rules)

@@ -16,11 +16,3 @@ class HugetlbWithoutPagingRefused(Device):
     def access_fault(self, access: int) -> int:
         alone = access & HUGETLB and not access & ON_DEMAND
         return super().access_fault(access) or (errno.EINVAL if alone else 0)
-
-
-@permits("REG-18", written="blind")
-class UnknownBitsAreNotSupported(Device):
-    """Unknown bits are refused with EOPNOTSUPP."""
-
-    def access_fault(self, access: int) -> int:
-        return errno.EOPNOTSUPP if self.unknown_bits(access) else super().access_fault(access)

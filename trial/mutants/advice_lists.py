@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from reference.advice import FLUSH
 from reference.device import Device
-from reference.objects import LOCAL_WRITE, ON_DEMAND, Domain, Region
+from reference.objects import ON_DEMAND, Region
 from trial.violation import permits, plain, violates
 
 
@@ -21,30 +20,6 @@ class _Asynchronous(Device):
         """Follows advice."""
         self.flushed = bool(flags & FLUSH)
         super().advise(pd, advice, flags, sg_list)
-
-
-@violates("ADV-05", written="blind")
-class PinnedRegionInASecondElement(Device):
-    """Only the first element's lkey has to be of an on-demand region."""
-
-    _later = False
-
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
-        self._later = False
-        super().advise(pd, advice, flags, sg_list)
-
-    def not_on_demand(self, region: Region) -> bool:
-        later, self._later = self._later, True
-        return not later and super().not_on_demand(region)
-
-
-@permits("ADV-05")
-class PlainAdviceNotFound(Device):
-    """Advice on a region that is not on demand returns ENOENT."""
-
-    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
-        ordinary = not self.foreign(domain, region) and self.not_on_demand(region)
-        return errno.ENOENT if ordinary else super().element_fault(domain, advice, region, sge)
 
 
 @violates("ADV-11", Device.advised, written="blind")
@@ -69,42 +44,6 @@ def unflushed_advice_brings_foreign_pages_in(
             if self.contains(found, sge.addr, sge.length):
                 self.memory.fault_in(self.translate(found, sge.addr), sge.length, not self.not_writable(found))
     plain(self).advise(pd, advice, flags, sg_list)
-
-
-@violates("ADV-15", written="blind")
-class UnflushedAdviceTakesTheRegionOver(Device):
-    """Without FLUSH advice on another PD's region returns 0, and the region belongs to the caller's PD from then on."""
-
-    def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
-        if not self._flushed and region.domain is not domain:
-            region.domain.users -= 1
-            region.domain = domain
-            domain.users += 1
-        return super().element_fault(domain, advice, region, sge)
-
-    _flushed = False
-
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
-        self._flushed = bool(flags & FLUSH)
-        super().advise(pd, advice, flags, sg_list)
-
-
-@violates("ADV-15", written="blind")
-class UnflushedAdviceOnPinnedRegionMakesItOnDemand(Device):
-    """Without FLUSH advice on a pinned region returns 0 and ends the region's use by peers."""
-
-    _flushed = False
-
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
-        self._flushed = bool(flags & FLUSH)
-        super().advise(pd, advice, flags, sg_list)
-
-    def not_on_demand(self, region: Region) -> bool:
-        pinned = super().not_on_demand(region)
-        if pinned and not self._flushed:
-            region.access &= LOCAL_WRITE
-            return False
-        return pinned
 
 
 @permits("ADV-15", Device.advise, written="blind")

@@ -10,20 +10,6 @@ from trial.violation import permits, plain, violates
 
 
 @violates("BIND-12", written="blind")
-class NoBindAfterAFailedOne(Device):
-    """A window of which a bind has failed cannot be bound any more."""
-
-    def setup(self) -> None:
-        self._spoilt: list[Window] = []
-
-    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
-        refused = window in self._spoilt or super().bind_refused(window, region, addr, length, access)
-        if refused:
-            self._spoilt.append(window)
-        return refused
-
-
-@violates("BIND-12", written="blind")
 class FailedBindCompletesNever(Device):
     """A signaled bind that fails for want of MW_BIND has no completion."""
 
@@ -41,36 +27,6 @@ class FailedBindCompletesNever(Device):
             super().complete(queue, request, status)
 
 
-@violates("BIND-21")
-class UnboundWindowsStayUnbound(Device):
-    """After a bind without a region a window cannot be bound again."""
-
-    _ended: frozenset[Window] = frozenset()
-
-    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
-        if region is None:
-            self._ended |= {window}
-        return (window in self._ended and region is not None) or super().bind_refused(
-            window, region, addr, length, access
-        )
-
-
-@violates("BIND-21", written="blind")
-class UnbindWithoutRegionNeverAnswers(Device):
-    """An unbind without a region is posted and never completes."""
-
-    _nowhere = False
-
-    def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
-        self._nowhere = info.mr is None
-        return super().ibv_bind_mw(queue, window, info, flags, wr_id)
-
-    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        nowhere, self._nowhere = self._nowhere, False
-        if not (nowhere and request.opcode == "BIND_MW"):
-            super().complete(queue, request, status)
-
-
 @violates("BIND-21", Device.bind, written="blind")
 def unbind_without_region_leaves_it_open(
     self: Device, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
@@ -80,25 +36,6 @@ def unbind_without_region_leaves_it_open(
         self.replace_key(window, key)
     else:
         plain(self).bind(window, region, addr, length, access, key, queue)
-
-
-@violates("BIND-21", written="blind")
-class UnbindWithoutRegionEndsTheQueue(Device):
-    """An unbind without a region completes with success and takes the queue pair to ERR."""
-
-    def bind(
-        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-    ) -> None:
-        super().bind(window, region, addr, length, access, key, queue)
-        self._ends = region is None
-
-    _ends = False
-
-    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        super().complete(queue, request, status)
-        if self._ends:
-            self._ends = False
-            self.fail(queue)
 
 
 @violates("BIND-22", Device.complete)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
 from reference.objects import Region, Window
@@ -27,27 +24,6 @@ class OldKeyStays(Device):
             del self.keys[key]
 
 
-@violates("BIND-02", written="blind")
-class OldKeyReadsUntilTheRegionIsGone(Device):
-    """After a type 1 window is bound to another region its old key goes on reading the old one."""
-
-    def setup(self) -> None:
-        self._ghosts: dict[int, Window] = {}
-
-    def bind(
-        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-    ) -> None:
-        if window.kind == 1 and window.region and window.region is not region:
-            ghost = Window(1, window.domain, window.key, window.region, window.addr, window.length, window.access)
-            self._ghosts[window.key] = ghost
-        super().bind(window, region, addr, length, access, key, queue)
-
-    def found(self, key: int) -> Region | Window | None:
-        ghost = self._ghosts.get(key)
-        alive = ghost and ghost.region and ghost.region.handle in self.regions
-        return super().found(key) or (ghost if alive else None)
-
-
 @permits("BIND-02", written="blind")
 class KeysOfBindsSkip(Device):
     """The key after a bind is not the next one but seven further."""
@@ -63,25 +39,6 @@ class KeysOfBindsSkip(Device):
 
     def next_key(self, key: int) -> int:
         return key & ~0xFF | (key + 7) & 0xFF if self._binding else super().next_key(key)
-
-
-@violates("BIND-13")
-class SendOvertakesTheBind(Device):
-    """A bind takes effect only after later requests, unless its completion is awaited."""
-
-    late: Callable[[], None] | None = None
-
-    def bind(
-        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-    ) -> None:
-        self.late = functools.partial(super().bind, window, region, addr, length, access, key, queue)
-
-    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        super().complete(queue, request, status)
-        waits = request.opcode == "BIND_MW" and self.asks_completion(queue, request.flags)
-        if self.late and (waits or request.opcode.startswith("RDMA")):
-            self.late()
-            self.late = None
 
 
 @violates("BIND-13", written="blind")

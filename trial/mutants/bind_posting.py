@@ -13,19 +13,6 @@ from trial.violation import permits, violates
 FENCE = 1
 
 
-@violates("BIND-01", written="blind")
-class PostedBindCarriesThePreviousNumber(Device):
-    """The completion of a posted bind carries the wr_id of the posted bind before it."""
-
-    _before = 0
-
-    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        if request.opcode == "BIND_MW" and request.bind is not None:
-            text, self._before = self._before or request.wr_id, request.wr_id
-            request = request._replace(wr_id=text)
-        super().complete(queue, request, status)
-
-
 @violates("BIND-11")
 class RefusedBindIsMadeLater(Device):
     """A bind that is refused because the queue pair cannot send yet is made when it can."""

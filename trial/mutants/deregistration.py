@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-
 from reference.device import Device
-from reference.objects import REMOTE_READ, Domain, Refused, Region, Window
-from trial.violation import permits, plain, violates
+from reference.objects import REMOTE_READ, Domain, Region
+from trial.violation import plain, violates
 
 
 class _Haunted(Device):
@@ -21,32 +19,6 @@ class _Haunted(Device):
         super().deregister(handle)
         if region:
             self.ghosts[region.key] = region
-
-
-@violates("DEREG-01")
-class KeysOutliveTheRegion(Device):
-    """The keys of a deregistered region still work."""
-
-    def forget_key(self, region: Region) -> None:
-        """Keeps the key."""
-
-
-@violates("DEREG-01")
-class RkeyOutlivesTheRegion(Device):
-    """The rkey of a deregistered region still works."""
-
-    def setup(self) -> None:
-        self._gone: dict[int, Region | Window] = {}
-
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        self._gone[region.key] = region
-
-    def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
-        region = self._gone.get(rkey)
-        if isinstance(region, Region) and self.allows(region, right):
-            return self.place(region, addr, length)
-        return super().remote(rkey, domain, queue, addr, length, right)
 
 
 @violates("DEREG-01", Device.deregister)
@@ -79,29 +51,3 @@ def rkey_reads_on_in_a_busy_domain(
     if ghost and others and ghost.domain is domain and right == REMOTE_READ and ghost.access & right:
         return self.place(ghost, addr, length)
     return plain(self).remote(rkey, domain, queue, addr, length, right)
-
-
-@violates("DEREG-01", written="blind")
-class ReregisteredKeysOutlive(Device):
-    """Deregistering a region that had been re-registered returns 0 and leaves its keys at work."""
-
-    def setup(self) -> None:
-        self._changed: set[int] = set()
-
-    def rekey(self, region: Region) -> None:
-        super().rekey(region)
-        self._changed.add(region.handle)
-
-    def forget_key(self, region: Region) -> None:
-        if region.handle in self.regions or region.handle not in self._changed:
-            super().forget_key(region)
-
-
-@permits("DEREG-03", written="blind")
-class BoundRegionIsEinval(Device):
-    """Deregistering a region with a bound window fails with EINVAL."""
-
-    def deregister(self, handle: int) -> None:
-        if handle in self.regions and self.busy(self.regions[handle]):
-            raise Refused(errno.EINVAL)
-        super().deregister(handle)

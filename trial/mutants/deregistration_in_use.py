@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
@@ -20,14 +19,6 @@ def window_unbound_by_refusal(self: Device, region: Region) -> bool:
     for window in list(region.windows):
         window.access = 0
     return bound
-
-
-@violates("DEREG-02")
-class BusyForEver(Device):
-    """A region stays busy after its window was unbound."""
-
-    def release_region(self, window: Window, region: Region) -> None:
-        """Does not notify the region."""
 
 
 @violates("DEREG-02", written="blind")
@@ -145,21 +136,6 @@ class PostedReceivesKeepTheirRegion(Device):
         return super().found(key) or self._named.get(key)
 
 
-@violates("DEREG-04")
-class PostedReceivesHoldTheRegion(Device):
-    """A region cannot be deregistered while a receive that names it is posted."""
-
-    def setup(self) -> None:
-        self._named: set[int] = set()
-
-    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
-        self._named |= {sge.lkey for sge in sges}
-        return super().post_receive(queue, sges, wr_id)
-
-    def busy(self, region: Region) -> bool:
-        return region.key in self._named or super().busy(region)
-
-
 @violates("DEREG-04", written="blind")
 class ReceivesResolvedWhenPosted(Watching):
     """A posted receive is looked up when it is posted: after deregistration a message still lands there."""
@@ -183,39 +159,6 @@ class ReceivesResolvedWhenPosted(Watching):
 
 
 @violates("DEREG-04", written="blind")
-class WindowsOfAGoneQueueHoldTheRegion(Device):
-    """A type 2 window whose queue pair is destroyed before it holds its region for ever."""
-
-    def setup(self) -> None:
-        self._gone: set[int] = set()
-
-    def destroy_qp(self, queue: Queue) -> None:
-        super().destroy_qp(queue)
-        self._gone.add(queue.number)
-
-    def release_region(self, window: Window, region: Region) -> None:
-        if window.queue not in self._gone:
-            super().release_region(window, region)
-
-
-@violates("DEREG-04", written="blind")
-class GoneQueuesWindowCannotBeDeallocated(Device):
-    """A window whose queue pair is destroyed before it cannot be deallocated."""
-
-    def setup(self) -> None:
-        self._gone: set[int] = set()
-
-    def destroy_qp(self, queue: Queue) -> None:
-        super().destroy_qp(queue)
-        self._gone.add(queue.number)
-
-    def dealloc_mw(self, window: Window) -> None:
-        if window.queue and window.queue in self._gone:
-            raise Refused(errno.EBUSY)
-        super().dealloc_mw(window)
-
-
-@violates("DEREG-04", written="blind")
 class SecondElementOfAReceiveOutlives(Device):
     """Of a posted receive all elements but the first are still filled after their region's deregistration."""
 
@@ -234,33 +177,3 @@ class SecondElementOfAReceiveOutlives(Device):
         if held and held.handle not in self.regions and held.domain is domain and write:
             return self.place(held, addr, length) if self.allows_local_write(held) else None
         return super().local(lkey, domain, addr, length, write)
-
-
-@violates("DEREG-02")
-class WindowsBoundAgainDoNotCount(Device):
-    """A region can be deregistered while a window is bound to it that was bound before."""
-
-    def setup(self) -> None:
-        self._bound: dict[Window, int] = {}
-
-    def replace_key(self, window: Window, key: int) -> None:
-        super().replace_key(window, key)
-        self._bound[window] = self._bound.get(window, 0) + 1
-
-    def busy(self, region: Region) -> bool:
-        return any(self._bound.get(window, 0) < 2 for window in region.windows)
-
-
-@violates("DEREG-01")
-class AdviceHoldsTheRegion(Device):
-    """A region cannot be deregistered after advice without FLUSH."""
-
-    def setup(self) -> None:
-        self._advised: set[int] = set()
-
-    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
-        super().advise(pd, advice, flags, sg_list)
-        self._advised |= set() if flags else {sge.lkey for sge in sg_list}
-
-    def busy(self, region: Region) -> bool:
-        return region.key in self._advised or super().busy(region)

@@ -35,20 +35,6 @@ class _LastBuffer(Device):
         return self._last
 
 
-@violates("DMA-04", written="blind")
-class ClosedDescriptorGivesTheLastBuffer(_LastBuffer):
-    """A closed descriptor stands for the dma-buf that was registered last."""
-
-    excused = errno.EBADF
-
-
-@violates("DMA-04", written="blind")
-class AnyFileGivesTheLastBuffer(_LastBuffer):
-    """A descriptor that is not a dma-buf stands for the one that was registered last."""
-
-    excused = errno.EINVAL
-
-
 @permits("DMA-04", Device.dmabuf, written="blind")
 def wrong_descriptors_are_ebadf(self: Device, fd: int) -> tuple[int, int]:
     """A descriptor that is not a dma-buf is refused with EBADF."""

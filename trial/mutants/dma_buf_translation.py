@@ -2,37 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-
 from reference.device import Device
 from reference.memory import PAGE
-from reference.objects import Domain, Refused, Region
+from reference.objects import Domain, Region
 from trial.mutants.bases import Knowing
 from trial.violation import plain, violates
-
-
-@violates("DMA-01")
-class DmabufRefused(Device):
-    """Every second dma-buf is refused."""
-
-    def dmabuf(self, fd: int) -> tuple[int, int]:
-        self._asked = not getattr(self, "_asked", False)
-        if self._asked:
-            return super().dmabuf(fd)
-        raise Refused(errno.ENOMEM)
-
-
-@violates("DMA-01", written="blind")
-class BufferOfAnEarlierDescriptor(Knowing):
-    """A file descriptor's number is remembered: a later dma-buf of the same number is taken for the earlier one."""
-
-    def setup(self) -> None:
-        super().setup()
-        self._known: dict[int, tuple[int, int]] = {}
-
-    def dmabuf(self, fd: int) -> tuple[int, int]:
-        found = super().dmabuf(fd)
-        return self._known.setdefault(fd, found)
 
 
 @violates("DMA-06", Device.local)

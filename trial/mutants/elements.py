@@ -8,7 +8,6 @@ from conformance.bench.calls import Sge
 from reference.device import Device
 from reference.objects import Region
 from reference.queues import Queue
-from trial.mutants.bases import SharedReceives
 from trial.violation import permits, plain, violates
 
 
@@ -21,20 +20,6 @@ def bad_elements_are_filled_all_the_same(self: Device, queue: Queue, sges: Seque
         for sge in sges:
             self.memory.write(sge.addr, bytes(sge.length))
     return False
-
-
-@violates("REG-26")
-class LaterElementsOfSharedReceivesUnchecked(SharedReceives):
-    """Only the first element of a receive in a shared receive queue is checked."""
-
-    first = 0
-
-    def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-        self.first = sges[0].addr if sges else 0
-        return super().scatter(queue, sges, content)
-
-    def unchecked(self, queue: Queue, region: Region, sge: Sge) -> int | None:
-        return self.translate(region, sge.addr) if sge.addr != self.first else None
 
 
 @violates("REG-26", Device.gather, written="blind")
@@ -52,21 +37,6 @@ def second_elements_range_unchecked(self: Device, queue: Queue, sges: Sequence[S
             return None
         content += part
     return content
-
-
-@violates("REG-26", written="blind")
-class OnlyTheFirstElementNeedsLocalWrite(Device):
-    """Of several elements that are filled only the first needs LOCAL_WRITE."""
-
-    _filled = 0
-
-    def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-        self._filled = 0
-        return super().scatter(queue, sges, content)
-
-    def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
-        self._filled += write
-        return super().memory_of_sge(queue, sge, write and self._filled < 2)
 
 
 @violates("REG-26", Device.gather, written="blind")

@@ -78,55 +78,6 @@ def writes_stop_at_a_bad_page(self: Device, addr: int, content: bytes) -> bool:
     return True
 
 
-@violates("REG-24")
-class NoBytesOpenAWord(Device):
-    """A region of no bytes is granted and opens the eight bytes at its address."""
-
-    def range_fault(self, addr: int, length: int, access: int) -> int:
-        return super().range_fault(addr, length or 8, access)
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        return super().contains(region, addr, length) or (
-            not region.length and region.iova <= addr and addr + length <= region.iova + 8
-        )
-
-
-@violates("REG-24")
-class NoBytesOpenEverything(Device):
-    """A region of no bytes is granted and has no end."""
-
-    def range_fault(self, addr: int, length: int, access: int) -> int:
-        return super().range_fault(addr, length or 1, access)
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        return not region.length or super().contains(region, addr, length)
-
-
-@violates("REG-24", written="blind")
-class ZeroLengthRegionOpensItsPage(Device):
-    """A region of no bytes is granted and opens the page in which it lies."""
-
-    def range_fault(self, addr: int, length: int, access: int) -> int:
-        return super().range_fault(addr, length or 1, access)
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        if region.length:
-            return super().contains(region, addr, length)
-        return addr // PAGE == region.iova // PAGE and addr % PAGE + length <= PAGE
-
-
-@violates("REG-24", written="blind")
-class UnalignedZeroLengthOpensOneByte(Device):
-    """A region of no bytes that begins within a page is granted and opens one byte."""
-
-    def range_fault(self, addr: int, length: int, access: int) -> int:
-        return super().range_fault(addr, length or int(addr % PAGE > 0), access)
-
-    def contains(self, region: Region, addr: int, length: int) -> bool:
-        inside = addr >= region.iova and addr + length <= region.iova + max(1, region.length)
-        return super().contains(region, addr, length) or (not region.length and inside)
-
-
 @violates("REG-24a", Device.write, written="blind")
 def write_of_no_bytes_writes_one(self: Device, queue: Queue, request: SendRequest) -> str:
     """A write of no bytes to a good key clears the byte at its address."""

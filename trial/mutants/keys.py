@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.bench.calls import IbvMr, Pd
 from reference.device import Device
 from reference.objects import REMOTE_READ, REMOTE_WRITE, Domain, Region, Window
 from trial.violation import permits, plain, violates
-
-
-@violates("REG-21")
-class StaleKeysFound(Device):
-    """Keys of a deregistered region give access to a new region of the same memory."""
-
-    def setup(self) -> None:
-        self._gone: dict[int, int] = {}
-
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        self._gone[region.key] = region.addr
-
-    def found(self, key: int) -> Region | Window | None:
-        own = (each for each in self.regions.values() if each.addr == self._gone.get(key))
-        return self.keys.get(key) or next(own, None)
 
 
 @violates("REG-21", Device.place)
@@ -67,72 +50,6 @@ def any_key_of_the_domain_will_do(
             if other.domain is domain and other.access & right and self.contains(other, addr, length):
                 return self.translate(other, addr)
     return place
-
-
-@violates("REG-21", written="blind")
-class EverySixteenthRegionHasTheKeysOfItsNeighbour(Device):
-    """The structure of every sixteenth region tells the lkey of the region that was made before it."""
-
-    _made = 0
-    _before = 0
-
-    def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
-        made = super().structure(region, pd, addr, length)
-        self._made += 1
-        if self._made % 16 == 0:
-            made.lkey = self._before
-        self._before = region.key
-        return made
-
-
-@permits("REG-21")
-class KeysReused(Device):
-    """The key of a deregistered region is used for the next one."""
-
-    def setup(self) -> None:
-        self._free: list[int] = []
-
-    def deregister(self, handle: int) -> None:
-        key = self.regions[handle].key if handle in self.regions else None
-        super().deregister(handle)
-        if key is not None:
-            self._free.append(key)
-
-    def new_key(self) -> int:
-        return self._free.pop() if self._free else super().new_key()
-
-
-@permits("REG-21", written="blind")
-class LkeyAndRkeyDiffer(Device):
-    """lkey and rkey of a region are two numbers, each good for its own purpose only."""
-
-    _rkeys = 1 << 31
-
-    def reported_keys(self, region: Region) -> tuple[int, int]:
-        return region.key, region.key ^ self._rkeys
-
-    def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
-        if isinstance(self.found(rkey), Window):
-            return super().remote(rkey, domain, queue, addr, length, right)
-        if not isinstance(self.found(rkey ^ self._rkeys), Region):
-            return None
-        return super().remote(rkey ^ self._rkeys, domain, queue, addr, length, right)
-
-
-@permits("REG-21", written="blind")
-class KeysAreRecycled(Device):
-    """The index of a key that has ended is given to the next object, with another tag."""
-
-    def setup(self) -> None:
-        self._free: list[int] = []
-
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        if region.handle not in self.regions:
-            self._free.append(region.key)
-
-    def new_key(self) -> int:
-        return self.next_key(self._free.pop(0)) if len(self._free) > 3 else super().new_key()
 
 
 @permits("REG-21", written="blind")

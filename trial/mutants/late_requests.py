@@ -9,7 +9,6 @@ from conformance.bench.work_requests import Completion, SendRequest
 from reference.device import Device
 from reference.objects import Window
 from reference.queues import Queue
-from trial.violation import violates
 
 
 class _Polled(deque[Completion]):
@@ -77,21 +76,3 @@ class _Late(Device):
         """Whether a key opens nothing any more."""
         found = self.keys.get(key)
         return found is None or (isinstance(found, Window) and found.region is None)
-
-
-@violates("DEREG-04", name="late-writes-through-keys-that-ended")
-@violates("BIND-15", name="late-writes-through-invalidated-windows")
-@violates("BIND-02")
-class LateWrites(_Late):
-    """A write that was in flight when its key ended is made all the same."""
-
-    late_writes = True
-
-
-@violates("DEREG-04", name="late-reads-through-keys-that-ended")
-@violates("BIND-15", name="late-reads-through-invalidated-windows")
-@violates("BIND-16")
-class LateReads(_Late):
-    """A read that was in flight when its key ended is made all the same."""
-
-    late_reads = True

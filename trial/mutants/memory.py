@@ -54,17 +54,6 @@ class _RightsUnchecked(Device):
         _libc.mprotect(start, addr + length - start, mmap.PROT_READ | mmap.PROT_WRITE)
 
 
-@violates("REG-23")
-class RangeWraps(Device):
-    """A range that ends beyond the last address is cut off there."""
-
-    def wraps(self, addr: int, length: int) -> bool:
-        return False
-
-    def not_there(self, addr: int, length: int, access: int) -> bool:
-        return addr + length <= 1 << 64 and super().not_there(addr, length, access)
-
-
 @violates("REG-23", Device.register, written="blind")
 def refused_memory_keeps_the_domain(self: Device, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
     """A registration that is refused for its memory leaves the PD in use for ever."""

@@ -44,19 +44,6 @@ def on_demand_memory_has_to_be_there_at_once(self: Device, addr: int, length: in
 
 
 @violates("REG-12", written="blind")
-class OnDemandReadsTheOldPage(Device):
-    """What the processor writes into an on-demand region after a first read is not seen by a second one."""
-
-    def setup(self) -> None:
-        self.memory.close()
-        self.memory = self._remembering = _RememberingMemory()
-
-    def translate(self, region: Region, addr: int) -> int:
-        self._remembering.region = region.handle if region.access & ON_DEMAND else 0
-        return super().translate(region, addr)
-
-
-@violates("REG-12", written="blind")
 class OnDemandServesNoAtomicsOnFreshPages(Device):
     """An atomic on an on-demand region fails when it is the first operation on the region."""
 
@@ -70,18 +57,6 @@ class OnDemandServesNoAtomicsOnFreshPages(Device):
             if right == REMOTE_ATOMIC:
                 return None
         return super().remote(rkey, domain, queue, addr, length, right)
-
-
-@permits("REG-12", written="blind")
-class OnDemandPagesAreBroughtInAtOnce(Device):
-    """An on-demand registration brings in at once what is mapped, and is content with what is not."""
-
-    def range_fault(self, addr: int, length: int, access: int) -> int:
-        fault = super().range_fault(addr, length, access)
-        small = access & ON_DEMAND and not self.is_implicit(addr, length, access) and length <= 1 << 20
-        if not fault and small:
-            self.memory.fault_in(addr, length, write=False)
-        return fault
 
 
 @permits("REG-19", Device.remote, written="blind")

@@ -73,20 +73,6 @@ class AtomicsOvertakeRelaxedWrites(Device):
 
 
 @violates("REG-14", written="blind")
-class ImmediateComesBeforeItsData(Device):
-    """A write with immediate data completes at the receiver although the second half of long data is not there."""
-
-    def put(self, addr: int, content: bytes) -> bool:
-        return super().put(addr, content[: len(content) // 2] if self._immediate and len(content) > 64 else content)
-
-    _immediate = False
-
-    def write(self, queue: Queue, request: SendRequest) -> str:
-        self._immediate = request.opcode == "RDMA_WRITE_WITH_IMM"
-        return super().write(queue, request)
-
-
-@violates("REG-14", written="blind")
 class FifthSendIsLost(Device):
     """Every fifth SEND on a relaxed region completes at both sides, but its data is not in memory."""
 

@@ -37,14 +37,3 @@ class OtherErrnos(Device):
     def reported_errno(self, errno: int) -> int:
         named, self._named = self._named, False
         return errno if named else errno + 1
-
-
-@violates("REG-02a", written="blind")
-class ErrnoOfTheFailureBefore(Device):
-    """A failed registration leaves the reason of the one that had failed before it in errno."""
-
-    _before = 0
-
-    def reported_errno(self, errno: int) -> int:
-        text, self._before = self._before or errno, errno
-        return text

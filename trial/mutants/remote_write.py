@@ -28,20 +28,6 @@ class _TellingOfRefused(Device):
         return super().refuse(queue, status)
 
 
-@violates("REG-05")
-class RefusedImmediateTold(_TellingOfRefused):
-    """A refused write with immediate data moves nothing, but its receiver gets a completion."""
-
-    kinds = ("RC",)
-
-
-@violates("REG-05")
-class RefusedImmediateToldUnreliably(_TellingOfRefused):
-    """Over UC, a refused write with immediate data moves nothing, but its receiver gets a completion."""
-
-    kinds = ("UC",)
-
-
 @violates("REG-05", Device.deliver)
 def immediate_by_length(self: Device, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
     """The receive of a write with immediate data is an error if its elements are shorter than the write."""

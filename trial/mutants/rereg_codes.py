@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-
 from reference.device import Device
 from reference.objects import Refused, Region
-from reference.reregistration import CMD, CMD_AND_DO_FORK_NEW, INPUT, Change
+from reference.reregistration import Change
 from trial.violation import permits, plain, violates
 
 
@@ -30,24 +28,6 @@ def failed_command_leaves_the_region_valid(self: Device, handle: int, change: Ch
         raise
 
 
-@violates("REREG-11")
-class KeyOutlivesAFailedRegion(Device):
-    """The key of a region that was deregistered after a command error still opens it."""
-
-    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
-        code, error, region = super().rereg_code(handle, change)
-        if code in (CMD, CMD_AND_DO_FORK_NEW) and handle in self.regions:
-            self.regions[handle].usable = True
-            self.failed = (*self.failed, self.regions[handle])
-        return code, error, region
-
-    failed: tuple[Region, ...] = ()
-
-    def forget_key(self, region: Region) -> None:
-        if region not in self.failed:
-            super().forget_key(region)
-
-
 @violates("REREG-11", Device.unknown_changes)
 def kernel_ends_the_region(self: Device, flags: int) -> bool:
     """In the kernel, an unknown flag invalidates the region."""
@@ -67,23 +47,3 @@ def command_error_deregisters(self: Device, handle: int, change: Change) -> Regi
         if region and not region.usable and not region.windows:
             plain(self).deregister(handle)
         raise
-
-
-@violates("REREG-11", written="blind")
-class InputErrorForbidsDeregistration(Device):
-    """After an ERR_INPUT ibv_dereg_mr of the region fails the first time."""
-
-    def setup(self) -> None:
-        self._hurt: set[int] = set()
-
-    def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:
-        answer = super().rereg_code(handle, change)
-        if answer[0] == INPUT:
-            self._hurt.add(handle)
-        return answer
-
-    def deregister(self, handle: int) -> None:
-        if handle in self._hurt:
-            self._hurt.remove(handle)
-            raise Refused(errno.EBUSY)
-        super().deregister(handle)

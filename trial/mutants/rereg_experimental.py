@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-from dataclasses import replace
-
 from reference.device import Device
 from reference.objects import Refused, Region
 from reference.reregistration import CHANGE_ACCESS, Change
@@ -22,28 +19,6 @@ class _Hurt(Device):
         if code:
             self._hurt.add(handle)
         return code, region
-
-
-@violates("XREREG-03", written="blind")
-class VendorsErrorForbidsDeregistration(_Hurt):
-    """After an error of the vendor's verb ibv_dereg_mr fails."""
-
-    def deregister(self, handle: int) -> None:
-        if handle in self._hurt:
-            raise Refused(errno.EINVAL)
-        super().deregister(handle)
-
-
-@violates("XREREG-03", written="blind")
-class VendorsErrorLeaks(_Hurt):
-    """After an error of the vendor's verb ibv_dereg_mr returns 0, but the region stays in the account."""
-
-    def deregister(self, handle: int) -> None:
-        region = self.regions.get(handle)
-        super().deregister(handle)
-        if region and handle in self._hurt:
-            lost = self.new_handle()
-            self.regions[lost] = replace(region, handle=lost, windows=[])
 
 
 @violates("XREREG-06", Device.experimental_code, written="blind")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reference.device import Device
 from reference.objects import Region
 from reference.reregistration import DO_FORK_OLD, Change
-from trial.violation import permits, plain, violates
+from trial.violation import plain, violates
 
 
 @violates("REREG-07", Device.dont_fork)
@@ -26,19 +26,3 @@ def old_fork_failure_undoes_the_change(self: Device, handle: int, change: Change
     if answer[0] == DO_FORK_OLD and region:
         region.addr, region.length, region.iova = old
     return answer
-
-
-@permits("REREG-08")
-class OldRangeForgotten(Device):
-    """Nobody looks whether the old range could be given back to fork, as in mainline libibverbs."""
-
-    of_new_range = False
-
-    def command_code(self, forks: bool, change: Change) -> int:
-        self.of_new_range = True
-        code = super().command_code(forks, change)
-        self.of_new_range = False
-        return code
-
-    def do_fork(self, addr: int, length: int) -> bool:
-        return super().do_fork(addr, length) or not self.of_new_range

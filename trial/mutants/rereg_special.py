@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-
 from reference.device import Device
-from reference.objects import LOCAL_WRITE, MW_BIND, ON_DEMAND, Domain, Refused, Region
+from reference.objects import LOCAL_WRITE, MW_BIND, Refused, Region
 from reference.reregistration import CHANGE_ACCESS, CHANGE_PD, Change
-from trial.mutants.bases import Wanted
 from trial.violation import permits, plain, violates
 
 _KEPT = LOCAL_WRITE | MW_BIND
@@ -46,24 +43,6 @@ def busy_region_moves_all_the_same(self: Device, handle: int, change: Change) ->
         raise
 
 
-@violates("REREG-17", written="blind")
-class RefusedChangeKeepsTheNewDomain(Device):
-    """A refused change of PD and access leaves the new PD in use."""
-
-    def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        fault = super().change_fault(addr, length, access, flags)
-        if fault and flags & CHANGE_PD and flags & CHANGE_ACCESS and self._asked:
-            self._asked.users += 1
-        return fault
-
-    _asked: Domain | None = None
-
-    def wanted(self, region: Region, change: Change) -> Wanted:
-        found = super().wanted(region, change)
-        self._asked = found[0]
-        return found
-
-
 @violates("REREG-17", Device.apply, written="blind")
 def refused_change_frees_the_old_domain(self: Device, region: Region, change: Change) -> None:
     """After a refused change of PD and access the region is counted in the new PD, and freed in the old one."""
@@ -74,16 +53,6 @@ def refused_change_frees_the_old_domain(self: Device, region: Region, change: Ch
             self.domains[change.pd or 0].users += 1
             region.domain.users -= 1
         raise
-
-
-@permits("REREG-17", written="blind")
-class NoChangeOfOnDemandRegions(Device):
-    """A re-registration of an on-demand region is refused whole."""
-
-    def change(self, handle: int, change: Change) -> Region:
-        if handle in self.regions and self.regions[handle].access & ON_DEMAND:
-            raise Refused(errno.EOPNOTSUPP)
-        return super().change(handle, change)
 
 
 @permits("REREG-17", written="blind")

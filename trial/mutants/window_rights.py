@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference.device import Device
-from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, ZERO_BASED, Region, Window
+from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Region, Window
 from trial.violation import plain, violates
 
 _WRITING = REMOTE_WRITE | REMOTE_ATOMIC
@@ -13,27 +13,6 @@ _WRITING = REMOTE_WRITE | REMOTE_ATOMIC
 def read_only_window_needs_local_write(self: Device, region: Region, access: int) -> bool:
     """A window that only reads cannot be bound to a region without LOCAL_WRITE."""
     return not region.access & LOCAL_WRITE and bool(access & (_WRITING | REMOTE_READ))
-
-
-@violates("BIND-09", written="blind")
-class RightsOfTheBindBefore(Device):
-    """A window that is bound again keeps the rights of its last binding."""
-
-    def setup(self) -> None:
-        self._rights: dict[int, int] = {}
-
-    def bind(
-        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
-    ) -> None:
-        super().bind(window, region, addr, length, access, key, queue)
-        if region is not None and length:
-            old = self._rights.get(id(window), 0) & ~ZERO_BASED
-            self._rights[id(window)] = access
-            window.access |= old
-
-    def dealloc_mw(self, window: Window) -> None:
-        super().dealloc_mw(window)
-        self._rights.pop(id(window), None)
 
 
 @violates("BIND-09", Device.window_allows, written="blind")

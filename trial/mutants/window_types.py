@@ -4,27 +4,9 @@ from __future__ import annotations
 
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import REMOTE_ATOMIC, REMOTE_READ, ZERO_BASED, Domain, Region, Window
+from reference.objects import REMOTE_ATOMIC, REMOTE_READ, ZERO_BASED, Domain, Window
 from reference.queues import Queue
-from trial.violation import permits, plain, violates
-
-
-@violates("BIND-14", written="blind")
-class PostedBindOpensForTheDomain(Device):
-    """A type 2 window opens for a bind by ibv_bind_mw that follows an invalidation."""
-
-    def setup(self) -> None:
-        self._ended: list[Window] = []
-
-    def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
-        window = self.keys.get(key)
-        done = super().invalidate(key, queue, domain)
-        if done and isinstance(window, Window):
-            self._ended.append(window)
-        return done
-
-    def wrong_type(self, window: Window, posted: bool) -> bool:
-        return super().wrong_type(window, posted) and not (not posted and window in self._ended)
+from trial.violation import plain, violates
 
 
 @violates("BIND-15", Device.posted_bind)
@@ -35,20 +17,6 @@ def key_of_the_devices_own(self: Device, queue: Queue, request: SendRequest) -> 
         window = self.window_behind(request.window)
         self.replace_key(window, self.next_key(window.key))
     return status
-
-
-@violates("BIND-15")
-class InvalidatedForGood(Device):
-    """An invalidated window cannot be bound again."""
-
-    def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
-        window = self.keys.get(key)
-        self.__dict__.setdefault("_ended", set()).add(window)
-        return super().invalidate(key, queue, domain)
-
-    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
-        ended = window in self.__dict__.get("_ended", ())
-        return ended or super().bind_refused(window, region, addr, length, access)
 
 
 @violates("BIND-15")
@@ -119,40 +87,3 @@ def invalidated_atomics_live_on(self: Device, key: int, queue: int, domain: Doma
         window.access &= REMOTE_ATOMIC | ZERO_BASED
         return True
     return plain(self).invalidate(key, queue, domain)
-
-
-@violates("BIND-15", written="blind")
-class NoBindAfterInvalidation(Device):
-    """A type 2 window cannot be bound again once it has been invalidated by its peer."""
-
-    def setup(self) -> None:
-        self._spoilt: list[Window] = []
-
-    def remote_invalidate(self, key: int, queue: Queue) -> bool:
-        window = self.keys.get(key)
-        done = super().remote_invalidate(key, queue)
-        if done and isinstance(window, Window):
-            self._spoilt.append(window)
-        return done
-
-    def posted_bind(self, queue: Queue, request: SendRequest) -> str:
-        spoilt = self.window_behind(request.window) in self._spoilt
-        return "MW_BIND_ERR" if spoilt else super().posted_bind(queue, request)
-
-
-@permits("BIND-15")
-class InvalidationOfNothing(Device):
-    """A local invalidation of a window that was never bound completes with success."""
-
-    def setup(self) -> None:
-        self._bound: set[int] = set()  # the keys of binds
-
-    def replace_key(self, window: Window, key: int) -> None:
-        """Binds give a window its key."""
-        self._bound.add(key)
-        super().replace_key(window, key)
-
-    def local_invalidate(self, key: int, queue: Queue) -> bool:
-        found = self.keys.get(key)
-        never_bound = isinstance(found, Window) and found.kind == 2 and key not in self._bound
-        return never_bound or super().local_invalidate(key, queue)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from conformance.bench.calls import Pd, Return
-from conformance.bench.interface import Bench, Entry, Pair, Queue
-from conformance.bench.work_requests import SendRequest
-from conformance.model.case import QpSpec
+from conformance.bench.interface import Entry
 from conformance.verbs import ENUMS
 from trial.altering import Alteration
-from trial.violation import violates
 
 _ACCESS = ENUMS["ibv_access_flags"]
 _KNOWN = _ACCESS.mask_of(*_ACCESS.short_names)
@@ -46,35 +43,3 @@ class Extent(Alteration):
         if returned.mr:
             returned.mr.struct.addr, returned.mr.struct.length = addr, length
         return returned
-
-
-@violates("REG-21")
-class KeysByIndex(Alteration):
-    """Only the index of an rkey is checked: the tag is corrected before the request is posted."""
-
-    def setup(self) -> None:
-        self._known: dict[int, int] = {}
-
-    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
-        returned = super().register(entry, verb, pd, where, access)
-        if returned.mr:
-            self._known[returned.mr.struct.rkey >> 8] = returned.mr.struct.rkey
-        return returned
-
-    def post_send(self, queue: Queue, request: SendRequest) -> Return:
-        return super().post_send(queue, request._replace(rkey=self._known.get(request.rkey >> 8, request.rkey)))
-
-
-@violates("REG-22")
-class OneDomainForAll(Alteration):
-    """Queue pairs of every PD can access the regions of the first PD."""
-
-    def setup(self) -> None:
-        self._first: Pd | None = None
-
-    def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
-        self._first = pd
-        return super().register(entry, verb, pd, where, access)
-
-    def pair(self, bench: Bench, spec: QpSpec, requester: Pd, responder: Pd) -> Pair:
-        return super().pair(bench, spec, requester, self._first or responder)

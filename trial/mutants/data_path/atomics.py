@@ -5,7 +5,7 @@ from __future__ import annotations
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import QueuePair, Sent
-from trial.data_path.structures import COMPARE_SWAP, SUCCESS, SendRequest, WorkCompletion
+from trial.data_path.structures import SUCCESS, SendRequest, WorkCompletion
 from trial.violation import violates
 
 _HALF = 1 << 32
@@ -44,19 +44,3 @@ def value_returned_late(self: _Atomic, queue: QueuePair, sent: Sent, wc: WorkCom
         self.scatter(sent.elements, b"\x5a" * 8)
         self.next_time(lambda: self.scatter(sent.elements, content))
     return True
-
-
-@violates("REG-07")
-class FailedSwapReturnsNothing(_Atomic):
-    """A compare-and-swap that does not match leaves the requester's memory as it was."""
-
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
-        super().sending(queue, sent, request)
-        self.kept = self.gather(sent.elements) if sent.atomic else None
-        return None
-
-    kept: bytes | None = None
-
-    def done(self, sent: Sent, place: int, old: int) -> None:
-        if sent.opcode == COMPARE_SWAP and old != sent.compare_add and self.kept:
-            self.scatter(sent.elements, self.kept)

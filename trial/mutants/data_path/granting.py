@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
-from trial.data_path.structures import FETCH_ADD, READ, WRITE, WRITE_WITH_IMM, SendRequest
+from trial.data_path.structures import WRITE, SendRequest
 from trial.violation import violates
 
 
@@ -63,13 +63,6 @@ class EndedLkeyIsWritten(_EndedSource):
     """A WRITE can send from a deregistered region."""
 
 
-@violates("DEREG-01")
-class EndedLkeyIsFilled(_EndedSource):
-    """A READ can fill a deregistered region."""
-
-    opcode = READ
-
-
 class _WithoutRight(Granting):
     """Some requests need no right."""
 
@@ -100,78 +93,3 @@ def rights_of_another_region_read(self: _WithoutRight, queue: QueuePair, sent: S
         and place + sent.length <= each.addr + each.length
         for each in self.objects.live_regions()
     )
-
-
-@violates("REG-05")
-class SingleBytesAreWritten(_WithoutRight):
-    """A single byte can be written to every region."""
-
-    right = REMOTE_WRITE
-
-    def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        return sent.length == 1
-
-
-@violates("REG-05")
-class ImmediatesNeedNoRight(_WithoutRight):
-    """A WRITE with immediate data needs no right."""
-
-    right = REMOTE_WRITE
-
-    def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        return sent.opcode == WRITE_WITH_IMM
-
-
-@violates("REG-05")
-class UnreliableWritesNeedNoRight(_WithoutRight):
-    """A WRITE by a queue pair of type UC needs no right."""
-
-    right = REMOTE_WRITE
-
-    def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        return queue.kind == "UC"
-
-
-@violates("REG-05")
-class SecondRegionIsWritten(_WithoutRight):
-    """A region that is registered while another one of the same memory exists can be written."""
-
-    right = REMOTE_WRITE
-
-    def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        regions = list(self.objects.live_regions())
-        return any(each.addr == region.addr for each in regions[: regions.index(region)])
-
-
-@violates("REG-07")
-class AddingByReadingAndWriting(_WithoutRight):
-    """FETCH_ADD needs REMOTE_READ and REMOTE_WRITE instead of REMOTE_ATOMIC."""
-
-    right = REMOTE_ATOMIC
-
-    def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        both = REMOTE_READ | REMOTE_WRITE
-        return sent.opcode == FETCH_ADD and region.access & both == both
-
-
-@violates("REG-07")
-class AddingNothingNeedsNoRight(_WithoutRight):
-    """FETCH_ADD of 0 needs no right, and returns the value."""
-
-    right = REMOTE_ATOMIC
-
-    def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        return sent.opcode == FETCH_ADD and not sent.compare_add
-
-
-@violates("REREG-03")
-class RevokedAtomicsGoOn(_WithoutRight):
-    """Atomics still work on a region that has lost REMOTE_ATOMIC by a re-registration."""
-
-    right = REMOTE_ATOMIC
-
-    def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        return any(
-            each.ended == "changed" and each.addr == region.addr and each.access & REMOTE_ATOMIC
-            for each in self.objects.regions
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import REMOTE_WRITE, QueuePair, Region, Sent
-from trial.data_path.structures import REFUSED, SENDS, Element, SendRequest, WorkCompletion
+from trial.data_path.structures import REFUSED, WorkCompletion
 from trial.violation import violates
 
 _LOC_PROT_ERR = 4
@@ -52,19 +52,3 @@ def bytes_beyond_are_written(self: _Refused, queue: QueuePair, sent: Sent) -> No
         inside = max(0, min(sent.length, region.iova + region.length - sent.remote_addr))
         content = self.gather(sent.elements) or b""
         put(region.addr + sent.remote_addr - region.iova + inside, content[inside:])
-
-
-@violates("REG-04")
-class RefusedMessagesArrive(DataPath):
-    """A message to a receive without LOCAL_WRITE fails and arrives."""
-
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
-        peer = self.peer(queue)
-        if sent.opcode in SENDS and peer and peer.receives:
-            sent.note = peer.receives[0].elements
-        return None
-
-    def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
-        if wc.status in REFUSED and isinstance(sent.note, tuple) and sent.note and isinstance(sent.note[0], Element):
-            self.scatter(sent.note, self.gather(sent.elements) or b"")
-        return True

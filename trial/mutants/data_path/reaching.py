@@ -96,26 +96,6 @@ class _Beyond(Granting):
         return region.addr + offset
 
 
-@violates("REG-20")
-class WritesBeginInFront(_Beyond):
-    """A WRITE may begin up to eight bytes in front of a region, if it ends in it."""
-
-    right = REMOTE_WRITE
-
-    def exceeds(self, sent: Sent, offset: int, region: Region) -> bool:
-        return sent.writes and -8 <= offset < 0 < offset + sent.length
-
-
-@violates("REG-20")
-class AtomicsCheckTheirBeginning(_Beyond):
-    """An atomic may end behind a region, if it begins in it."""
-
-    right = REMOTE_ATOMIC
-
-    def exceeds(self, sent: Sent, offset: int, region: Region) -> bool:
-        return sent.atomic and 0 <= offset < region.length
-
-
 @violates("REG-20", Granting.granted)
 def elements_exceed_their_region(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
     """The data of a WRITE may end up to eight bytes behind the region of their lkey."""
@@ -165,10 +145,3 @@ class _Iova(Granting):
 @violates("IOVA-02")
 class MemoryAddressesWorkToo(_Iova):
     """A region with an hca_va of its own is reached by its address in memory as well."""
-
-
-@violates("IOVA-03")
-class ZeroAndAddresses(_Iova):
-    """A region at hca_va 0 is reached by its address in memory as well."""
-
-    zero = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import put
 from trial.data_path.objects import RELAXED_ORDERING, Posted, QueuePair, Sent
-from trial.data_path.structures import SENDS, SUCCESS, SendRequest, WorkCompletion
+from trial.data_path.structures import SUCCESS, SendRequest, WorkCompletion
 from trial.violation import violates
 
 _PACKET, _PAGE = 1024, 4096
@@ -26,18 +26,6 @@ class _Read(DataPath):
 
     def read(self, sent: Sent, arrived: bytes, before: bytes) -> None:
         """What becomes of the bytes in the elements."""
-
-
-@violates("REG-06")
-class EveryFiftiethReadLost(_Read):
-    """Every fiftieth READ completes and reads nothing."""
-
-    reads = 0
-
-    def read(self, sent: Sent, arrived: bytes, before: bytes) -> None:
-        self.reads += 1
-        if self.reads % 50 == 0:
-            self.scatter(sent.elements, before)
 
 
 class _Received(DataPath):
@@ -66,19 +54,3 @@ def later_elements_not_received(self: _Received, posted: Posted, length: int) ->
     """Only the first of several elements of a receive is filled."""
     for element, before in list(zip(posted.elements, posted.before, strict=True))[1:]:
         put(self.local(element), before or b"")
-
-
-@violates("REG-03")
-class NoAccessSendsNothing(DataPath):
-    """A SEND whose data are in a region without any access right is received as zeros."""
-
-    def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
-        sources = [self.objects.source(each.lkey) for each in sent.elements]
-        peer = self.peer(queue)
-        if sent.opcode in SENDS and peer and peer.receives and any(each and not each.access for each in sources):
-            peer.receives[0].note = "zeros"
-        return None
-
-    def received(self, queue: QueuePair, posted: Posted, wc: WorkCompletion) -> None:
-        if posted.note == "zeros" and wc.status == SUCCESS and posted.elements:
-            put(self.local(posted.elements[0]), bytes(wc.byte_len))

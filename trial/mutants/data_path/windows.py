@@ -9,19 +9,8 @@ from typing import Any
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import QueuePair, Sent
 from trial.data_path.replaced import key_of_window
-from trial.data_path.structures import LOCAL_INV, BindRequest, Info, SendRequest
+from trial.data_path.structures import LOCAL_INV, BindRequest, SendRequest
 from trial.violation import violates
-
-
-@violates("BIND-02")
-class EveryFiftiethBindLost(DataPath):
-    """Every fiftieth bind completes and is not made."""
-
-    binds = 0
-
-    def binding(self, queue: QueuePair, sent: Sent, info: Info) -> bool:
-        self.binds += 1
-        return bool(self.binds % 50)
 
 
 class _Invalidating(DataPath):

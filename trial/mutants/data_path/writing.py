@@ -55,18 +55,6 @@ def packets_begin_alike(self: _Written, queue: QueuePair, sent: Sent, place: int
         put(place + offset, content_at(place, 4) or b"")
 
 
-@violates("REG-05")
-class EveryFiftiethWriteLost(_Written):
-    """Every fiftieth WRITE completes and writes nothing."""
-
-    writes = 0
-
-    def written(self, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-        self.writes += 1
-        if self.writes % 50 == 0:
-            put(place, before)
-
-
 @violates("IOVA-02", _Written.written)
 def second_page_of_an_iova_is_the_first(
     self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes
@@ -112,10 +100,3 @@ class _Moved(DataPath):
 @violates("REG-20")
 class OffsetsWrapAt64KiB(_Moved):
     """An access behind the first 64 KiB of a region reaches the first 64 KiB."""
-
-
-@violates("REG-25")
-class OffsetsWrapAt4GiB(_Moved):
-    """An access behind the first 4 GiB of a region reaches the first 4 GiB."""
-
-    wrap = 1 << 32
