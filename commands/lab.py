@@ -30,10 +30,10 @@ from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import GUEST, OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
-from conformance.tables.suite import Suite
+from conformance.tables.suite import CASES, Suite, tables_digest
 from fixtures.system.processes import die_with_parent
 from reports import lab as page
-from reports.digest import read
+from reports.digest import read, suite_of
 from reports.progress import Progress
 from reports.terminal import QUIET, VERBOSE
 from reports.text import one_line
@@ -79,6 +79,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         loudness = _LOUDNESS.get(arguments.level, [])
         for name in report.BESIDE:
             report.renderer(name)
+        suite_of(tables_digest([CASES]))  # which the reports of all hosts need
         gc.freeze()  # what is never looked at again stays shared with the copies
         runs = [_HostRun(host, options, out, loudness, suite, progress) for host in labelled]
         try:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import cast
 
 from conformance.bench.calls import Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.doors import RegMrEx
-from conformance.bench.interface import Entry, Memory, Refusal
+from conformance.bench.interface import Bench, Entry, Memory, Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.execution.claims import absent_on
 from conformance.execution.offered import offered_by
@@ -115,7 +115,8 @@ class HeldQueue:
         """ibv_post_send, or a posting of one request: 0, or the value of errno."""
         if self.queue.extended in BUILDERS:
             return self.post_batch((request,))
-        return _value(self._device.post_send(self.queue, request))
+        with self._device.turn:
+            return _value(self._device.post_send(self.queue, request))
 
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True) -> Return:
         """One posting of ibv_wr_start: 0, or what ibv_wr_complete returns."""
@@ -233,6 +234,13 @@ class ReferenceBench:
     def register_elsewhere(self, memory: Memory, access: int) -> HeldElsewhere:
         """Another process registers its mapping of shared memory."""
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
+
+    def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
+        """What is left of another process that has prepared something on such a device, and was killed."""
+        other = ReferenceBench(type(self.device)(self.device.stack))
+        with closing(other):
+            kept = prepare(other)
+            return other.device.left_by_a_killed_process() if kept else {}
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
         """What is seen in a process of its own; the reference says what would be."""

@@ -17,7 +17,8 @@ from conformance.bench import calls
 from conformance.bench.calls import IbvMr, Mr, Pd, Return, Told
 from conformance.bench.doors import start_of
 from conformance.model.capability import BY_SYMBOL
-from conformance.verbs import VERBS, Convention, Verb, arguments_of, of_method
+from conformance.model.vocabulary import CALLS
+from conformance.verbs import VERBS, Convention, Verb, of_method
 from reference.device import Device
 from reference.extended import Buffer
 from reference.objects import Domain, Refused, Region
@@ -105,7 +106,10 @@ class ReferenceEntry:
         if verb.method in BY_SYMBOL and not self.offers(verb.method):
             return self._answers.refused(self._device, verb, errno.EOPNOTSUPP)
         handles = [getattr(each, "handle", each) for each in arguments]
-        return self._answered(verb, lambda: self._made(verb, getattr(self._device, verb.method)(*handles), arguments))
+        with self._device.turn:
+            return self._answered(
+                verb, lambda: self._made(verb, getattr(self._device, verb.method)(*handles), arguments)
+            )
 
     def _answered(self, verb: Verb, call: Callable[[], Return]) -> Return:
         try:
@@ -119,7 +123,7 @@ class ReferenceEntry:
             return Return(made.addr, 0, buffer=calls.Buffer(made.handle, made.addr, made.size, free))
         if made is None or isinstance(made, int):
             return Return(made or 0, 0)
-        given = dict(zip(arguments_of(verb), arguments, strict=False))
+        given = dict(zip(CALLS[verb.name], arguments, strict=False))
         return self._answers.made(self._device.structure(made, given["pd"], start_of(given), given["length"]))
 
     def dealloc_pd(self, pd: Pd) -> Return:

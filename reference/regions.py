@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import random
+import threading
 from typing import Any
 
 from conformance.model.capability import FLAG_NEEDS
@@ -56,6 +57,7 @@ class Regions(Forking):
         self.keys: dict[int, Region | Window] = {}
         self.buffers: dict[int, Any] = {}  # of ibv_alloc_buf, by handle
         self._random = random.Random(seed)
+        self.turn = threading.RLock()  # of the threads of a program
         self._next = 1
         self.setup()
 
@@ -245,6 +247,10 @@ class Regions(Forking):
     def end_elsewhere(self, region: Region) -> None:
         """Ends the other process, and with it the region."""
         del self.keys[region.key]
+
+    def left_by_a_killed_process(self) -> dict[str, int]:
+        """Returns what the kernel still counts, by kind, of a process that had everything here and was killed."""
+        return {}
 
     # What is deregistered
 

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from conformance.defects import Defect, Severity, count_by_severity, defects_of, shorts_in, worst_severity
@@ -549,9 +549,16 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
 def _suite_of(header: HeaderRecord) -> Suite | None:
     """This suite, if the run was made with its tables."""
     try:
-        return load_suite() if header["suite"].get("tables_sha256") == tables_digest([CASES]) else None
+        tables = tables_digest([CASES])
+        return suite_of(tables) if header["suite"].get("tables_sha256") == tables else None
     except (OSError, UserError):  # a report is made of a run, whatever is wrong with the tables
         return None
+
+
+@lru_cache(maxsize=1)
+def suite_of(tables_sha256: str) -> Suite:
+    """This suite, whose tables have that hash now: read once for all runs that a command looks at."""
+    return load_suite()
 
 
 def _rules_of(cases: Collection[str], header: HeaderRecord) -> frozenset[str]:

@@ -70,6 +70,20 @@ def test_the_same_rules_give_the_same_lines(run: Path) -> None:
     assert {line["verdict"] for line, _ in found.values()} >= {"PASS", "UNSUPPORTED"}
 
 
+def test_what_only_points_have_shown_to_be_missing_is_missing(tmp_path: Path, capsys: Says) -> None:
+    sweep = next(case for case in SUITE.cases if case.id == "reg_mr/access_space/huge-pages@libibverbs")
+    alone = record(tmp_path / "alone", SUITE, [sweep], Device(without("hugetlb")))
+    assert read_results(alone).results[0]["points"][Verdict.UNSUPPORTED]
+    assert main(["judge", str(alone)]) == 0
+    assert "1 of 1 results judged again: 0 verdicts changed" in capsys.readouterr().out
+    (points,) = (alone / "points").iterdir()
+    data = json.loads(points.read_text())
+    next(each for each in data["examples"] if "lacking" in each["observed"])["observed"]["lacking"] = [{"x": 1}]
+    points.write_text(json.dumps(data))
+    assert main(["judge", str(alone)]) == 2
+    assert "not the points of a sweep" in capsys.readouterr().err
+
+
 def test_todays_rules_decide(run: Path) -> None:
     """What a row expects is turned round, so that what passed fails, and the reason says so."""
     passed = next(

@@ -38,7 +38,7 @@ from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_pers
 from trial.personas.windows import BindsCheckedAtAccess
 from trial.report import Trial
 from trial.running import on_reference, on_the_reference
-from trial.trying import KILLED, SURVIVED, try_all, try_violation
+from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 from trial.violation import Violation
 
 pytestmark = pytest.mark.long
@@ -89,6 +89,18 @@ def test_where_a_bind_is_checked_at_access_only_the_rules_about_its_refusal_fail
     assert [(id_, reason) for id_, rules, reason in found.failed if about.isdisjoint(rules)] == []
     assert found.verdicts[Verdict.UNREACHABLE] > 25
     assert found.broken == ()
+
+
+def test_a_case_that_passes_and_detects_nothing_there_is_vacuous() -> None:
+    persona = BY_NAME["mlx5"]
+    some = [case for case in cases() if case.rules == ("REG-22",) and not case.sweep]
+    ran = run_clean(persona, some)
+    blind = replace(VIOLATIONS[0], kind=Device)
+    assert try_on(persona, ran, blind, [some[0].id], some) is None
+    shown = finding(blind, KILLED, {some[0].id: "it failed"}, 1)
+    both = [some[0].id, some[1].id]
+    assert outcome(persona, ran, [shown], both).vacuous == (some[1].id,)
+    assert outcome(persona, ran, [shown], both[:1]).vacuous == ()
 
 
 @in_turn

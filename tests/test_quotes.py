@@ -11,7 +11,7 @@ from conformance.model.rules import Rule
 from samples import registry
 
 # Documents that no package installs: their words were compared by hand only.
-UNCHECKED = {"vendor documentation, Memory Region Re-registration"}
+UNCHECKED = {"vendor documentation, Memory Region Re-registration", "Linux, Documentation/infiniband/user_verbs.rst"}
 QUOTED = {rule.id: rule for rule in registry().values() if rule.quote}
 CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED]
 

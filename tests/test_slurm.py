@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from commands.__main__ import main
 from conformance.tables.suite import ROOT
 
-NODES = ("n1", "n2", "n3")
+NODES = ("n1", "n2", "n3", "n4")
 DAEMONS = ("munged", "slurmctld", "slurmd")
 CASE = "reg_mr/access_flags/remote-read-alone"
 
@@ -65,9 +68,22 @@ def until(told: str, *command: str, within_s: float = 300.0) -> None:
         time.sleep(0.5)
 
 
+def node_daemon(node: str) -> subprocess.Popen[bytes]:
+    """The slurmd of a node, which a signal ends."""
+    return subprocess.Popen(["slurmd", "-D", "-N", node], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def dies(*words: str) -> None:
+    """Kills all processes whose command line has these words."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if set(words) <= set((folder / "cmdline").read_text().split("\0")):
+                os.kill(int(folder.name), signal.SIGKILL)
+
+
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A controller and three nodes on the loopback address; the folder has its files."""
+    """A controller and four nodes on the loopback address; the folder has its files."""
     ports = []
     for _ in range(1 + len(NODES)):
         with socket.socket() as free:
@@ -96,8 +112,8 @@ TaskPlugin=task/none
 ReturnToService=2
 SlurmdTimeout=10
 MessageTimeout=30
-NodeName=n[1-3] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{",".join(map(str, ports[1:]))}] CPUs=1
-PartitionName=all Nodes=n[1-3] Default=YES MaxTime=INFINITE
+NodeName=n[1-4] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{",".join(map(str, ports[1:]))}] CPUs=1
+PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE
 """
     )
     monkeypatch.setenv("SLURM_CONF", str(configuration))
@@ -115,13 +131,10 @@ PartitionName=all Nodes=n[1-3] Default=YES MaxTime=INFINITE
             ]
         ),
         subprocess.Popen(["slurmctld", "-D"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL),
-        *(
-            subprocess.Popen(["slurmd", "-D", "-N", node], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            for node in NODES
-        ),
+        *map(node_daemon, NODES),
     ]
     try:
-        until("3", "sh", "-c", "sinfo -h -N -t idle | wc -l")
+        until("4", "sh", "-c", "sinfo -h -N -t idle | wc -l")
         yield tmp_path
     finally:
         for daemon in reversed(foreground):
@@ -134,24 +147,56 @@ def submitted(*words: str) -> str:
     return subprocess.run(["sbatch", "--parsable", *words], check=True, capture_output=True, text=True).stdout.strip()
 
 
+needs_slurm = pytest.mark.skipif(
+    not all(map(shutil.which, DAEMONS)), reason=f"optional: {', '.join(DAEMONS)} are not installed"
+)
+
+
 @pytest.mark.guest
 @pytest.mark.nightly
-@pytest.mark.skipif(not all(map(shutil.which, DAEMONS)), reason=f"optional: {', '.join(DAEMONS)} are not installed")
+@needs_slurm
 def test_an_acceptance_survives_a_node_that_is_lost_and_is_completed_when_it_is_requeued(cluster: Path) -> None:
-    """Node n3 is lost in its run: the others end theirs. It comes back, and the job runs only what is missing."""
+    """Node n4 is drained. The slurmd and the run of n3 are killed: the others end theirs. It comes back, and the job
+    runs only what is missing."""
     out, page = cluster / "out", cluster / "page"
+    subprocess.run(["scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=test"], check=True)
     job = submitted("--nodes=3", f"--output={cluster}/job", "ci/slurm/acceptance.sbatch", str(out), "--only", CASE)
     until("1", "sh", "-c", f"ls {out}/n3/plan.json 2>/dev/null | wc -l")
-    subprocess.run(["scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=test"], check=True)
+    dies("slurmd", "n3")
+    dies("run", str(out / "n3"))
     until("", "squeue", "-h")
-    assert {each.name for each in out.iterdir() if (each / "summary.json").exists()} >= {"n1", "n2"}
-    subprocess.run(["scontrol", "update", "NodeName=n3", "State=RESUME"], check=False)  # it may be back already
-    until("3", "sh", "-c", "sinfo -h -N -t idle | wc -l")
-    subprocess.run(["scontrol", "requeue", job], check=True)
-    submitted(
-        f"--dependency=afterany:{job}", f"--output={cluster}/page-job", "ci/slurm/page.sbatch", str(out), str(page)
-    )
-    until("", "squeue", "-h")
+    assert {each.name for each in out.iterdir() if (each / "summary.json").exists()} == {"n1", "n2"}
+    daemon = node_daemon("n3")
+    try:
+        until("3", "sh", "-c", "sinfo -h -N -t idle | wc -l")
+        subprocess.run(["scontrol", "requeue", job], check=True)
+        submitted(
+            f"--dependency=afterany:{job}", f"--output={cluster}/page-job", "ci/slurm/page.sbatch", str(out), str(page)
+        )
+        until("", "squeue", "-h")
+    finally:
+        daemon.kill()
+        daemon.wait()
     data = json.loads((page / "fleet.json").read_text())
-    assert sorted(node for group in data["groups"] for node in group["nodes"]) == [*NODES]
+    assert sorted(node for group in data["groups"] for node in group["nodes"]) == ["n1", "n2", "n3"]
     assert data["missing"] == {}
+
+
+@pytest.mark.guest
+@pytest.mark.nightly
+@needs_slurm
+def test_a_shard_that_is_cancelled_is_named_and_goes_on_when_it_is_requeued(
+    cluster: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards = ("--array=1-2", f"--chdir={cluster}", f"{ROOT}/ci/slurm/array.sbatch", "--verb", "dealloc_mw")
+    job = submitted(*shards)
+    out = cluster / "out" / job
+    until("1", "sh", "-c", f"ls {out}/shard-2/plan.json 2>/dev/null | wc -l")
+    subprocess.run(["scancel", f"{job}_2"], check=True)
+    until("", "squeue", "-h")
+    main(["merge", str(out / "shard-1"), "--out", str(cluster / "part")])
+    assert "without shard 2/2: " in capsys.readouterr().err
+    subprocess.run(["scontrol", "requeue", f"{job}_2"], check=True)
+    until("", "squeue", "-h")
+    main(["merge", *map(str, out.glob("shard-*")), "--out", str(cluster / "whole")])
+    assert capsys.readouterr().err == ""

@@ -120,6 +120,24 @@ def test_a_kernel_with_all_built_in_has_an_empty_directory_of_modules(tmp_path: 
     assert builtin.read_text() == "kernel/virtio_blk.ko\nkernel/rdma_rxe.ko\n"
 
 
+@pytest.mark.parametrize("built_in", [("virtio_blk",), ("ib_core",), ("virtio_blk", "ib_core")])
+def test_what_a_kernel_has_built_in_is_no_module_and_known_to_modprobe(
+    tmp_path: Path, image: Image, built_in: tuple[str, ...]
+) -> None:
+    kernel, modules = bzimage(tmp_path / "bzImage", "7.3.0-mine"), tree(tmp_path / "mine", "7.3.0-mine")
+    folder = modules / "lib/modules/7.3.0-mine"
+    for name in built_in:
+        (folder / "kernel" / f"{name}.ko").unlink()
+    list_of_them = "".join(f"kernel/{name}.ko\n" for name in built_in)
+    (folder / "modules.builtin").write_text(list_of_them)
+    prepared = UnderTest(Builds(kernel=kernel, modules=modules), image, RECIPE).lay_out(tmp_path / "stage")
+    assert (b"virtio_blk" in prepared.image.initrd.read_bytes()) is ("virtio_blk" not in built_in)
+    assert prepared.overlay is not None
+    assert {path.stem for path in prepared.overlay.rglob("*.ko")} == {*NEEDED} - {*built_in, "udmabuf"}
+    (carried,) = prepared.overlay.rglob("modules.builtin")
+    assert carried.read_text() == list_of_them
+
+
 def test_of_a_whole_tree_over_the_images_kernel_what_reaches_the_drives_is_left_out(
     tmp_path: Path, image: Image
 ) -> None:

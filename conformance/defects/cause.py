@@ -40,6 +40,7 @@ _GROUPS: Mapping[str, str] = {
             "list_traffic",
             "send_to_receive",
             "await_traffic",
+            "traffic_beside",
             "receives_in_order",
             "immediates_in_order",
             "atomics_in_order",

@@ -13,7 +13,7 @@ from typing import cast
 
 from conformance.bench.calls import Mr, Pd, Return
 from conformance.bench.doors import RegMrEx
-from conformance.bench.interface import Entry, Memory
+from conformance.bench.interface import Bench, Entry, Memory
 from conformance.device import dmabuf, fork_settings, memory, other_process, windows
 from conformance.device.device import Device, ProtectionDomain, library_release
 from conformance.device.extended_posting import try_create
@@ -92,6 +92,16 @@ class DeviceBench:
     def register_elsewhere(self, memory: Memory, access: int) -> other_process.RegionElsewhere:
         """Another process registers its mapping of shared memory."""
         return other_process.register(self.device.name, memory.addr, memory.size, access)
+
+    def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
+        """What the kernel still counts for another process that has prepared something on this device; killed since."""
+
+        def there() -> object:
+            again = Device(self.device.name, self.device.port, self.device.gid_index)
+            again.findings = self.device.findings
+            return prepare(DeviceBench(again))
+
+        return other_process.killed(there, self.device.netlink.count)
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
         """Fork protection in a process of its own; see fork_settings.py."""

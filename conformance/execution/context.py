@@ -181,12 +181,12 @@ class CaseContext:
 
     def number(self, argument: Argument) -> int:
         """The value of an argument in this case."""
+        if isinstance(argument, Quantity):
+            return self.bytes(argument)
         if isinstance(argument, Flags):
             return argument.mask
         if isinstance(argument, Value):
             return argument.number
-        if isinstance(argument, Quantity):
-            return self.bytes(argument)
         raise TypeError(f"{argument!r} names an object, not a number")
 
     def numbers(self, arguments: Mapping[str, Argument], *keys: str) -> list[int]:

@@ -7,18 +7,24 @@ operations that are awaited at once (traffic.py).
 from __future__ import annotations
 
 import ctypes
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
-from conformance.bench.calls import Sge, errno_name
+from conformance.bench.calls import Return, Sge, errno_name
+from conformance.bench.interface import Bench, Queue
 from conformance.bench.memory_areas import CANARY, Part, pattern, repeated
 from conformance.bench.work_requests import Completion, SendRequest
 from conformance.errors import SetupRefused
-from conformance.execution.context import CaseContext
+from conformance.execution.context import CaseContext, result_of
+from conformance.kernel import paging
 from conformance.model.case import Step
 from conformance.model.observation import Observation
 from conformance.verbs import ENUMS
 
 # A queue has room for sixteen requests.
 REQUESTS = 12
+ROUNDS = 8  # of so many requests, beside a second thread
+NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
 _OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with the length of each, 0: that of the range
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 
@@ -27,11 +33,8 @@ def _answer(returned: str) -> Observation:
     return {"rc": 0, "returned": returned, "errno": "", "layer": "none"}
 
 
-def post_traffic(context: CaseContext, step: Step) -> Observation:
-    """Posts REQUESTS requests on a range, over a pair of the case, and does not wait for them.
-
-    With `lkey` its owner posts them, as operations on memory of the peer; else the peer does.
-    """
+def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendRequest]:
+    """The queue that posts requests on a range, the memory of the other end, and one of the requests."""
     name, operation = str(step.arguments["qp"]), str(step.arguments["op"])
     pair, owned = context.pairs[name], bool(step.arguments["lkey"])
     key, addr, length = context.numbers(step.arguments, "lkey" if owned else "rkey", "addr", "length")
@@ -41,12 +44,94 @@ def post_traffic(context: CaseContext, step: Step) -> Observation:
     ctypes.memmove(scratch.addr, pattern(length), length)
     own = Sge(addr, length, key % (1 << 32)) if owned else scratch
     rkey, at = (scratch.rkey, scratch.addr) if owned else (key % (1 << 32), addr)
-    context.in_flight[name] = (queue, Part(scratch.addr, length))
+    request = SendRequest(operation, 0, (own,), rkey=rkey, remote_addr=at, compare_add=1)
+    return queue, Part(scratch.addr, length), request
+
+
+def _post(context: CaseContext, queue: Queue, request: SendRequest) -> None:
     for _ in range(REQUESTS):
-        request = SendRequest(operation, context.next_wr_id(), (own,), rkey=rkey, remote_addr=at, compare_add=1)
-        returned = queue.post_send(request)
+        returned = queue.post_send(request._replace(wr_id=context.next_wr_id()))
         if returned.value:
             raise SetupRefused("posting a request", errno_name(returned.value))
+
+
+def _posted(context: CaseContext, queue: Queue, request: SendRequest) -> bool:
+    """Whether requests can be posted: some devices take none for a queue pair in the error state."""
+    try:
+        _post(context, queue, request)
+    except SetupRefused:
+        return False
+    return True
+
+
+def post_traffic(context: CaseContext, step: Step) -> Observation:
+    """Posts REQUESTS requests on a range, over a pair of the case, and does not wait for them.
+
+    With `lkey` its owner posts them, as operations on memory of the peer; else the peer does.
+    """
+    queue, other, request = _prepared(context, step)
+    context.in_flight[str(step.arguments["qp"])] = (queue, other)
+    _post(context, queue, request)
+    return _answer("0")
+
+
+def traffic_beside(context: CaseContext, step: Step) -> Observation:
+    """Requests as of post_traffic, ROUNDS times, while a second thread discards pages or deregisters the region.
+
+    While pages are discarded, each request must succeed; `wc` has the statuses. A deregistration must succeed,
+    and the second thread fills the memory after it: what is posted later changes nothing, as of await_traffic.
+    """
+    queue, other, request = _prepared(context, step)
+    memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
+    done, statuses = threading.Event(), set[str]()
+
+    def discard() -> Return:
+        while not done.is_set():
+            paging.let_go(memory.addr, memory.size, "DONTNEED")
+        return Return(0, 0)
+
+    def deregister() -> Return:
+        returned = context.owners[name].dereg_mr(context.mrs[name])
+        ctypes.memset(memory.addr, CANARY, memory.size)
+        return returned
+
+    ends = step.arguments["does"] == "deregister"
+    with ThreadPoolExecutor(1) as second:
+        try:
+            _post(context, queue, request)
+            beside = second.submit(deregister if ends else discard)
+            for number in range(ROUNDS):
+                if number and not _posted(context, queue, request):
+                    statuses.add(NOT_POSTED)
+                    break
+                statuses |= {each.status for each in queue.completions(REQUESTS)} or {NOT_COMPLETED}
+                if statuses != {"SUCCESS"}:
+                    break
+        finally:
+            done.set()
+    seen = result_of(beside.result())
+    if not ends:
+        return {**seen, "wc": sorted(statuses)}
+    if seen["returned"] == "0":
+        context.forget("mrs", name)
+        same = ctypes.string_at(memory.addr, memory.size) == repeated(CANARY, memory.size)
+        leaked = CANARY in ctypes.string_at(other.addr, other.size)
+        seen["returned"] = "changed" if not same else "leaked" if leaked else "0"
+    return {**seen, "marker": sorted(statuses)}
+
+
+def killed_in_flight(context: CaseContext, step: Step) -> Observation:
+    """Another process sets up this case, posts requests, and is killed; what is left of it is left behind."""
+    from conformance.execution.procedure import set_up  # which makes these calls itself
+
+    def prepare(bench: Bench) -> CaseContext:
+        there = CaseContext(context.case, bench)
+        set_up(there)
+        post_traffic(there, step)
+        return there
+
+    left = context.bench.killed(prepare)
+    context.left_behind += [f"{kind} of the killed process: {count}" for kind, count in left.items() if count]
     return _answer("0")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from typing import cast
 
@@ -64,16 +63,20 @@ def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
 def call_verb(context: CaseContext, step: Step) -> Observation:
     """A verb that is called as its prototype says, with an observation by its page's convention."""
     verb = VERBS[step.call]
-    with ExitStack() as stack:
-        values = {key: _value(context, spec, step.arguments[key], stack) for key, spec in CALLS[step.call].items()}
+    opened: list[int] = []
+    try:
+        values = {key: _value(context, spec, step.arguments[key], opened) for key, spec in CALLS[step.call].items()}
         returned = getattr(context.entry, verb.method)(*values.values())
+    finally:
+        for fd in opened:
+            os.close(fd)
     if product_of(verb):
         return registered(context, step, returned, start_of(values), cast(int, values["length"]))
     return result_of(returned)
 
 
-def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, stack: ExitStack) -> object:
-    """The value of an argument: an object, or a number. `stack` closes a descriptor that is only for this call."""
+def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: list[int]) -> object:
+    """The value of an argument: an object, or a number. `opened` gets a descriptor that is only for this call."""
     if spec.kind == "word":
         return given
     if spec.kind != "object":
@@ -81,7 +84,7 @@ def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, stack: Exi
     if spec.of == "dmabuf":
         fd, close = _descriptor(context, str(given))
         if close:
-            stack.callback(os.close, fd)
+            opened.append(fd)
         return fd
     if spec.of == "buffer":
         return None if given == NULL else context.buffers[str(given)]
@@ -394,6 +397,8 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "send_to_receive": element_lists.send_to_receive,
     "post_traffic": in_flight.post_traffic,
     "await_traffic": in_flight.await_traffic,
+    "traffic_beside": in_flight.traffic_beside,
+    "killed_in_flight": in_flight.killed_in_flight,
     "connect_qp": in_flight.connect_qp,
     "destroy_qp": in_flight.destroy_qp,
     "register_elsewhere": _register_elsewhere,

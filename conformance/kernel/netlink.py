@@ -78,12 +78,15 @@ class RdmaNetlink:
         except OSError:
             self._socket = None
 
-    def count(self) -> dict[str, int]:
-        """Returns how many queue pairs, completion queues, regions and PDs this process has on the device, by kind."""
+    def count(self, process: int = 0) -> dict[str, int]:
+        """Returns how many queue pairs, completion queues, regions and PDs a process has on the device, by kind.
+
+        Without its id, this process.
+        """
         if self._socket is None:
             return {}
         # Each object is a nested attribute and contains the process id of its owner.
-        owner = _attribute(_RES_PID, struct.pack("=I", os.getpid()))
+        owner = _attribute(_RES_PID, struct.pack("=I", process or os.getpid()))
         return {
             kind: sum(message.count(owner) for message in self._ask(command, self._device(), _DUMP))
             for kind, command in _KINDS.items()

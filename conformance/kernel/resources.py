@@ -23,7 +23,7 @@ _MEMORY = (PINNED, LOCKED, PAGES)
 _STATUS = {"VmPin:": PINNED, "VmLck:": LOCKED}
 # A driver may free the resources of destroyed objects a little later, from a work queue.
 SETTLING_S = 1.0
-_POLL_S = 0.005
+POLL_S = 0.005
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -116,7 +116,7 @@ def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -
         after = count()
         if not leaked(before, after) or time.monotonic() > until:
             return after
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)
 
 
 def resource_evidence(before: Mapping[str, int], after: Mapping[str, int]) -> KernelEvidence:

@@ -110,12 +110,11 @@ class StepTemplate:
         """The axes on which the step depends."""
         return axes_of([*self.arguments.values(), *([self.then] if self.then else [])])
 
-    def at(self, values: Values) -> Step:
-        """The step at a point."""
-        if not self.arguments and self.then is None:
-            return self.first
-        then = self.then.at(values) if self.then else self.first.then
-        return Step(self.first.call, _at(self.first.arguments, self.arguments, values), then, self.first.name)
+    def at(self, values: Values, entry: str = "") -> Step:
+        """The step at a point, at an entry."""
+        first = self.first
+        then = self.then.at(values) if self.then else first.then
+        return Step(first.call, _at(first.arguments, self.arguments, values), then, first.name, entry or first.entry)
 
 
 @dataclass(frozen=True)

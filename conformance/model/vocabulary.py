@@ -143,6 +143,15 @@ _PD = ArgumentSpec("object", "pd", "pd")
 _MR = ArgumentSpec("object", "mr", "mr")
 _ADDR = ArgumentSpec("quantity", default="buf.addr")
 _LENGTH = ArgumentSpec("quantity", default="buf.size")
+_IN_FLIGHT = {
+    "qp": ArgumentSpec("object", "qp", "qp"),
+    "op": ArgumentSpec("word", "operation", words=IN_FLIGHT_OPERATIONS),
+    # With `lkey` the owner of the range posts the requests, and its own memory is the range; else its peer does.
+    "rkey": ArgumentSpec("quantity", default=""),
+    "lkey": ArgumentSpec("quantity", default=""),
+    "addr": _ADDR,
+    "length": _LENGTH,
+}
 _BIND = arguments_of(verbs.VERBS["ibv_bind_mw"])
 
 _QP = ArgumentSpec("object", "qp", "qp")
@@ -260,16 +269,17 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "post_receive": {"qp": _QP, "sg_list": ArgumentSpec("sges")},
     "send_to_receive": {"qp": _QP, "memory": _MEMORY, "length": ArgumentSpec("quantity", default="8")},
-    "post_traffic": {
-        "qp": _QP,
-        "op": ArgumentSpec("word", "operation", words=IN_FLIGHT_OPERATIONS),
-        # With `lkey` the owner of the range posts the requests, and its own memory is the range; else its peer does.
-        "rkey": ArgumentSpec("quantity", default=""),
-        "lkey": ArgumentSpec("quantity", default=""),
-        "addr": _ADDR,
-        "length": _LENGTH,
-    },
+    "post_traffic": _IN_FLIGHT,
+    # Another process sets up the same as the case, posts the same as post_traffic, and is killed.
+    "killed_in_flight": _IN_FLIGHT,
     "await_traffic": {"qp": _QP, "memory": _MEMORY},
+    # Requests as of post_traffic, again and again, while a second thread discards the memory or deregisters the region.
+    "traffic_beside": {
+        **_IN_FLIGHT,
+        "does": ArgumentSpec("word", "second thread", words=("discard", "deregister")),
+        "mr": _MR,
+        "memory": _MEMORY,
+    },
     "connect_qp": {"qp": _QP},
     "destroy_qp": {"qp": _QP},
     # Another process registers its mapping of shared memory.

@@ -16,7 +16,7 @@ from conformance.judging import Basis, conclude
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.model.observation import without_undeclared
+from conformance.model.observation import Observation, without_undeclared
 from conformance.model.profile import Profile
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
@@ -55,7 +55,7 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
     The record of a sweep has its points under `points_data`, as after a run. Raises UserError if an observation cannot
     be judged.
     """
-    basis = Basis(known_capabilities(recorded), profile or Profile())
+    basis = Basis(known_capabilities(recorded, directory), profile or Profile())
     for record in recorded.results:
         try:
             yield _judged(suite, record, directory, basis)
@@ -78,21 +78,30 @@ def unfounded(
                 yield f"{before['case']} is recorded as {before['verdict']}, and is {again.record['verdict']}"
 
 
-def known_capabilities(recorded: Recorded) -> Capabilities:
+def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Capabilities:
     """The capabilities of the recorded stack: those declared, and those that results report as missing.
 
-    What is declared and reported as missing was absent.
+    What is declared and reported as missing was absent. What the points of sweeps report counts if the run's directory
+    is given: a run of sweeps alone has it nowhere else.
     """
     caps = recorded.header["device"].get("caps") or {}
     offered: dict[str, dict[str, bool]] = {}
     absent: dict[str, str] = {}
     for record in recorded.results:
-        for name in (record.get("observed") or {}).get("lacking") or ():
+        for name in _lacking(record, directory):
             if name not in caps:
                 offered.setdefault(str(record.get("entry", "")), {})[name] = False
             elif caps[name] is True:
                 absent[name] = ""
     return Capabilities({name: value for name, value in caps.items() if isinstance(value, bool)}, offered, {}, absent)
+
+
+def _lacking(record: ResultRecord, directory: Path | None) -> set[str]:
+    """The capabilities that a result, or an example of its points, reports as missing."""
+    seen: list[Observation] = [record.get("observed") or {}]
+    if directory and record.get("points_file") and record.get("points", {}).get(Verdict.UNSUPPORTED):
+        seen += [example["observed"] for example in read_points(directory, record).examples]
+    return {name for observed in seen for name in observed.get("lacking") or ()}
 
 
 def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -> Rejudged:

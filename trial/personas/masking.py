@@ -12,8 +12,14 @@ from trial.mutants.ordering import RelaxedOrderingIgnored
 from trial.mutants.rereg_access import KeysKept
 from trial.personas.persona import Persona
 from trial.personas.queueing import NoQueryOfQueuePairs, ReadSinksNeedRemoteWrite
-from trial.personas.registering import HugePagesNotOffered, LastKeyComesBack, LowestFreeKey, NoRemoteKeyWithoutRights
-from trial.personas.windows import NoEmptyTypeTwo, WindowsOfTwoGigabytes
+from trial.personas.registering import (
+    HugePagesNotOffered,
+    LastKeyComesBack,
+    LowestFreeKey,
+    NoNewRightToWrite,
+    NoRemoteKeyWithoutRights,
+)
+from trial.personas.windows import NoEmptyTypeTwo, WindowsCannotBeBound, WindowsHoldNothing, WindowsOfTwoGigabytes
 
 MASKS: Mapping[type[Device], tuple[str, ...]] = {
     # The driver never sees the flag.
@@ -52,6 +58,20 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     ),
     # A posted bind of no bytes is refused.
     NoEmptyTypeTwo: ("no-bytes-are-the-whole-region",),
+    # No region waits for a window, and no change is refused for one.
+    WindowsHoldNothing: (
+        "windows-outlive-their-deallocation",
+        "refused-changes-move-the-region",
+        "local-invalidation-over-uc-holds-the-region",
+    ),
+    # Windows are allocated all the same.
+    WindowsCannotBeBound: ("windows-claimed", "type-two-claimed"),
+    # The change that would open the memory is refused.
+    NoNewRightToWrite: (
+        "read-only-memory-opens-to-writes",
+        "read-only-memory-opens-to-receives",
+        "read-only-memory-opens-to-atomics",
+    ),
     # Nothing tells the state of a queue pair.
     NoQueryOfQueuePairs: ("responder-goes-on",),
 }

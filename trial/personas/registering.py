@@ -8,7 +8,9 @@ from __future__ import annotations
 import errno
 import itertools
 
+from conformance.bench.calls import Sge
 from reference.device import Device
+from reference.memory import PAGE
 from reference.objects import HUGETLB, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region
 from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION, Change
 
@@ -131,3 +133,11 @@ class NoWritingOfReadOnlyPins(Device):
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
         fault = super().change_fault(addr, length, access, flags)
         return errno.EPERM if fault == errno.EFAULT and self.writes(access) else fault
+
+
+class AdviceEndsWithThePage(Device):
+    """Advice may go beyond a region's last byte, as far as its last page goes."""
+
+    def advice_out_of_bounds(self, region: Region, sge: Sge) -> bool:
+        rest = -(region.addr + region.length) % PAGE
+        return sge.addr < region.iova or sge.addr + sge.length > region.iova + region.length + rest

@@ -19,12 +19,12 @@ _COLUMNS = (Verdict.PASS, Verdict.FAIL, Verdict.UNSUPPORTED, Verdict.UNREACHABLE
 def table(outcomes: Sequence[Outcome]) -> str:
     """A table in Markdown; violations are those that are offered on the persona."""
     named = [str(each) for each in _COLUMNS]
-    lines = [f"| persona | {' | '.join(named)} | rules that fail | processor, s | violations | killed |"]
-    lines.append("|---" * (len(named) + 5) + "|")
+    lines = [f"| persona | {' | '.join(named)} | rules that fail | processor, s | violations | killed | vacuous |"]
+    lines.append("|---" * (len(named) + 6) + "|")
     for each in outcomes:
         counts = " | ".join(str(each.verdicts.get(name, 0)) for name in named)
         rules = ", ".join(sorted(each.violates))
-        tried = f"{len(each.findings)} | {each.count(KILLED)}"
+        tried = f"{len(each.findings)} | {each.count(KILLED)} | {len(each.vacuous) if each.findings else ''}"
         lines.append(f"| {each.persona} | {counts} | {rules} | {each.processor_s:.1f} | {tried} |")
     return "\n".join(lines)
 

@@ -39,6 +39,7 @@ from trial.personas.queueing import (
     UnreliableWritesOnDemandAreLost,
 )
 from trial.personas.registering import (
+    AdviceEndsWithThePage,
     HugePagesNotOffered,
     LastKeyComesBack,
     LongLengthsAreRefusedUnselected,
@@ -91,6 +92,7 @@ _ELSEWHERE = ("immediate_data", "iba_statuses", "read_sinks")
 
 _NO_BIND_BIT = f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields, whose memory keys have no bit for MW_BIND"
 _HOLDS_NOTHING = f"{_HW}/mlx5/mr.c: __mlx5_ib_dereg_mr, which asks for no window"
+_LAST_PAGE = f"{_HW}/mlx5/odp.c: pagefault_mr, which compares with the end of the last page"
 _TAG_ALONE = "providers/mlx5/qp.c: set_umr_mkey_seg, which takes the lowest byte of the key"
 _CHECKED = ", by core/umem.c: ib_umem_check_rereg"
 _MLX5 = Persona(
@@ -111,6 +113,7 @@ _MLX5 = Persona(
         OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
         FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
         UnreliableWritesOnDemandAreLost: f"{_HW}/mlx5/odp.c: internal_fill_odp_caps, which declares none",
+        AdviceEndsWithThePage: _LAST_PAGE,
         NoRightToBind: _NO_BIND_BIT,
         IndexOfAKeyIsIgnored: _TAG_ALONE,
         NoNewRightToWrite: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
@@ -119,6 +122,7 @@ _MLX5 = Persona(
     mistakes={
         "REG-10": _NO_BIND_BIT,
         "DEREG-02": _HOLDS_NOTHING,
+        "ADV-08": _LAST_PAGE,
         "BIND-20": _TAG_ALONE,
         "REREG-12": f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
     },

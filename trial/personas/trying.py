@@ -49,7 +49,8 @@ class Outcome:
     """What came of one persona. `findings` are those of the violations that are offered there; `wrong` is to be mended.
 
     `wrong` has a line for each case that fails or is BROKEN and should not, and for each rule that the driver violates
-    though no case fails.
+    though no case fails. `vacuous` are cases that pass and show nothing there: each detects a violation on the plain
+    reference, and none on the persona.
     """
 
     persona: str
@@ -58,6 +59,7 @@ class Outcome:
     violates: Mapping[str, str]
     wrong: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
+    vacuous: tuple[str, ...] = ()
 
     def count(self, outcome: str) -> int:
         """The number of violations with an outcome."""
@@ -100,14 +102,18 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
     )
 
 
-def outcome(persona: Persona, clean: CleanRun, findings: Sequence[Finding] = ()) -> Outcome:
-    """Judges a persona's runs."""
+def outcome(
+    persona: Persona, clean: CleanRun, findings: Sequence[Finding] = (), killers: Collection[str] = ()
+) -> Outcome:
+    """Judges a persona's runs. `killers` are the cases that detect a violation on the plain reference."""
     known = persona.violates
     wrong = [f"{case}: {reason}" for case, rules, reason in clean.failed if known.keys().isdisjoint(rules)]
     wrong += [f"BROKEN {each}" for each in clean.broken]
     seen = {rule for _, rules, _ in clean.failed for rule in rules}
     wrong += [f"no case fails for {rule}, which {where} violates" for rule, where in known.items() if rule not in seen]
-    return Outcome(persona.name, clean.verdicts, clean.processor_s, known, tuple(wrong), tuple(findings))
+    vacuous = clean.passed.intersection(killers).difference(*(each.by for each in findings))
+    verdicts, used = clean.verdicts, clean.processor_s
+    return Outcome(persona.name, verdicts, used, known, tuple(wrong), tuple(findings), tuple(sorted(vacuous)))
 
 
 def try_on(
@@ -119,9 +125,10 @@ def try_on(
     if not suited:
         return None
     there = replace(violation, kind=persona.kind(violation.kind))
-    for case, judgement in on_reference(suited, there.kind, persona.stack, clean.findings):
-        if judgement.verdict in VIOLATIONS:
-            return finding(violation, KILLED, {case.id: judgement.reason}, 1)
+    judged = on_reference(suited, there.kind, persona.stack, clean.findings)
+    detected = {case.id: judgement.reason for case, judgement in judged if judgement.verdict in VIOLATIONS}
+    if detected:
+        return finding(violation, KILLED, detected, len(suited))
     judgements = on_reference(suited, violation.kind, persona.stack)
     if not any(judgement.verdict in VIOLATIONS for _, judgement in judgements) or violation.name in masked(persona):
         return None
@@ -149,4 +156,4 @@ def try_personas(
             return try_on(persona, clean, violations[number], plain[number], cases)
 
         findings = in_processes(tried, [f"{each} on {persona.name}" for each in names], jobs)
-        yield outcome(persona, clean, [each for each in findings if each is not None])
+        yield outcome(persona, clean, [each for each in findings if each is not None], frozenset().union(*plain))
