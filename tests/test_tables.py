@@ -205,11 +205,11 @@ def test_a_case_of_the_same_id_in_another_folder_is_a_mistake(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("own")
 def test_every_mistake_of_every_file_is_reported_at_once(tmp_path: Path) -> None:
-    files = {"reg_mr/p.yaml": TABLE.replace("REG-01", "REG-1"), "reg_mr/q.yaml": TABLE.replace("success", "sucess")}
+    files = {"reg_mr/p.yaml": TABLE.replace("REG-01", "STAT-1"), "reg_mr/q.yaml": TABLE.replace("success", "sucess")}
     with pytest.raises(UserError) as caught:
         load_suite([vendor(tmp_path, files)])
     assert [line.partition(": ")[2] for line in str(caught.value).splitlines()] == [
-        "unknown rule 'REG-1' (did you mean REG-21?)",
+        "unknown rule 'STAT-1' (did you mean STAT-01?)",
         "unknown outcome 'sucess' (did you mean success?)",
     ]
 
