@@ -1,10 +1,10 @@
 """Confirms the violations of a run: tries each again in a fresh worker.
 
 Of each cause one violation is tried alone, and so is each that took its worker down. The others are tried together, in
-the opposite of the run's order; those that do not occur there are tried alone too. A violation that does not occur
-alone depends on the cases that ran before it in its worker. Then the shortest list of
-such cases after which it occurs is searched by halving. Verdicts do not change. Not for running a worker
-(repetition.py).
+the opposite of the run's order; those that do not occur there are tried alone too, and those behind one that took the
+worker down together again. A violation that does not occur alone depends on the cases that ran before it in its worker.
+Then the shortest list of such cases after which it occurs is searched by halving. Verdicts do not change. Not for
+running a worker (repetition.py).
 """
 
 from __future__ import annotations
@@ -91,14 +91,24 @@ class Confirmation:
                 self._recording.listener.say(f"  {self._tried} tried, {left} left")
 
     def _try_together(self, violations: Sequence[Violation], start: Start) -> None:
-        """Tries violations in one worker. What does not occur there as in the run is to be tried alone."""
+        """Tries violations in one worker. What does not occur there as in the run is to be tried alone.
+
+        What is behind a case that ended the worker is tried together once more.
+        """
         again = self._repeated(start, [each.name for each in violations])
         for violation in violations:
             if violation.name in again and again[violation.name]["verdict"] == violation.seen["verdict"]:
                 self._record(self._about(violation, True, "company"))
-            else:
-                with self._lock:
-                    self._waiting.append((violation,))
+            elif violation.name in again or not again:
+                self._wait(violation)
+        behind = [violation for violation in violations if violation.name not in again]
+        if again and behind:
+            self._wait(*behind)
+
+    def _wait(self, *violations: Violation) -> None:
+        """Several that are tried in one worker are begun before single ones, since they take longest."""
+        with self._lock:
+            self._waiting.insert(0 if len(violations) > 1 else len(self._waiting), violations)
 
     def _confirmed(self, violation: Violation, start: Start) -> ConfirmationRecord | None:
         """What there is to record of a violation; None if it could not be tried."""
