@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.bundle.is_dir():
         raise UserError(f"{arguments.bundle} is a directory and no bundle", hint=f"{PROGRAM} bundle RUN makes one")
     support = support_of(arguments.bundle, arguments.cases)
-    show([_signed(arguments.bundle, support, arguments.signers), *support.lines()])
+    show(support.lines(_signed(arguments.bundle, support, arguments.signers)))
     return support.status
 
 
@@ -116,10 +116,10 @@ class Support:
         if self.run.unrecorded:
             yield f"{format_count(len(self.run.unrecorded), 'planned case')} without a result"
 
-    def lines(self) -> Iterator[str]:
-        """All that is reported: what the bundle is of, what came of judging it, and the sentence."""
+    def lines(self, signed: str) -> Iterator[str]:
+        """All that is reported: what the bundle is of, who `signed` it, what came of judging it, and the sentence."""
         facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
-        yield from filter(None, [self.run.changed_stack])
+        yield from filter(None, [self.run.changed_stack, signed])
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
         under_test = ", ".join(f"{name} {facts[name]}" for name in _TOLD if facts[name])
         yield f"run: {facts['device']} ({facts['driver']}), {under_test}"

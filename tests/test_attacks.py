@@ -514,7 +514,7 @@ def by_told(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -
     """What was under test is in the first line of what verifies and reports."""
     bundle = bundled(lines, folder)
     told = attack.said.removesuffix("; ")
-    assert told in said_by(capsys, "verify", bundle)[1].splitlines()[1]  # behind the signature
+    assert told in said_by(capsys, "verify", bundle)[1].splitlines()[0]
     for form in ("summary", "junit", "ktap", "markdown", "html"):
         assert told in said_by(capsys, "report", "--format", form, folder / "run", "--out", "-")[1].replace("\\", ""), (
             form

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from conformance.device.other_process import killed
 from conformance.errors import HostLacks, SetupRefused
+from patience import await_true
 
 
 class Counted:
@@ -32,6 +34,30 @@ def test_it_is_counted_alive_and_then_until_nothing_is_left() -> None:
     count = Counted(3, 2, 1, 0)
     assert killed(lambda: "kept", count) == {"MR": 0, "QP": 0}
     assert count.alive == [True, False, False, False]
+
+
+def test_it_ends_with_the_process_that_began_it() -> None:
+    """Else it would keep the pipes of a trial that is ended in the middle of a case."""
+    number, report = os.pipe()
+
+    def ended(process: int) -> Mapping[str, int]:
+        os.write(report, str(process).encode())
+        os._exit(0)
+
+    if not (parent := os.fork()):
+        killed(lambda: "kept", ended)
+    os.waitpid(parent, 0)
+    left = int(os.read(number, 20))
+    await_true(lambda: not is_running(left))
+    os.close(number)
+    os.close(report)
+
+
+def is_running(process: int) -> bool:
+    try:
+        return b") Z " not in Path(f"/proc/{process}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_what_stays_is_told() -> None:

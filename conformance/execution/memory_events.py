@@ -110,8 +110,9 @@ def fork(context: CaseContext, step: Step) -> Observation:
     copy = ctypes.string_at(memory.addr, memory.size)
     pid = os.fork()
     if pid == 0:
-        # No exit handler and no cleanup of this process may run in the child.
+        # No exit handler and no cleanup of this process may run in the child, which ends with this process.
         try:
+            os.close(wake[1])
             if child == "writes":
                 ctypes.memset(memory.addr, _WRITTEN, memory.size)
                 copy = bytes([_WRITTEN]) * memory.size
