@@ -7,6 +7,7 @@ operations that are awaited at once (traffic.py).
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,7 +24,7 @@ from conformance.verbs import ENUMS
 
 # A queue has room for sixteen requests.
 REQUESTS = 12
-ROUNDS = 8  # of so many requests, beside a second thread
+ROUNDS = 8  # of so many requests, beside a second thread that discards pages
 NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
 _OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with the length of each, 0: that of the range
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
@@ -76,10 +77,11 @@ def post_traffic(context: CaseContext, step: Step) -> Observation:
 
 
 def traffic_beside(context: CaseContext, step: Step) -> Observation:
-    """Requests as of post_traffic, ROUNDS times, while a second thread discards pages or deregisters the region.
+    """Requests as of post_traffic, round by round, while a second thread discards pages or deregisters the region.
 
-    While pages are discarded, each request must succeed; `wc` has the statuses. A deregistration must succeed,
-    and the second thread fills the memory after it: what is posted later changes nothing, as of await_traffic.
+    While pages are discarded, ROUNDS times, each request must succeed; `wc` has the statuses. A deregistration must
+    succeed, and the second thread fills the memory after it: what is posted later, and the last round is, changes
+    nothing, as of await_traffic.
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
@@ -95,17 +97,18 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
         ctypes.memset(memory.addr, CANARY, memory.size)
         return returned
 
-    ends = step.arguments["does"] == "deregister"
+    ends, last = step.arguments["does"] == "deregister", False
     with ThreadPoolExecutor(1) as second:
         try:
             _post(context, queue, request)
             beside = second.submit(deregister if ends else discard)
-            for number in range(ROUNDS):
-                if number and not _posted(context, queue, request):
-                    statuses.add(NOT_POSTED)
-                    break
+            for number in itertools.count(1):
                 statuses |= {each.status for each in queue.completions(REQUESTS)} or {NOT_COMPLETED}
-                if statuses != {"SUCCESS"}:
+                if statuses != {"SUCCESS"} or last:
+                    break
+                last = beside.done() if ends else number + 1 == ROUNDS
+                if not _posted(context, queue, request):
+                    statuses.add(NOT_POSTED)
                     break
         finally:
             done.set()
