@@ -189,6 +189,13 @@ def test_points_are_compared_even_where_the_verdict_stays(tmp_path: Path) -> Non
     assert status == 1
 
 
+def test_points_that_are_tries_of_one_thing_are_not_compared(tmp_path: Path) -> None:
+    old, new = swept(tmp_path / "old", "MW_BIND"), swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND")
+    for record in (*old, *new):
+        record["space"] = {**record["space"], "tries": True}
+    assert changes(tmp_path, old, new) == ([], 0)
+
+
 def test_points_of_spaces_that_differ_are_compared_by_their_names(tmp_path: Path) -> None:
     old = swept(tmp_path / "old", axes={"access": ["none", "LOCAL_WRITE"]})
     new = swept(tmp_path / "new", "LOCAL_WRITE")

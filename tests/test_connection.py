@@ -153,9 +153,11 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
     assert not loopback.stale
 
 
-@pytest.mark.parametrize(("wait_s", "waited"), [(None, [0.0]), (0.5, [0.5])])
-def test_a_completion_is_waited_for_as_long_as_the_exchange_says(wait_s: float | None, waited: list[float]) -> None:
+@pytest.mark.parametrize(("failed", "waited", "state"), [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
+def test_nothing_is_waited_for_on_a_pair_that_has_failed_before(failed: bool, waited: float, state: str) -> None:
+    """A state that is not ERR would be waited for a second."""
     asked: list[float] = []
+    states: list[str] = []
 
     class Silent(Side):
         def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
@@ -163,13 +165,15 @@ def test_a_completion_is_waited_for_as_long_as_the_exchange_says(wait_s: float |
             return []
 
         def query_state(self) -> str:
-            return "ERR"
+            states.append(state)
+            return state
 
     pair = Pair(Silent([], lambda _: None), Side([], lambda _: None))
     loopback = LoopbackConnection(cast(Any, pair), itertools.count(2).__next__)
     request = SendRequest("RDMA_WRITE", 1)
-    exchange = loopback.execute(ExchangeSpec(loopback, request, (area(pattern(8)), area(pattern(8))), wait_s=wait_s))
-    assert (asked, exchange.completions) == (waited, [])
+    exchange = loopback.execute(ExchangeSpec(loopback, request, (area(pattern(8)), area(pattern(8))), failed=failed))
+    assert (asked, exchange.completions, states) == ([waited], [], [] if failed else ["ERR"])
+    assert loopback.stale
 
 
 @pytest.mark.parametrize(("poll", "late"), [(1, False), (2, True)])

@@ -131,9 +131,8 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
     request = _request(context, operation, local.sge, rkey, addr, length, (target.before, content))
     request = request._replace(flags=SIGNALED | context.number(step.arguments["with_flags"]))
     failed = step.arguments["via"] != NULL and connection.has_failed()
-    # What must succeed and cannot, since the pair has failed before it, is not waited for until the deadline.
-    wait_s = SILENCE_S if failed and step.then.outcome == "success" else None
-    exchange = yield ExchangeSpec(connection, request, (target, local.area), wait_s=wait_s)
+    hopeless = failed and step.then.outcome == "success"
+    exchange = yield ExchangeSpec(connection, request, (target, local.area), failed=hopeless)
     observation = _answered(exchange.returned, exchange.completions, exchange.peer_completions, kind, "remote")
     observation |= _named(request.opcode, exchange.completions, exchange.peer_completions)
     if failed:
