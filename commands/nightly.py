@@ -35,7 +35,7 @@ from conformance.tables.profile import read_profile
 from conformance.tables.shards import Shard
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image
-from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS, recipe_for
+from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS, recipe_for
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
 from fixtures.system.processes import signal_name
@@ -71,7 +71,7 @@ _OPTIONS = {
     JUDGING: ("profile", "waivers", "no_confirm", "dialect"),
     GENERAL: ("case_deadline_s", "seed", "sequences"),
 }
-_KNOWN = (*STACKS, *MENDED_STACKS)
+_KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
 _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not begin
 
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stack",
         type=_stacks,
         metavar="A,B,...",
-        help=f"default: {','.join(STACKS)}; known too: {', '.join(MENDED_STACKS)}",
+        help=f"default: {','.join(STACKS)}; known too: {', '.join(OWN_STACKS)}",
     )
     parser.add_argument(
         "--kernel",
