@@ -6,7 +6,7 @@ Cases are compared by their effective verdict, because a waived violation is kno
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -75,12 +75,11 @@ class Comparison:
     def defects(self) -> Mapping[str, Sequence[Defect]]:
         """Which defects are only in the new run, only in the old one, and in both (as in the new one).
 
-        One of whose cases the new run has not tried, or not decided, one is neither gone nor there. None is waived.
+        One of whose cases the new run has not tried, or not decided, one is neither gone nor there, and so is what it
+        saw without confirming it. What the old run saw so is not new. None is waived.
         """
-        known, now = (
-            {each for defect in run.open_defects for each in defect.fingerprints} for run in (self.old, self.new)
-        )
         new, old = self.new.open_defects, self.old.open_defects
+        known, now = _fingerprints(old) | _unconfirmed(self.old), _fingerprints(new)
         unseen = [each for each in old if now.isdisjoint(each.fingerprints)]
         return {
             NEW: [each for each in new if known.isdisjoint(each.fingerprints)],
@@ -90,6 +89,8 @@ class Comparison:
         }
 
     def _is_decided(self, defect: Defect) -> bool:
+        if not _unconfirmed(self.new).isdisjoint(defect.fingerprints):
+            return False
         return not {self._verdicts.get(case, Verdict.MISSED) for case in defect.cases} & set(INCOMPLETE)
 
     @cached_property
@@ -109,6 +110,14 @@ class Comparison:
         if any(map(self.of, FAILING)):
             return 1
         return 3 if self.of(UNDECIDED) or self.new.footer is None or not self.compared else 0
+
+
+def _fingerprints(defects: Iterable[Defect]) -> set[str]:
+    return {each for defect in defects for each in defect.fingerprints}
+
+
+def _unconfirmed(run: Digest) -> set[str]:
+    return _fingerprints(each for each in run.defects if each.unconfirmed)
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
@@ -196,7 +205,7 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
 
 
 def _changes_of_points(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord) -> Iterator[Change]:
-    if before["space"] and after["space"]:
+    if before["space"] and after["space"] and not after["space"]["tries"]:
         points = read_points(old.directory, before), read_points(new.directory, after)
         if points[0] and points[1]:
             yield from _point_changes(points[0], points[1], after)

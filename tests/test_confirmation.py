@@ -301,19 +301,22 @@ ROWS = """\
     expect: [{then: success, rule: REG-15}]
   when: {access: $access}
 """
-SWEPT = samples.suite([samples.table("reg_mr/sample", ROWS, 2)])
+SWEPT, TRIES = (
+    samples.suite([samples.table("reg_mr/sample", ROWS.replace("    points: 8\n", points), 2)])
+    for points in ("    points: 8\n", "    points: 8\n    tries: true\n")
+)
 ORDINARY, SWEEP = (case.id for case in SWEPT.cases)
 POINT = "access=LOCAL_WRITE"
 
 
-def swept(cases: Sequence[str], fails: Callable[[Sequence[str]], bool]) -> Iterator[bytes | None]:
+def swept(cases: Sequence[str], fails: Callable[[Sequence[str]], bool], suite: Suite) -> Iterator[bytes | None]:
     """What a worker sends for the cases above: one point of the sweep fails if `fails` says so of what ran before."""
     yield HEADER
     for number, id_ in enumerate(cases):
         yield encode({"type": "start", "case": id_})
         name, _, point = id_.partition("#")
         failed = name == SWEEP and fails((*cases[:number], *((SWEEP,) if not point else ())))
-        case = SWEPT.find(id_)
+        case = suite.find(id_)
         assert case is not None
         if name == SWEEP and not point:
             yield encode(observed_sweep(case, [POINT] if failed else []))
@@ -324,16 +327,16 @@ def swept(cases: Sequence[str], fails: Callable[[Sequence[str]], bool]) -> Itera
 class Swept(Run):
     """A run of these."""
 
-    def __init__(self, folder: Path, fails: Callable[[Sequence[str]], bool]) -> None:
+    def __init__(self, folder: Path, fails: Callable[[Sequence[str]], bool], suite: Suite = SWEPT) -> None:
         super().__init__(folder, always())
-        self.fails = fails
+        self.fails, self.swept = fails, suite
 
     def start(self, cases: Sequence[str]) -> Worker:
-        return Actor(swept(cases, self.fails))
+        return Actor(swept(cases, self.fails, self.swept))
 
     def start_again(self, cases: Sequence[str]) -> Worker:
         self.again.append(list(cases))
-        return Actor(swept(cases, self.fails))
+        return Actor(swept(cases, self.fails, self.swept))
 
 
 def test_the_smallest_point_of_a_deviation_is_tried_alone(tmp_path: Path) -> None:
@@ -342,6 +345,16 @@ def test_the_smallest_point_of_a_deviation_is_tried_alone(tmp_path: Path) -> Non
     assert run.again == [[f"{SWEEP}#{POINT}"]]
     (record,) = recorded.confirmations
     assert (record["case"], record["point"], record["confirmed"]) == (SWEEP, POINT, True)
+
+
+def test_points_that_are_tries_of_one_thing_are_tried_again_together(tmp_path: Path) -> None:
+    run = Swept(tmp_path, lambda before: SWEEP in before, TRIES)
+    recorded = run(suite=TRIES)
+    assert run.again == [[SWEEP]]
+    (record,) = recorded.confirmations
+    assert (record["case"], record.get("point"), record["confirmed"]) == (SWEEP, None, True)
+    (failed,) = (each for each in recorded.results if each["case"] == SWEEP)
+    assert "(1 of 8 tries)" in failed["reason"]
 
 
 def test_a_point_that_fails_only_after_other_points_names_its_sweep(tmp_path: Path) -> None:

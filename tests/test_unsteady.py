@@ -14,7 +14,7 @@ from conformance.judging import Judgement
 from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
 from conformance.results.records import encode, footer_record, result_record
 from reports import terminal
-from reports.comparison import CHANGED, IN_BOTH, REGRESSED, UNCONFIRMED, compare
+from reports.comparison import CHANGED, GONE, IN_BOTH, NEW, NOT_DECIDED, REGRESSED, UNCONFIRMED, compare
 from reports.digest import Digest, read
 from samples import header, numbered, registry
 from test_confirmation import IDS, Run
@@ -52,6 +52,7 @@ def test_what_is_never_seen_again_is_counted_apart(tmp_path: Path) -> None:
     assert found.open_defects == ()
     assert found.headline == "1 result not confirmed"
     assert "unconfirmed" in terminal.summary(found, tmp_path)
+    assert str(renderer("html").render([found])).count("not confirmed:</span> ") == 2  # above, and at the defect
     assert "it did not occur again, in none of 3 repetitions" in str(renderer("markdown").render([found]))
 
 
@@ -73,6 +74,14 @@ def test_it_is_no_regression(tmp_path: Path) -> None:
     assert main(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == 0
     steady = compare(good, seen(tmp_path / "steady", c4=["FAIL", "FAIL"])[0])
     assert [change.kind for change in steady.changes] == [REGRESSED]
+
+
+def test_a_defect_that_the_old_run_saw_without_confirming_it_is_not_new(tmp_path: Path) -> None:
+    unsure, sure = seen(tmp_path / "old", c4=["FAIL"])[0], seen(tmp_path / "new", c4=["FAIL", "FAIL"])[0]
+    found = compare(unsure, sure).defects
+    assert (len(found[NEW]), len(found[IN_BOTH])) == (0, 1)
+    found = compare(sure, unsure).defects
+    assert [len(found[kind]) for kind in (NEW, GONE, IN_BOTH, NOT_DECIDED)] == [0, 0, 0, 1]
 
 
 def test_what_is_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path: Path) -> None:

@@ -215,10 +215,11 @@ Axes: TypeAlias = dict[str, list[str] | Subsets]  # by name: the labels of an ax
 
 
 class SpaceFacts(TypedDict, total=False):
-    """The space of a sweep and its number of points."""
+    """The space of a sweep, its number of points, and whether they are tries of one thing."""
 
     axes: Axes
     size: int
+    tries: bool
 
 
 class SetUp(TypedDict):

@@ -159,7 +159,7 @@ _WHAT: Mapping[type, str] = {
     dict: "an object",
 }
 SET_UP: SetUp = {"given": [], "before": []}
-SPACE: SpaceFacts = {"axes": {}, "size": 0}
+SPACE: SpaceFacts = {"axes": {}, "size": 0, "tries": False}
 
 
 def record_of(data: object) -> Record:

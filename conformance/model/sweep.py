@@ -35,7 +35,7 @@ class Clause:
 class Sweep:
     """The space, the constraint `where` that selects its points, and the clauses in order.
 
-    The last one matches all points.
+    The last one matches all points. `tries`: which of its points show a violation is chance.
     """
 
     space: Space
@@ -43,6 +43,7 @@ class Sweep:
     clauses: tuple[Clause, ...]
     row: RowTemplate
     needs_of: Mapping[str, tuple[str, ...]]  # the capabilities that each of its rules needs
+    tries: bool = False
 
     @cached_property
     def inside(self) -> int:

@@ -41,6 +41,9 @@ def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     return text + format_more(len(own) - 1), first.get("repro") or record["repro"]
 
 
+BY_CHANCE = "by chance"  # in place of the formula of points that are tries of one thing
+
+
 def format_points(deviation: Deviation) -> str:
     """Which points of a sweep deviate: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
     count, of = deviation.get("count") or 0, deviation.get("of") or 0
@@ -48,6 +51,8 @@ def format_points(deviation: Deviation) -> str:
     if deviation["when"] in ("", "always"):
         return f"the only point{where}" if count == 1 else f"all {count:,} points{where}"
     among = f" of {of:,}" if of else ""
+    if deviation["when"] == BY_CHANCE:
+        return f"{count:,}{among} {'try' if (of or count) == 1 else 'tries'}{where}"
     return f"{count:,}{among} {'point' if (of or count) == 1 else 'points'}{where}: those with {deviation['when']}"
 
 

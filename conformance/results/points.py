@@ -22,7 +22,7 @@ from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
-from conformance.results.conclusions import format_more, format_points
+from conformance.results.conclusions import BY_CHANCE, format_more, format_points
 from conformance.results.files import write_atomically
 from conformance.sweeps.formula import Effort, explain
 from conformance.sweeps.outcome import Points
@@ -44,6 +44,8 @@ def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -
     write_atomically(folder / name, json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode() + b"\n")
     points = Points.of_data(data)
     found = deviations(points, record["repro"])
+    if record["space"].get("tries"):
+        found = [{**each, "when": BY_CHANCE, "minimal": True} for each in found]
     if case:
         found = [_with_procedure(each, case) for each in found]
     kept = record.copy()

@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.judging import Judgement
 from conformance.model.case import Case
-from conformance.model.record import ResultRecord
+from conformance.model.record import ResultRecord, SpaceFacts
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
@@ -27,9 +27,10 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
     record = result_record(
         replace(case, rules=rules), registry, judgement, {}, kernel=result.kernel, duration_us=duration_us
     )
+    tries: SpaceFacts = {"tries": True} if case.sweep.tries else {}
     record |= {
         "expected": {"clauses": clauses(case)},
-        "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size},
+        "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size, **tries},
         "points": result.points.by_verdict(),
         # It is unknown which rule's points caused the kernel's error.
         "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,

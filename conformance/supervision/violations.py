@@ -40,7 +40,8 @@ class Violation:
 def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
     """The violations among results, which are in the order of completion.
 
-    Those that random sequences found are left out: each was found, and made short, by repetition.
+    Those that random sequences found are left out: each was found, and made short, by repetition. A sweep whose points
+    are tries of one thing is one violation.
     """
     by_worker: dict[int, list[str]] = {}
     for case, record in results.items():
@@ -52,7 +53,8 @@ def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -
         first = bool(number) and not before
         causes = {each.name: cause_of(each) for each in symptoms_of(record)}
         other = next(iter(causes.values()))
-        points = [each for each in record.get("deviations", ()) if each.get("smallest")]
+        tries = record.get("space", {}).get("tries")
+        points = [each for each in record.get("deviations", ()) if each.get("smallest") and not tries]
         for each in points:
             if each.get("verdict", Verdict.FAIL) in VIOLATIONS:
                 text = ",".join(f"{axis}={label}" for axis, label in each["smallest"].items())

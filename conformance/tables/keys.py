@@ -78,6 +78,7 @@ SWEEP: Keys = {
     "where": Key("text", "which points of the product there are"),
     "points": Key("points", "how many points there are: a number, or a product with the sizes of derived axes", True),
     "expect": Key("clauses", required=True),
+    "tries": Key("truth", "its points are tries of one thing: which of them show a violation is chance"),
 }
 CLAUSE: Keys = {
     "if": Key("text", "where it holds; without it, at every point that is left"),

@@ -77,7 +77,9 @@ def read_sweep(
     resolved = resolve(reader, text, inside)
     if resolved is None or len(reader.mistakes) > before:
         return None
-    return Sweep(space, where, tuple(clauses), resolved[0], {rule: registry[rule].needs for rule in rules}), resolved[1]
+    needs = {rule: registry[rule].needs for rule in rules}
+    tries = reader.truth(fields.get("tries"), "tries")
+    return Sweep(space, where, tuple(clauses), resolved[0], needs, tries), resolved[1]
 
 
 def _stated(reader: Reader, node: Node | None) -> int | None:
