@@ -146,7 +146,8 @@ def test_a_directory_of_another_user_is_the_problem_of_its_node(tmp_path: Path) 
 def test_a_full_disk_is_one_line(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "open", on_full_disk, raising=False)
     assert main(["fleet", str(nodes(tmp_path / "nodes", 5)), "--out", str(tmp_path / "out")]) == 3
-    assert capsys.readouterr().err == f"rdma-cts: {tmp_path}/out/fleet.json cannot be written: No space left on device\n"
+    said = f"rdma-cts: {tmp_path}/out/fleet.json cannot be written: No space left on device\n"
+    assert capsys.readouterr().err == said
 
 
 def test_results_under_two_names_are_told(tmp_path: Path, capsys: Says) -> None:
