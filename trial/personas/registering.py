@@ -10,8 +10,8 @@ import itertools
 
 from conformance.bench.calls import Sge
 from reference.device import Device
-from reference.memory import PAGE
-from reference.objects import HUGETLB, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region
+from reference.memory import HUGEPAGE, PAGE
+from reference.objects import HUGETLB, MW_BIND, ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region
 from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION, Change
 
 _OTHER_KEY = 1 << 31
@@ -45,6 +45,24 @@ class PinnedForWriting(Device):
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
         return not self.memory.fault_in(addr, length, write=True) and super().not_there(addr, length, access)
+
+
+class ZeroBasedIsDropped(Device):
+    """A region with ZERO_BASED is registered, and addressed as one without."""
+
+    def base(self, hca_va: int, access: int) -> int:
+        return hca_va
+
+
+class HugePagesKeepTheirOffset(Device):
+    """On demand with HUGETLB, an address by key keeps its offset within a huge page, wherever the memory lies in one."""
+
+    def place(self, region: Region, addr: int, length: int) -> int | None:
+        at = super().place(region, addr, length)
+        if at is None or not region.access & ON_DEMAND or not region.access & HUGETLB:
+            return at
+        at += region.iova % HUGEPAGE - region.addr % HUGEPAGE
+        return at if region.addr <= at <= region.addr + region.length - length else None
 
 
 class NoRemoteKeyWithoutRights(Device):

@@ -22,7 +22,7 @@ from reference.bench import ReferenceBench
 from trial.personas.masking import masked
 from trial.personas.persona import Persona
 from trial.processes import in_processes
-from trial.running import on_reference
+from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, Finding, finding, try_violation
 from trial.violation import Violation
 
@@ -31,7 +31,7 @@ from trial.violation import Violation
 class CleanRun:
     """The cases on a persona without a mistake. `passed` are the ids of the cases that pass.
 
-    `failed` are the failing cases as (id, rules, reason), `broken` the BROKEN ones as `id: reason`; `findings` are
+    `failed` are the failing cases as (id, rules, reason), sweeps once for each rule that they show violated; `broken` the BROKEN ones as `id: reason`; `findings` are
     those of preflight; `processor_s` is this process's time on a processor.
     """
 
@@ -79,18 +79,22 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
     """Runs the cases on a persona after its port was looked at and preflight, as on a device. Raises UserError."""
     started = time.process_time()
     persona.port.begin()
-    with closing(ReferenceBench(persona.kind()(persona.stack))) as bench:
-        findings = preflight(bench)
     passed, failed, broken = set(), [], []
     verdicts: collections.Counter[str] = collections.Counter()
-    for case, judgement in on_reference(cases, persona.kind(), persona.stack, findings):
-        verdicts[judgement.verdict] += 1
-        if judgement.verdict == Verdict.PASS:
-            passed.add(case.id)
-        elif judgement.verdict in VIOLATIONS:
-            failed.append((case.id, case.rules, judgement.reason))
-        elif judgement.verdict == Verdict.BROKEN:
-            broken.append(f"{case.id}: {judgement.reason}")
+    with closing(ReferenceBench(persona.kind()(persona.stack))) as bench:
+        findings = preflight(bench)
+        run = on_the_reference(bench)
+        for case in cases:
+            rules, judgement = violations_by(case, run)
+            verdicts[judgement.verdict] += 1
+            if judgement.verdict == Verdict.PASS:
+                passed.add(case.id)
+            elif judgement.verdict == Verdict.BROKEN:
+                broken.append(f"{case.id}: {judgement.reason}")
+            elif judgement.verdict in VIOLATIONS:
+                # Each deviating point of a sweep is about one rule; a row that fails may be about any of its rules.
+                about = [(rule,) for rule in sorted(rules)] if case.sweep else [case.rules]
+                failed += [(case.id, each, judgement.reason) for each in about]
     return CleanRun(
         persona.name,
         dict(verdicts),
