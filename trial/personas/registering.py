@@ -40,6 +40,26 @@ class PinningFaultsAreEfault(Device):
         return errno.EFAULT if super().range_fault(addr, length, access) else 0
 
 
+class PinningFaultsAreEnomem(Device):
+    """Whatever the reason for which memory cannot be pinned, the errno is ENOMEM."""
+
+    def range_fault(self, addr: int, length: int, access: int) -> int:
+        return errno.ENOMEM if super().range_fault(addr, length, access) else 0
+
+
+class EmptyArgumentsHaveNoErrno(Device):
+    """The library refuses a region at address 0, and one of no bytes, without a reason in errno."""
+
+    _without_reason = False
+
+    def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        self._without_reason = not addr or not length
+        return super().register(pd, addr, length, hca_va, access)
+
+    def reported_errno(self, errno: int) -> int:
+        return 0 if self._without_reason else super().reported_errno(errno)
+
+
 class PinnedForWriting(Device):
     """Memory is pinned for writing wherever it can be written, so that a change of the rights needs no new pin."""
 

@@ -40,6 +40,7 @@ from trial.personas.queueing import (
 )
 from trial.personas.registering import (
     AdviceEndsWithThePage,
+    EmptyArgumentsHaveNoErrno,
     HugePagesKeepTheirOffset,
     HugePagesNotOffered,
     LastKeyComesBack,
@@ -52,6 +53,7 @@ from trial.personas.registering import (
     NoWritingOfReadOnlyPins,
     PinnedForWriting,
     PinningFaultsAreEfault,
+    PinningFaultsAreEnomem,
     TwoKeys,
     UnsupportedFlagsAreInvalid,
     ZeroBasedIsDropped,
@@ -224,6 +226,7 @@ _BNXT_RE = Persona(
     {
         **_CORE,
         AbsentTypesAreInvalid: "providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits",
+        NegativeErrnoWhenPosted: "providers/bnxt_re/verbs.c: bnxt_re_post_send",
         DeadAfterReset: "providers/bnxt_re/verbs.c: bnxt_re_modify_qp, which leaves the sequence numbers",
     },
     claims=_without(f"{_HW}/bnxt_re/ib_verbs.c: bnxt_re_query_device", *_WINDOWS),
@@ -238,6 +241,8 @@ _HNS = Persona(
     {
         **_CORE,
         **_CHANGES,
+        EmptyArgumentsHaveNoErrno: "providers/hns/hns_roce_u_verbs.c: hns_roce_u_reg_mr",
+        PinningFaultsAreEnomem: f"{_HW}/hns/hns_roce_mr.c: mtr_alloc_bufs",
         LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
         KeysKept: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         NoNewRightToWrite: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}",
@@ -246,6 +251,7 @@ _HNS = Persona(
         **_dropping(f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr"),
     },
     mistakes={
+        "REG-02a": "providers/hns/hns_roce_u_verbs.c: hns_roce_u_reg_mr",
         "REG-11": f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
         "REREG-12": f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}",
     },
@@ -381,11 +387,13 @@ _IONIC = Persona(
     _without("providers/ionic/ionic_verbs.c: ionic_ctx_ops", *_PAGING, *_CHANGING, *_FLUSHING, "rc_srq", "xrc"),
     {
         **_CORE,
+        IndexOfAKeyIsIgnored: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, whose request has one byte for the key",
         UnbindingKeepsTheKey: "providers/ionic/ionic_verbs.c: ionic_bind_mw",
         NoEmptyTypeTwo: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind",
         BindFaultsAreFoundInCompletions: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, which compares no domains",
         RelaxedOrderingIgnored: f"{_HW}/ionic/ionic_controlpath.c: ionic_reg_user_mr, by to_ionic_mr_flags",
     },
+    mistakes={"BIND-20": "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, whose request has one byte for the key"},
 )
 
 _SIW = Persona(
