@@ -75,7 +75,7 @@ class ZeroBasedIsDropped(Device):
 
 
 class HugePagesKeepTheirOffset(Device):
-    """On demand with HUGETLB, an address by key keeps its offset within a huge page, wherever the memory lies in one."""
+    """On demand with HUGETLB, an address by key has its own offset within a huge page, and not the memory's."""
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
         at = super().place(region, addr, length)

@@ -382,18 +382,19 @@ _QEDR_IWARP = Persona(
     port=IWARP,
 )
 
+_IONIC_KEY = "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, whose request has one byte for the key"
 _IONIC = Persona(
     "ionic",
     _without("providers/ionic/ionic_verbs.c: ionic_ctx_ops", *_PAGING, *_CHANGING, *_FLUSHING, "rc_srq", "xrc"),
     {
         **_CORE,
-        IndexOfAKeyIsIgnored: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, whose request has one byte for the key",
+        IndexOfAKeyIsIgnored: _IONIC_KEY,
         UnbindingKeepsTheKey: "providers/ionic/ionic_verbs.c: ionic_bind_mw",
         NoEmptyTypeTwo: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind",
         BindFaultsAreFoundInCompletions: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, which compares no domains",
         RelaxedOrderingIgnored: f"{_HW}/ionic/ionic_controlpath.c: ionic_reg_user_mr, by to_ionic_mr_flags",
     },
-    mistakes={"BIND-20": "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, whose request has one byte for the key"},
+    mistakes={"BIND-20": _IONIC_KEY},
 )
 
 _SIW = Persona(
