@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -25,14 +26,16 @@ from commands.output import out_directory, out_file, write_out
 from commands.streams import show
 from conformance.errors import UserError
 from conformance.results.files import make_directory, not_written, write_atomically
+from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, budget_seconds, word
 from conformance.tables.profile import read_profile
 from conformance.tables.shards import Shard
+from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image
-from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS, recipe_for
+from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS, recipe_for
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
 from fixtures.system.processes import signal_name
@@ -68,7 +71,7 @@ _OPTIONS = {
     JUDGING: ("profile", "waivers", "no_confirm", "dialect"),
     GENERAL: ("case_deadline_s", "seed", "sequences"),
 }
-_KNOWN = (*STACKS, *MENDED_STACKS)
+_KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
 _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not begin
 
@@ -81,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stack",
         type=_stacks,
         metavar="A,B,...",
-        help=f"default: {','.join(STACKS)}; known too: {', '.join(MENDED_STACKS)}",
+        help=f"default: {','.join(STACKS)}; known too: {', '.join(OWN_STACKS)}",
     )
     parser.add_argument(
         "--kernel",
@@ -142,7 +145,7 @@ def _stacks(text: str) -> list[str]:
     names = text.split(",")
     for number, name in enumerate(names):
         if name not in _KNOWN:
-            raise argparse.ArgumentTypeError(f"{name!r} is not a stack; there are {', '.join(_KNOWN)}")
+            raise argparse.ArgumentTypeError(f"{name!r} is not a stack{suggestion(name, _KNOWN)}")
         if name in names[:number]:
             raise argparse.ArgumentTypeError(f"{name!r} is given twice")
     return names
@@ -177,8 +180,8 @@ def execute(arguments: argparse.Namespace) -> int:
         night = _new_night(folder)
         if history.nights and night.name < history.nights[-1]:
             show([f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or it is now"])
-        show([f"night {format_night(night.name)}: {', '.join(cells)}"])
-        outcomes, text = [], []
+        outcomes, text = [], [f"night {format_night(night.name)}: {', '.join(cells)}"]
+        show(text)
         for name, each in cells.items():
             _renew(each.stack or DEFAULT_STACK, arguments.renew)
             show([f"{name:<17} is running ({RUN_LOG} in its directory)"])
@@ -207,7 +210,9 @@ def _prune(history: History, keep: int) -> None:
     for cell in history.cells:
         if cell.night in old and cell.folder not in whole:
             for path in cell.folder.iterdir():
-                if path.name not in (OUTCOME_FILE, SUMMARY) and not path.is_dir():
+                if path.name == POINTS and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path.name not in (OUTCOME_FILE, SUMMARY) and not path.is_dir():
                     path.unlink()
 
 

@@ -19,10 +19,10 @@ from conformance.run_options import CASES, OPTIONS, RunOptions
 from conformance.tables.selection import Selection
 from conformance.tables.suite import POINT, Suite, load_suite
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
-from fixtures.guest.recipe import DEFAULT_STACK, MENDED_STACKS, STACKS
+from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
 
 # Choices that are defined in fixtures/, which conformance/ does not import, and their defaults.
-_CHOICES = {"stack": ((*STACKS, *MENDED_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
+_CHOICES = {"stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

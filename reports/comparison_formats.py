@@ -28,6 +28,7 @@ from reports.markdown import code, escaped
 from reports.text import format_count
 
 SCHEMA = "rdma-cts-comparison/1"
+_OF_SUITE = ("tables", "tier", "seed")
 _NOTHING = "nothing has regressed"
 _MOST_IN_MARKDOWN = 50  # changes of each kind
 
@@ -37,8 +38,9 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     old, new = comparison.old, comparison.new
     yield f"old: {old.path}: {old.short_sentence}"
     yield f"new: {new.path}: {new.short_sentence}"
-    for name, before, after in stacks(old, new):
-        yield f"  {name}: {before or 'none'} -> {after or 'none'}"
+    for heading, differences in _changed(comparison).items():
+        yield f"{heading}:"
+        yield from (f"  {name}: {before or 'none'} -> {after or 'none'}" for name, before, after in differences)
     yield from _defects(comparison)
     for kind, meaning in KINDS.items():
         changes = comparison.of(kind)
@@ -55,6 +57,15 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
         program = f"{PROGRAM} reproducer {found[0].fingerprint} --run {new.path}"
         yield f"C program: {program} shows the first new defect; --mail: the text to report it"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
+
+
+def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]:
+    """What differs between the stacks, below one line that says so, and between the runs of the suite."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for each in stacks(comparison.old, comparison.new):
+        heading = "tested in another way" if each[0] in _OF_SUITE else "what was under test has changed"
+        found.setdefault(heading, []).append(each)
+    return found
 
 
 def conclusion(comparison: Comparison) -> str:
@@ -166,8 +177,9 @@ def _markdown(comparison: Comparison) -> Iterator[str]:
     yield ""
     for name, run in (("old", comparison.old), ("new", comparison.new)):
         yield f"- {name}: {escaped(run.name)}: {escaped(run.short_sentence)}"
-    for name, before, after in stacks(comparison.old, comparison.new):
-        yield f"- {escaped(name)}: {escaped(before or 'none')} → {escaped(after or 'none')}"
+    for heading, found in _changed(comparison).items():
+        yield f"- {heading}:"
+        yield from (f"  - {escaped(n)}: {escaped(old or 'none')} → {escaped(new or 'none')}" for n, old, new in found)
     shown = [(kind, defect) for kind in (NEW, GONE) for defect in comparison.defects[kind]]
     if shown:
         yield ""

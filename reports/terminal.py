@@ -120,8 +120,10 @@ def shortened(text: str, width: int) -> str:
 def _program(run: Digest, out: Path) -> Iterator[str]:
     """How to get the C program that shows the first defect, and how to run again what has failed."""
     if run.open_defects:
-        yield f"C program: {PROGRAM} reproducer {run.open_defects[0].fingerprint} --run {out} shows the first defect"
-        yield f"again: {PROGRAM} run --failed {out} runs what has failed"
+        first = run.open_defects[0]
+        yield f"C program: {PROGRAM} reproducer {first.fingerprint} --run {out} shows the first defect"
+        target, only, _ = first.first.repro.rpartition(" --only ")  # on the stack of this run, not on the default one
+        yield f"again: {target if only else f'{PROGRAM} run'} --failed {out} runs what has failed"
 
 
 def _next(run: Digest, out: Path) -> str:

@@ -8,7 +8,7 @@ from conformance.errors import UserError
 from conformance.run_options import GUEST, OPTIONS, RunOptions
 from fixtures.guest.added import is_package_name
 from fixtures.guest.driver import DEFAULT_DRIVER, driver_for
-from fixtures.guest.recipe import MENDED_STACKS
+from fixtures.guest.recipe import MENDED_STACKS, OWN_STACKS
 from fixtures.guest.source_trees import Trees, is_rdma_core
 from fixtures.guest.under_test import Builds
 
@@ -31,7 +31,7 @@ def check(options: RunOptions) -> None:
     """Raises UserError for a mistake in the options of the guest, as far as it shows without an image."""
     environment_from(options)
     tools_from(options)
-    refuse_beside_mended(options)
+    refuse_beside_own_stack(options)
     for name in ("kernel", "modules"):
         if options.linux and getattr(options, name):
             raise UserError(f"--linux and {OPTIONS[name].flag} exclude each other: both bring a driver")
@@ -61,16 +61,16 @@ def tools_from(options: RunOptions) -> tuple[str, ...]:
     return names
 
 
-def refuse_beside_mended(options: RunOptions) -> None:
-    """Raises UserError for what a mended stack replaces itself, and for what only such a stack has."""
+def refuse_beside_own_stack(options: RunOptions) -> None:
+    """Raises UserError for what a stack of ours brings itself, and for what only a mended one has."""
     mended = options.stack in MENDED_STACKS
     if options.without and not mended:
         raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")
-    for name in ("kernel", "modules", "linux", "rdma_core"):
-        if mended and getattr(options, name):
+    brings = "a driver and a provider of its own" if mended else "a kernel of its own"
+    for name in ("kernel", "modules", "linux", *(("rdma_core",) if mended else ())):
+        if options.stack in OWN_STACKS and getattr(options, name):
             raise UserError(
-                f"{OPTIONS[name].flag} and --stack {options.stack} exclude each other: a mended stack has a"
-                " driver and a provider of its own"
+                f"{OPTIONS[name].flag} and --stack {options.stack} exclude each other: that stack has {brings}"
             )
     if mended and options.driver not in (None, DEFAULT_DRIVER):
         raise UserError(f"--stack {options.stack} is of the driver {DEFAULT_DRIVER}, not of {options.driver}")

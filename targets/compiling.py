@@ -12,8 +12,9 @@ from typing import Any
 from conformance.run_options import RunOptions
 from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
 from fixtures.guest.image import Image
+from fixtures.guest.instrumented import instrumented
 from fixtures.guest.mending import chosen_changes, ensure_mended
-from fixtures.guest.recipe import MENDED_STACKS, Recipe
+from fixtures.guest.recipe import INSTRUMENTED_STACKS, MENDED_STACKS, Recipe
 from fixtures.guest.source_trees import compile_driver, compile_rdma_core
 from fixtures.guest.under_test import Builds, DriverModule, UnderTest
 from fixtures.system.cache import cache_directory
@@ -50,8 +51,10 @@ def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tupl
 
 
 def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[Builds, dict[str, Any]]:
-    """The user's builds, with what a source tree of rdma-core gives."""
+    """The user's builds, with the kernel of the stack and what a source tree of rdma-core gives."""
     own = builds.builds_from(options)
+    if options.stack in INSTRUMENTED_STACKS:
+        own = instrumented(own, recipe, image, cache_directory(), say)
     tree = builds.trees_from(options).rdma_core
     if tree is None:
         return own, {}

@@ -16,11 +16,14 @@ from typing import Any
 from conformance.device import persistent
 from conformance.device.device import device_names
 from conformance.errors import UserError
+from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.run_options import RunOptions
 from conformance.supervision import Start, Worker
 from conformance.tables.suite import ROOT
 from fixtures.guest.capacity import guests_at_once
+from fixtures.guest.instrumented import SLOWER
 from fixtures.guest.machine import MEMORY_MB
+from fixtures.guest.recipe import INSTRUMENTED_STACKS
 from fixtures.hosts.remote_host import RemoteHost
 from fixtures.system import packages, usable
 from fixtures.system.cache import cache_directory
@@ -71,6 +74,8 @@ def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptio
         usable.check_peer(options.peer, device)
     for name in devices:
         usable.check_use(name, options.port, options.gid_index, options.shared)
+    if options.stack in INSTRUMENTED_STACKS and options.case_deadline_s == CASE_DEADLINE_S:
+        options = replace(options, case_deadline_s=CASE_DEADLINE_S * SLOWER)
     return options.on(device)
 
 

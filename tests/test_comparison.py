@@ -20,7 +20,7 @@ from conformance.sweeps.outcome import Outcome
 from kinds import Says
 from made_sweeps import FLAGS, OUTCOMES, sweep
 from reports.comparison import KINDS, Change, compare, kind_of
-from reports.comparison_formats import text
+from reports.comparison_formats import as_markdown, text
 from reports.digest import Digest, digest, read
 from samples import header, numbered, registry, result
 
@@ -243,6 +243,24 @@ def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: P
     part = digested(result(SUITE.cases[0]), tables="b" * 64, left_out=7)
     found = compare(old, part, unlike_tables=True)
     assert (found.changes, found.untried) == ((), (1, 0))
+
+
+def test_what_changed_under_test_comes_before_what_that_changed() -> None:
+    env = {"kernel": "6.12.1", "rdma_core": "56.1", "pyverbs": "56.1", "python": "3.14", "tainted": 0}
+    old = digested(result(SUITE.cases[0]), tables="a" * 64, stack="trixie", env=env)
+    new = digested(result(SUITE.cases[0], "FAIL"), tables="a" * 64, stack="forky", seed=7)
+    lines = [*text(compare(old, new), None)]
+    assert lines[2:8] == [
+        "what was under test has changed:",
+        "  kernel: 6.12.1 -> 7.2.0",
+        "  rdma-core: 56.1 -> 65.0",
+        "  stack: trixie -> forky",
+        "tested in another way:",
+        "  seed: none -> 7",
+    ]
+    assert lines[9].startswith("defects: 1 new")
+    assert "- what was under test has changed:\n  - kernel: 6\\.12\\.1 → 7\\.2\\.0\n" in as_markdown(compare(old, new))
+    assert "has changed:" not in "".join(text(compare(new, new), None))
 
 
 def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, capsys: Says) -> None:

@@ -28,9 +28,9 @@ from conformance.defects import (
     worst_severity,
 )
 from conformance.defects.old_results import answer_in, kind_in
-from conformance.model.fault import Effect, FaultKind
+from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VIOLATIONS
+from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.tables.suite import load_suite
 from recorded_reference import record as recorded_run
 from reports.digest import read
@@ -285,6 +285,18 @@ def test_a_title_is_made_of_the_cause_and_of_what_its_rule_is_about() -> None:
     assert titles["6c8e18b350a5"] == "kernel fault in __rxe_put, called by rxe_invalidate_mw (rdma_rxe)"
     without = {defect.fingerprint: defect.title for defect in defects_of(results("forky"))}
     assert without["4703b67c7434"] == "a registration is refused with EOPNOTSUPP: REG-11"
+
+
+def test_the_title_of_what_a_tool_of_the_kernel_reports_says_what_it_is() -> None:
+    (dead,) = [each for each in defects_of(results("forky")) if each.fingerprint == "6c8e18b350a5"]
+    record = next(each for each in results("forky") if each["case"] in dead.cases and each["verdict"] == "CRASH")
+    frames = ("__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe")
+    seen = ("KASAN: slab-use-after-free", "__rxe_put [rdma_rxe]", "rxe_invalidate_mw [rdma_rxe]")
+    fault = Fault(FaultKind.KERNEL_MEMORY, verb="ibv_bind_mw", seen=seen, site=frames)
+    (reported,) = defects_of([{**record, "verdict": Verdict.FAIL, "fault": fault.as_data()}])
+    assert reported.title == "KASAN: slab-use-after-free in __rxe_put, called by rxe_invalidate_mw (rdma_rxe)"
+    assert reported.severity is Severity.MEMORY
+    assert reported.fingerprint == dead.fingerprint, "the same place in the driver"
 
 
 def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(tmp_path: Path) -> None:

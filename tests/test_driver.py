@@ -11,7 +11,7 @@ import pytest
 
 from conformance.errors import UserError
 from fixtures.guest import build, driver
-from fixtures.guest.driver import DRIVERS, driver_for, ensure_module, module_digest
+from fixtures.guest.driver import DRIVERS, Driver, driver_for, ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
 
@@ -37,7 +37,7 @@ class Compiler:
         log.write_text(self.log, encoding="utf-8")
         if self.log:
             return 1
-        folder = Path(command[-1] if command[-1].startswith("/") else command[-2]) / "build"
+        folder = Path(command[-1] if command[-1].startswith("/") else command[-2]) / "made"
         folder.mkdir(parents=True)
         (folder / "siw.ko").write_bytes(b"\x7fELF module")
         return 0
@@ -52,6 +52,10 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     monkeypatch.setattr(build, "check_tools", lambda *_: None)
     monkeypatch.setattr(build, "find_tool", lambda name: name)
     return made
+
+
+def module_digest(of: Driver, recipe: Recipe, kernel_version: str) -> str:
+    return module_of(of, kernel_version).digest(recipe, kernel_version)
 
 
 def image(tmp_path: Path) -> Image:
@@ -121,7 +125,7 @@ def test_whatever_shapes_a_module_changes_its_digest(other: Recipe, monkeypatch:
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_module_is_made_from_the_suites_of_its_stack(stack: str, tmp_path: Path, compiler: Compiler) -> None:
     recipe = dataclasses.replace(recipe_for(stack), mirror="http://mirror.example/debian")
-    command = build.mmdebstrap_command(recipe, driver.build_packages(KERNEL), "true", tmp_path / "root")
+    command = build.mmdebstrap_command(recipe, module_of(SIW, KERNEL).packages, "true", tmp_path / "root")
     assert f"--include=make,xz-utils,linux-headers-{KERNEL}" in command
     assert recipe.suite in command
     assert any(recipe.kernel_suite in word for word in command)

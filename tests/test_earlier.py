@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,14 @@ def test_a_run_without_failures_has_none_to_run_again(out: Path, tmp_path: Path)
         with_earlier(RunOptions(), tmp_path / "nowhere")
     with pytest.raises(UserError, match="has no defect abcdef"):
         with_earlier(RunOptions(only=("abcdef",)), None)
+
+
+@pytest.mark.parametrize("target", ["--guest --stack trixie", "--host root@node1 --device mlx5_0", ""])
+def test_what_failed_is_run_again_where_it_failed(out: Path, target: str) -> None:
+    file = out / "first/results.jsonl"
+    run = f"./rdma-cts run {target}".strip()
+    file.write_text(re.sub(r'"repro":"[^"]*--only', f'"repro":"{run} --only', file.read_text()))
+    assert f"again: {run} --failed out/first runs" in summary(read(out / "first"), Path("out/first"))
 
 
 def test_the_last_lines_name_the_program_and_the_next_run(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,6 +129,20 @@ def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict
     assert unproven(held, needs) == {}
 
 
+@pytest.mark.parametrize("effective", ["FAIL", "WAIVED", "STACK", "BROKEN"])
+def test_what_passed_in_a_sweep_is_evidence_whatever_its_violation_counts_as(effective: str) -> None:
+    """The granted write is of REG-05, and the control of its refusal; another rule is violated at other points."""
+    verdicts = {"REG-05": "PASS", "REG-17": "FAIL"}
+    (shown,) = line(GRANTED)["evidence"]
+    evidence = [{**shown, "rule": rule, "verdict": verdict} for rule, verdict in verdicts.items()]
+    sweep = changed(
+        line(GRANTED, "FAIL"),
+        {"rules": list(verdicts), "effective": effective, "rule_verdicts": verdicts, "evidence": evidence},
+    )
+    found = conclude_rules([sweep, line(REFUSED)], BOTH)
+    assert {rule: each.verdict for rule, each in found.items()} == {"REG-05": "PASS", "REG-17": effective}
+
+
 def test_a_control_that_the_device_does_not_offer_leaves_nothing_to_be_done() -> None:
     found = concluded(line(GRANTED, "UNSUPPORTED"), line(REFUSED))
     assert found.missing["refused RDMA_WRITE at libibverbs"]["why"] == "refused, but its control is not offered"

@@ -115,8 +115,19 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ("run --guest --waivers /nowhere", "/nowhere: cannot be read: No such file or directory"),
         ("run --guest --out /dev/null/x", "/dev/null/x cannot be written: /dev/null is not a directory"),
         ("run --resume /nowhere", "no run to resume in /nowhere: there is no plan.json"),
-        ("run --only nosuch/case/x", "unknown case 'nosuch/case/x'"),
+        ("run --only nosuch/case/x", "unknown case 'nosuch/case/x'; see ./rdma-cts list"),
         ("run --rule REG-999", "unknown rule 'REG-999' (did you mean REG-29?)"),
+        ("list --rules --verb x", "unknown verb 'ibv_x'; see ./rdma-cts describe"),
+        ("run --rule x", "unknown rule 'x'; see ./rdma-cts list --rules"),
+        (
+            "nightly --history h --stack jessie",
+            "nightly: argument --stack: 'jessie' is not a stack (known: bookworm, trixie, trixie-backports, forky, sid,"
+            " forky-mended); see ./rdma-cts nightly --help",
+        ),
+        (
+            "nightly --history h --stack forky,trixy",
+            "nightly: argument --stack: 'trixy' is not a stack (did you mean trixie?); see ./rdma-cts nightly --help",
+        ),
         ("run --verb reg_mrr", "unknown verb 'ibv_reg_mrr' (did you mean ibv_reg_mr?)"),
         ("run --verb ibv_reg_mrr", "unknown verb 'ibv_reg_mrr' (did you mean ibv_reg_mr?)"),
         (

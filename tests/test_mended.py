@@ -19,7 +19,7 @@ from fixtures.guest.recipe import MENDED_STACKS, STACKS, recipe_for
 from reports import html, markdown, terminal
 from reports.digest import digest
 from samples import header, numbered, registry, result, user_error
-from targets.builds import refuse_beside_mended
+from targets.builds import refuse_beside_own_stack
 
 KERNEL = "7.0-test"
 RECIPE = recipe_for("forky-mended")
@@ -167,7 +167,7 @@ def test_without_leaves_a_change_out_and_knows_the_names() -> None:
 )
 def test_what_does_not_go_with_it_is_refused_in_one_line(options: RunOptions, message: str) -> None:
     with user_error(message, status=2):
-        refuse_beside_mended(options)
+        refuse_beside_own_stack(options)
 
 
 def test_every_report_says_in_its_headline_by_which_changes_the_stack_differs(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--stack", "woody"], "'woody' is not a stack; there are bookworm,"),
+        (["--stack", "woody"], "'woody' is not a stack (known: bookworm,"),
         (["--stack", ""], "'' is not a stack"),
         (["--stack", "forky,sid,forky"], "'forky' is given twice"),
         (["--stack", "forky-mended", "--rdma-core", "x"], "--rdma-core and --stack forky-mended exclude each other"),
@@ -348,10 +348,14 @@ def test_a_night_does_not_become_the_measure_because_results_were_removed(nights
 def test_only_the_last_nights_are_kept_whole_and_the_last_good_one(nights: Nights) -> None:
     nights.night(forky=run_of({}))
     nights.night(forky=GOOD_RUN)
+    sweeps = read_history(nights.folder).of("forky")[1].folder / "points"
+    sweeps.mkdir(exist_ok=True)
+    (sweeps / "a.sweep.json").write_text("{}")
     for _ in range(3):
         nights.night("--keep", "2", forky=WORSE)
     runs = [cell.folder / "results.jsonl" for cell in read_history(nights.folder).of("forky")]
     assert [path.exists() for path in runs] == [True, False, False, True, True]
+    assert {path.name for path in runs[1].parent.iterdir()} == {"cell.json", "summary.json"}
     assert nights.outcomes("forky")[2:] == [REGRESSED] * 3
 
 
@@ -370,7 +374,9 @@ def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
     assert "To: qa@example.org\nSubject: rdma-cts, night 20" in sent.read_text()
     (line,) = (line for line in said.splitlines() if line.startswith("forky") and "baseline" in line)
     assert line in sent.read_text()
-    assert json.loads(hook.read_text())["text"].splitlines()[0] == line
+    which, *lines = json.loads(hook.read_text())["text"].splitlines()
+    assert (which, lines[0]) == (said.splitlines()[0], line)
+    assert which.startswith("night 20")
     assert "is not a night" not in nights.night(forky=GOOD_RUN)
 
 

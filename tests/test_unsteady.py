@@ -52,6 +52,7 @@ def test_what_is_never_seen_again_is_counted_apart(tmp_path: Path) -> None:
     assert found.open_defects == ()
     assert found.headline == "1 result not confirmed"
     assert "unconfirmed" in terminal.summary(found, tmp_path)
+    assert str(renderer("html").render([found])).count("not confirmed:</span> ") == 2  # above, and at the defect
     assert "it did not occur again, in none of 3 repetitions" in str(renderer("markdown").render([found]))
 
 

@@ -64,8 +64,10 @@ def _group(group: str) -> str:
 
 
 def _kernel(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
-    site = site_of(symptom.fault)
-    return f"kernel fault in {site}" if site else f"kernel fault during {_group(key[0])}{_short(key[-1], shorts)}"
+    fault, site = symptom.fault, site_of(symptom.fault)
+    of_tools = fault.effect is Effect.KERNEL_ALARM and len(fault.seen) > 1
+    what = fault.seen[0] if of_tools else "kernel fault"
+    return f"{what} in {site}" if site else f"{what} during {_group(key[0])}{_short(key[-1], shorts)}"
 
 
 def _short(rule: str, shorts: Shorts) -> str:

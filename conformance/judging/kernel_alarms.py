@@ -10,8 +10,17 @@ from conformance.model.observation import KernelEvidence
 
 # How a kernel says that something went wrong in it, whatever the call returned.
 _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "KASAN:", "refcount_t:")
-
-
+# What its tools report: KASAN, UBSAN, checked reference counts, and lockdep, whose reports stop no task.
+_REPORT = re.compile(
+    r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
+    r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic"
+)
+# Functions of these tools and of locks, which are where a report is made, and not what it is about.
+_OF_TOOLS = re.compile(
+    r"(?:dump_stack|print_|kasan_|__asan_|(?:__)?ubsan_|refcount_warn|check_|mark_|validate_chain|(?:__)?lock_|lockdep_"
+    r"|__might_|_?_?_raw_|(?:__)?(?:mutex|down|up|rwsem)_|__schedule)"
+)
+_MOST_FRAMES = 4
 # What a kernel says whose memory is in doubt, and that it has ended the task that was running.
 _MEMORY_IN_DOUBT = re.compile(r"KASAN:|refcount_t:|UBSAN: array-index")
 _ENDED = re.compile(r"BUG:|Oops|general protection")
@@ -41,19 +50,20 @@ def kernel_remark(kernel: KernelEvidence) -> Fault | None:
 def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
     line = first_alarm(log)
     before, after = kernel.get("taint_before"), kernel.get("taint", 0)
-    tainted = before is not None and before != after
-    if not line and not tainted:
-        return None
-    reported = "\n".join([line, *kernel.get("log", ())])
-    kind = FaultKind.KERNEL_TAINTED if tainted else FaultKind.KERNEL_WARNED
-    if _MEMORY_IN_DOUBT.search(reported):
+    if not line:
+        changed = before is not None and before != after
+        return Fault(FaultKind.KERNEL_TAINTED, expected=(str(before),), seen=(str(after),)) if changed else None
+    report, reported = _REPORT.search(line), "\n".join([line, *kernel.get("log", ())])
+    kind = FaultKind.KERNEL_WARNED
+    if _MEMORY_IN_DOUBT.search(line if report else reported):
         kind = FaultKind.KERNEL_MEMORY
-    elif _ENDED.search(reported):
+    elif not report and _ENDED.search(reported):
         kind = FaultKind.KERNEL_OOPSED
-    site = site_in(kernel.get("log", ()))
-    if tainted:
-        return Fault(kind, expected=(str(before),), seen=(str(after),), site=site)
-    return Fault(kind, seen=(line,), site=site)
+    if report and (frames := _reported_frames(log)):
+        names = tuple(f"{match['name']}{match['module'] or ''}" for match in map(_PARTS.fullmatch, frames) if match)
+        callers = f", called by {frames[1]}" if frames[1:] else ""
+        return Fault(kind, seen=(report[0], *names), site=lasting_site(f"in {frames[0]}{callers}"))
+    return Fault(kind, seen=(line,), site=site_in(kernel.get("log", ())))
 
 
 def _about_device(kernel: KernelEvidence) -> range | None:
@@ -97,6 +107,9 @@ _AT = re.compile(r"(?:\bRIP: [0-9a-f]{4}:|\bpc : )(?P<function>\w[\w.]*\+0x[0-9a
 _FRAME = re.compile(r"^(?:\[[^\]]*\])?\s*(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")
 
 
+_PARTS = re.compile(r"(?P<name>\w[\w.]*)\+\w+/\w+(?P<module> \[\w+\])?")
+
+
 def crash_location(log: Sequence[str]) -> str:
     """Where a kernel that died was executing, and the caller, as far as its log says so; else empty.
 
@@ -106,10 +119,23 @@ def crash_location(log: Sequence[str]) -> str:
     if found is None:
         return ""
     start, function = found
-    trace = next((number for number, line in enumerate(log) if number > start and "all trace:" in line.lower()), None)
-    frames = [] if trace is None else [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
-    caller = next((frame for frame in frames if _name(frame) != _name(function)), "")
+    caller = next((frame for frame in _frames(log, start) if _name(frame) != _name(function)), "")
     return f"in {function}, called by {caller}" if caller else f"in {function}"
+
+
+def _frames(log: Sequence[str], start: int) -> list[str]:
+    """The functions of the first call trace behind a line of a log, the innermost first."""
+    trace = next((number for number, line in enumerate(log) if number > start and "all trace:" in line.lower()), None)
+    return [] if trace is None else [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
+
+
+def _reported_frames(log: Sequence[str]) -> list[str]:
+    """The function that a report of the kernel's tools is about, and its callers; empty if its log has no trace."""
+    start = next(number for number, line in enumerate(log) if _is_alarm(line))
+    frames = _frames(log, start)
+    named = re.search(r" in (\w+)[\w.]*\+", log[start])
+    begin = next((number for number, frame in enumerate(frames) if named and _name(frame) == named[1]), 0)
+    return [frame for frame in frames[begin:] if not _OF_TOOLS.match(frame)][:_MOST_FRAMES]
 
 
 _SITE = re.compile(

@@ -62,6 +62,14 @@ def _wrong_state(fault: Fault) -> str:
     return f" {_answer(fault)}, and its queue pair is in state {_seen(fault)}"
 
 
+def _complained(fault: Fault) -> str:
+    what, *frames = fault.seen
+    if not frames:
+        return f": the kernel complained: {what}"
+    callers = f", called by {', '.join(frames[1:])}" if frames[1:] else ""
+    return f": the kernel reports {what} in {frames[0]}{callers}"
+
+
 def _ended(fault: Fault) -> str:
     what, _, at, *kernel = fault.seen
     if at:
@@ -121,9 +129,9 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     ),
     Kind.WRONG_STRUCTURE: lambda fault: f" gave an MR that differs from what was asked: {', '.join(fault.seen)}",
     Kind.DIFFERENT: lambda fault: f": {'; '.join(fault.seen)}",
-    Kind.KERNEL_MEMORY: lambda fault: f": the kernel complained: {_seen(fault)}",
-    Kind.KERNEL_OOPSED: lambda fault: f": the kernel complained: {_seen(fault)}",
-    Kind.KERNEL_WARNED: lambda fault: f": the kernel complained: {_seen(fault)}",
+    Kind.KERNEL_MEMORY: _complained,
+    Kind.KERNEL_OOPSED: _complained,
+    Kind.KERNEL_WARNED: _complained,
     Kind.KERNEL_TAINTED: lambda fault: f": the kernel became tainted ({fault.expected[0]} to {_seen(fault)})",
     Kind.OTHER: lambda fault: f": {_seen(fault)}",
 }

@@ -143,6 +143,7 @@ class Fault:
 
     What: `returned`, `errno`, `statuses` (None without a request), `tries` and `nothing_arrived` are the answer;
     `expected` what the document allows of it, `seen` what came: names, numbers, and lines of the kernel, by the kind.
+    Of a report of the kernel's tools, such as KASAN, `seen` is what it reports, and its frames.
     Of a death or a hang `seen` is what ended, the signal or status with which it did, the point or sequence that it was
     at, the kernel's first line about it, and the kernel's location; what is not known is an empty text.
     `site` is where the kernel was: the function, its caller, and the module of each.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from conformance.model.evidence import GRANTED, REFUSED, Needs, named
 from conformance.model.record import EvidenceFacts, Missing, ResultRecord, Shows
 from conformance.model.rules import Registry
-from conformance.model.verdict import VERDICTS, Verdict
+from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT
 
@@ -114,11 +114,15 @@ def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
 
 
 def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Shows]]:
-    """What a result is about, of all rules or of one, and the verdict on that."""
+    """What a result is about, of all rules or of one, and the verdict on that.
+
+    A waiver covers what is violated: points of a waived sweep that passed remain evidence.
+    """
     known = record["effective"] if record["effective"] != record["verdict"] else None
     for each in record.get("evidence", ()):
         if not rule or each.get("rule", rule) == rule:
-            yield Verdict(known or each.get("verdict", record["verdict"])), each
+            verdict = Verdict(each.get("verdict", record["verdict"]))
+            yield Verdict(known or verdict) if verdict in VIOLATIONS else verdict, each
 
 
 def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]) -> RuleConclusion:

@@ -15,6 +15,8 @@ from conformance.tables.suite import POINT, Suite
 from conformance.tables.tiers import EXHAUSTIVE, of_tier
 from conformance.yamldoc.reader import suggestion
 
+_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that shows all of them
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -64,4 +66,5 @@ def _check(what: str, words: Sequence[str], known: object) -> None:
     names = list(known)  # type: ignore[call-overload]
     for word in words:
         if word not in names:
-            raise UserError(f"unknown {what} {word!r}{suggestion(word, names)}")
+            near = suggestion(word, names)
+            raise UserError(f"unknown {what} {word!r}{near}", hint="" if near else f"see {PROGRAM} {_LISTED[what]}")

@@ -1,0 +1,69 @@
+"""The instrumented stack: a kernel built once for it, which its runs boot, and what does not go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.model.deadline import CASE_DEADLINE_S
+from conformance.run_options import RunOptions
+from fixtures.guest import build
+from fixtures.guest.image import Image
+from fixtures.guest.instrumented import SLOWER, instrumented
+from fixtures.guest.recipe import INSTRUMENTED_STACKS, MENDED_STACKS, STACKS, recipe_for
+from fixtures.guest.under_test import Builds
+from samples import user_error
+from targets.builds import refuse_beside_own_stack
+from targets.target import with_target
+
+STACK = "forky-instrumented"
+RELEASE = "7.2.12-instrumented"
+
+
+def test_it_has_the_image_of_its_stack_and_is_never_the_default() -> None:
+    assert recipe_for(STACK) == recipe_for("forky")
+    assert not set(INSTRUMENTED_STACKS) & {*STACKS, *MENDED_STACKS}
+
+
+def test_its_kernel_is_built_once_and_booted_with_its_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[Sequence[str]] = []
+
+    def make(command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]) -> int:
+        commands.append(command)
+        made = Path(command[-1] if command[-1].startswith("/") else command[-2]) / "made"
+        (made / "lib/modules" / RELEASE).mkdir(parents=True)
+        (made / "lib/modules" / RELEASE / "modules.builtin").write_text("kernel/drivers/net/veth.ko\n")
+        (made / "bzImage").write_bytes(b"kernel")
+        return 0
+
+    monkeypatch.setattr(build, "run_logged", make)
+    monkeypatch.setattr(build, "check_tools", lambda *_: None)
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    image = Image(tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "root.erofs", "0123", "7.2.12-amd64")
+    own = Builds(overlay=tmp_path)
+    made = instrumented(own, recipe_for(STACK), image, tmp_path, print)
+    assert made.kernel
+    made.kernel.with_name("accelerator").write_text("what a run has found out about this kernel")
+    assert instrumented(own, recipe_for(STACK), image, tmp_path, print) == made
+    assert len(commands) == 1
+    assert "CONFIG_KASAN=y" in " ".join(commands[0])
+    assert (made.overlay, made.rdma_core) == (tmp_path, None)
+    assert made.kernel.read_bytes() == b"kernel"
+    assert made.modules
+    assert (made.modules / "lib/modules" / RELEASE / "modules.builtin").exists()
+
+
+@pytest.mark.parametrize("name", ["kernel", "modules", "linux"])
+def test_another_kernel_or_driver_does_not_go_with_it(name: str) -> None:
+    options = RunOptions(guest=True, stack=STACK, **{name: Path("x")})  # type: ignore[arg-type]
+    with user_error(f"--{name} and --stack {STACK} exclude each other: that stack has a kernel of its own", status=2):
+        refuse_beside_own_stack(options)
+
+
+def test_its_cases_have_more_time_unless_the_user_says_how_much() -> None:
+    options = RunOptions(guest=True, stack=STACK)
+    assert with_target(options).case_deadline_s == CASE_DEADLINE_S * SLOWER
+    assert with_target(RunOptions(guest=True, stack=STACK, case_deadline_s=7)).case_deadline_s == 7
+    assert with_target(RunOptions(guest=True)).case_deadline_s == CASE_DEADLINE_S
