@@ -170,7 +170,8 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ),
         (
             "trial reference --mutant x",
-            "trial reference: unrecognized arguments: --mutant x (did you mean --out?); see ./rdma-cts trial reference --help",
+            "trial reference: unrecognized arguments: --mutant x (did you mean --out?); see ./rdma-cts trial reference"
+            " --help",
         ),
         ("explain ffffffffffff", "there is no run to look for the defect ffffffffffff in; --run RUN names one"),
         ("reproducer", "give a case, or --all for every violation of a run"),
