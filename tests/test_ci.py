@@ -178,7 +178,7 @@ def test_each_engine_says_which_shard(scripts: Scripts, environment: dict[str, s
     (scripts.root / out / "plan.json").write_text("")
     scripts.call("shard.sh", "--guest", **environment)
     assert scripts.asked() == [
-        f"run --shard {shard} --yes --quiet --out {out} --guest",
+        f"run --out {out} --yes --quiet --shard {shard} --guest",
         f"run --resume {out} --yes --quiet",
     ]
 
