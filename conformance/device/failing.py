@@ -28,7 +28,7 @@ def can_fail(debugfs: Path = _DEBUGFS) -> bool:
 
 @contextmanager
 def failing_allocation(number: int) -> Iterator[Injected]:
-    """Within the block the kernel fails this thread's allocation of that number, counted from 1, if there is one."""
+    """Within the block the kernel fails this thread's allocation of that number, counted from 1; 0 means none."""
     injected = Injected()
     control = os.open(_NTH, os.O_RDWR)
     try:

@@ -21,13 +21,14 @@ _TOLD = 64  # after so many calls progress is reported
 def each_allocation_fails(context: CaseContext, call: Callable[[], Observation]) -> Observation:
     """Makes the judged call again and again, its first allocation failing, then its second, until there is no more.
 
-    Each fails twice: the first time it may be that of a page fault of this process. Untouched memory is so again before
-    each call. Returns the first refusal that the row does not allow, else the last one, else what the call gave.
+    Each fails twice, and it is made twice without failure (number 0) before, because a page fault of this process may
+    take the failure. Untouched memory is so again before each call. Returns the first refusal that the row does not
+    allow, else the last one, else what the call gave.
     """
     step, last = context.case.when, None
     fresh = [context.memory[name] for name, spec in context.case.given.memory.items() if spec.kind == "untouched"]
-    for count in itertools.count(2):
-        if count % _TOLD == 0:
+    for count in itertools.count():
+        if count % _TOLD == _TOLD - 1:
             context.progress("calls", count)
         for memory in fresh:
             paging.let_go(memory.addr, memory.size, "DONTNEED")
