@@ -1,7 +1,7 @@
 """Re-registrations at many points by loop.c: each point registers a region, re-registers it and deregisters it.
 
-Only for sweeps whose axes occur in the old access, the flags and the new access alone, and whose PDs and ranges are
-constant; other sweeps are run in Python.
+Only for sweeps whose axes occur in nothing but the old access, the flags and the new access; other sweeps are run in
+Python.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ReregLoop:
     def run(
         self, context: CaseContext, group: Group, record: PointObservations, observe: Callable[[int], Observation]
     ) -> list[str]:
-        """Makes the calls of a group; returns what could not be released, as texts."""
+        """Makes the calls of a group; returns a sentence for each region that could not be deregistered."""
         region, template = self._old.first, self._sweep.row.when
         when, columns = template.first, Columns(self._sweep.space, {}, context)
         new = {**when.arguments, **template.arguments}
@@ -112,7 +112,10 @@ class ReregLoop:
         observe: Callable[[int], Observation],
         release: Callable[..., object],
     ) -> tuple[list[str], dict[int, int]]:
-        """Runs the loop to its end, and observes points with an unexpected region as a row."""
+        """Runs the loop to its end; points at which ibv_mr was not as expected are observed in Python.
+
+        Returns what could not be deregistered, and the numbers of these observations by point.
+        """
         not_released: list[str] = []
         unexpected: dict[int, int] = {}
         while (ended := loop.run()) != native.DONE:
