@@ -2,12 +2,10 @@
 # One shard of a run, on one of several machines. K and N come from the variables of GitLab (parallel:), of a Slurm array,
 # of an indexed Job of Kubernetes (with JOB_COMPLETIONS), or from SHARD=K/N.
 # Usage: sh ci/shard.sh [OPTION of `rdma-cts run`]...
-# Results go to OUT/shard-K (OUT is out by default); a shard that was cut short there is resumed. `rdma-cts merge
-# OUT/shard-* --out DIR` makes one run of all. Exit status: 0 whatever is violated, which the merged run says; others as of
-# `rdma-cts run`.
+# Results go to OUT/shard-K (OUT is out by default), as resumed.sh says; `rdma-cts merge OUT/shard-* --out DIR` makes one run
+# of all.
 set -eu
 
-suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
 if [ -n "${SHARD-}" ]; then
     shard=$SHARD
 elif [ -n "${CI_NODE_INDEX-}" ]; then
@@ -21,14 +19,4 @@ else
     echo "ci/shard.sh: which shard? SHARD=K/N says it where no engine does" >&2
     exit 2
 fi
-out=${OUT:-out}/shard-${shard%/*}
-mkdir -p "${OUT:-out}"
-
-status=0
-if [ -e "$out/plan.json" ]; then
-    "$suite/rdma-cts" run --resume "$out" --yes --quiet || status=$?
-else
-    "$suite/rdma-cts" run --shard "$shard" --yes --quiet --out "$out" "$@" || status=$?
-fi
-[ "$status" != 1 ] || status=0
-exit "$status"
+exec sh "$(dirname -- "$(readlink -f -- "$0")")/resumed.sh" "${OUT:-out}/shard-${shard%/*}" --shard "$shard" "$@"

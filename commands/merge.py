@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import date, datetime
 from pathlib import Path
 
@@ -90,14 +91,25 @@ def _day(started: str | None) -> date:
 
 
 def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
-    """Writes the results, with the points of their sweeps beside them."""
+    """Writes the results, with the points of their sweeps beside them; all of it or, on a full disk, nothing."""
+    copied: list[Path] = []
     with closing(ResultsFile(out / FILE_NAME)) as file:
-        for part in parts:
-            for result in part.recorded.results:
-                if result.get("points_file"):
-                    _copy_points(part.folder, out, result["points_file"], points_path(part.folder, result))
-        for record in (run.header, *run.results, *run.others, *([run.footer] if run.footer else [])):
-            file.append(record)
+        try:
+            for part in parts:
+                for result in part.recorded.results:
+                    if result.get("points_file"):
+                        copied.append(out / result["points_file"])
+                        _copy_points(part.folder, out, result["points_file"], points_path(part.folder, result))
+            for record in (run.header, *run.results, *run.others, *([run.footer] if run.footer else [])):
+                file.append(record)
+        except UserError:
+            os.truncate(file.path, 0)  # so that it is removed
+            for path in copied:
+                path.unlink(missing_ok=True)
+            for folder in {path.parent for path in copied}:
+                with suppress(OSError):
+                    folder.rmdir()
+            raise
 
 
 def _copy_points(folder: Path, out: Path, name: str, path: Path) -> None:

@@ -150,7 +150,7 @@ class Fleet:
         """The groups, the largest first."""
         by_device: dict[tuple[str, ...], list[Node]] = {}
         for node in self.nodes:
-            if node.facts:
+            if node.facts and not node.problem:
                 by_device.setdefault(_device(node.facts), []).append(node)
         found = [group for device, nodes in by_device.items() for group in _grouped(device, nodes)]
         return tuple(sorted(found, key=lambda group: -len(group.nodes)))

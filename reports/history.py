@@ -308,7 +308,7 @@ def _cell(night: str, folder: Path) -> Cell:
 def facts_of(folder: Path) -> Facts | None:
     """The facts of a run, from its summary or, if that is missing or damaged, its results; None if it has neither.
 
-    Raises UserError if the results are damaged, or the summary is, and there are no results.
+    Raises UserError if the results are damaged, or the summary is or cannot be read, and there are no results.
     """
     try:
         return Facts.of(parse(read_regular(folder / summary.FILE_NAME)))
@@ -316,6 +316,8 @@ def facts_of(folder: Path) -> Facts | None:
         if not os.path.lexists(folder / RESULTS):
             if isinstance(error, FileNotFoundError):
                 return None
+            if isinstance(error, PermissionError):
+                raise UserError(f"{folder / summary.FILE_NAME} cannot be read: {error.strerror}") from error
             raise UserError(f"{summary.FILE_NAME} is damaged, and there is no {RESULTS}") from error
     return Facts.of(plain(summary.as_data(read(folder))))
 

@@ -178,7 +178,7 @@ def test_each_engine_says_which_shard(scripts: Scripts, environment: dict[str, s
     (scripts.root / out / "plan.json").write_text("")
     scripts.call("shard.sh", "--guest", **environment)
     assert scripts.asked() == [
-        f"run --shard {shard} --yes --quiet --out {out} --guest",
+        f"run --out {out} --yes --quiet --shard {shard} --guest",
         f"run --resume {out} --yes --quiet",
     ]
 
@@ -190,8 +190,10 @@ def test_a_shard_that_is_incomplete_or_not_known_fails(scripts: Scripts) -> None
 
 
 def test_the_files_for_shards_have_each_of_them_once() -> None:
-    shards = yaml.safe_load((CI / "github-shards.yml").read_text())["jobs"]["shard"]["strategy"]["matrix"]["shard"]
-    assert shards == [f"{number}/{len(shards)}" for number in range(1, len(shards) + 1)]
+    github = yaml.safe_load((CI / "github-shards.yml").read_text())["jobs"]["shard"]
+    shards = github["strategy"]["matrix"]["shard"]
+    assert shards == list(range(1, len(shards) + 1))
+    assert any(f"SHARD=${{{{ matrix.shard }}}}/{len(shards)} " in step.get("run", "") for step in github["steps"])
     job = yaml.safe_load((CI / "kubernetes.yml").read_text())["spec"]
     (container,) = job["template"]["spec"]["containers"]
     assert job["completionMode"] == "Indexed"

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from bad_places import as_another_user, on_full_disk
 from commands.__main__ import main
+from commands.fleet import _node
+from conformance.results import files
 from kinds import Says
 from launched import ended
 from reports.summary import as_data
@@ -57,10 +60,10 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
 
 
 def nodes(folder: Path, count: int, changes: Mapping[int, Change] | None = None) -> Path:
-    """Summaries of `count` nodes n0, n1, … that differ in when they began, how long they took, and in `changes`."""
+    """Summaries of `count` nodes n0, n1, … that differ in their clocks, how long they took, and in `changes`."""
     for number in range(count):
         data = json.loads(SUMMARY)
-        data["started"] = data["stack"]["started"] = f"2026-01-02T{number // 60 % 24:02}:{number % 60:02}:00+00:00"
+        data["started"] = data["stack"]["started"] = f"2026-01-02T{number % 24:02}:{number % 60:02}:00+00:00"
         data["duration_s"] = 300.0 + number % 17
         if change := (changes or {}).get(number):
             change(data)
@@ -108,8 +111,10 @@ def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: Sa
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "empty").mkdir()
     (folder / "n1" / "summary.json").write_text("{")
-    (folder / "n2" / "summary.json").write_text(SUMMARY.replace('"complete": true', '"complete": false'))
+    (folder / "n2" / "summary.json").write_text(json.dumps({**json.loads(SUMMARY), "complete": False, "rules": {}}))
     status, data, said = told(folder, capsys)
+    assert data["groups"][0]["nodes"] == ["n0", "n3", "n4"]  # what was cut short differs in all that it lacks
+    assert data["groups"][0]["differences"] == []
     assert data["missing"] == {
         "empty": "no results",
         "n1": "summary.json is damaged, and there is no results.jsonl",
@@ -117,6 +122,32 @@ def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: Sa
     }
     assert "3 without a whole run" in said
     assert status == 1
+
+
+def test_of_many_nodes_three_in_ten_are_empty(tmp_path: Path, capsys: Says) -> None:
+    folder = nodes(tmp_path / "nodes", 70, {3: DIFFERENCES["limit"][0]})
+    for number in range(30):
+        (folder / f"empty{number}").mkdir()
+    _, data, said = told(folder, capsys)
+    assert set(data["missing"].values()) == {"no results"}
+    assert "100 nodes, 1 group, 1 differ from their equals, 70 violate a rule, 30 without a whole run" in said
+    lines = (tmp_path / "out" / "drain.sh").read_text().splitlines()
+    assert [line.count(",") for line in lines if line.endswith("no results'")] == [29]
+
+
+def test_a_directory_of_another_user_is_the_problem_of_its_node(tmp_path: Path) -> None:
+    folder = nodes(tmp_path, 1) / "n0"
+    folder.chmod(0)
+    with as_another_user():
+        assert _node("n0", folder, tmp_path).problem == f"{folder}/summary.json cannot be read: Permission denied"
+    folder.chmod(0o700)
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "open", on_full_disk, raising=False)
+    assert main(["fleet", str(nodes(tmp_path / "nodes", 5)), "--out", str(tmp_path / "out")]) == 3
+    said = f"rdma-cts: {tmp_path}/out/fleet.json cannot be written: No space left on device\n"
+    assert capsys.readouterr().err == said
 
 
 def test_results_under_two_names_are_told(tmp_path: Path, capsys: Says) -> None:

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from conformance.execution.runner import run_case
+from conformance.execution.runner import RunContext, run_case
+from conformance.judging import Judgement
 from conformance.model.case import Case
 from conformance.model.transport import IWARP as IWARP_TRANSPORT
 from conformance.model.verdict import Verdict
@@ -25,7 +26,7 @@ from conformance.results.case_record import case_record
 from conformance.results.conclusions import exit_status
 from conformance.results.effective import with_effective
 from conformance.results.records import footer_record
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import ROOT, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -37,7 +38,7 @@ from trial.personas.masking import MASKS, masked
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
 from trial.personas.windows import BindsCheckedAtAccess
 from trial.report import Trial
-from trial.running import on_reference, on_the_reference
+from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 from trial.violation import Violation
 
@@ -226,7 +227,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     arguments = ["trial", "personas", "efa", "--violation", "one-byte-too-short", "--jobs", "1"]
     assert main([*arguments, "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert text.splitlines()[0].startswith("| persona | PASS | FAIL |")
+    assert text.splitlines()[0].startswith("| persona | right | wrong | vacuous | BROKEN |")
     data = json.loads((tmp_path / "personas.json").read_text())
     assert [each["persona"] for each in data["personas"]] == ["efa"]
     assert (tmp_path / "personas.md").read_text() in text
@@ -240,3 +241,29 @@ def test_personas_without_violations() -> None:
     few = [case for case in cases() if "IOVA-02a" in case.rules]
     (found,) = try_personas([BY_NAME["qedr"]], [], few, jobs=1)
     assert (found.passed, found.findings) == (True, ())
+
+
+def test_the_page_has_each_persona_with_the_rules_that_fail_rightly() -> None:
+    page = (ROOT / "docs" / "trial.md").read_text()
+    rows = [row.strip("| ").split(" | ") for row in page.partition("| persona | right |")[2].splitlines()[2:17]]
+    told = [
+        (name, wrong, broken, rules, tried == killed)
+        for name, _, wrong, _, broken, _, _, rules, tried, killed, _ in rows
+    ]
+    assert told == [(each.name, "0", "0", ", ".join(sorted(each.violates)), True) for each in PERSONAS]
+
+
+def test_a_sweep_is_wrong_by_the_rule_of_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep that may fail for one of its rules may not for another."""
+    persona = BY_NAME["mlx5"]
+    (sweep,) = [case for case in cases() if case.id == "bind_mw/rights_space/type-1"]
+    ran = run_clean(persona, [sweep])
+    assert [rules for _, rules, _ in ran.failed] == [("REG-10",)]
+    monkeypatch.setattr("trial.personas.trying.violations_by", _another_rule)
+    (wrong, *_) = outcome(persona, run_clean(persona, [sweep])).wrong
+    assert wrong.startswith("bind_mw/rights_space/type-1: ")
+
+
+def _another_rule(case: Case, run: RunContext) -> tuple[frozenset[str], Judgement]:
+    rules, judgement = violations_by(case, run)
+    return rules | {"BIND-09"}, judgement

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -13,11 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
+from bad_places import as_another_user, full_disk
 from bundles.archive import SUFFIX
 from commands import nightly, run, run_arguments
 from commands.__main__ import main
 from commands.arguments import Parser
 from conformance.errors import UserError
+from conformance.results import writer
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
@@ -38,7 +39,6 @@ IDS = [case.id for case in SUITE.cases]
 _OF_VERBS = [case for case in SUITE.cases if case.verb in ("ibv_advise_mr", "ibv_dereg_mr")]
 WHOLE = [case for case in _OF_VERBS if case.sweep is None or case.sweep.space.size <= 64][::3]
 OF = 3
-NOBODY = 65534
 Says = pytest.CaptureFixture[str]
 
 
@@ -123,8 +123,9 @@ def shards(folder: Path, **head: Any) -> list[Path]:
         facts = {"number": number, "of": OF, "whole": [case.id for case in WHOLE]}
         cases = Shard(number, OF).part(WHOLE, lambda case: case.id, shipped_durations())
         argv = ["run", "--shard", f"{number}/{OF}", "--guest"]
+        own = {"started": f"2026-01-02T0{4 - number}:00:00+00:00", **head}  # clocks that differ by hours
         path = folder / f"shard-{number}"
-        found.append(record(path, SUITE, cases, broken(), shard=facts, argv=argv, **head))
+        found.append(record(path, SUITE, cases, broken(), shard=facts, argv=argv, **own))
     return found
 
 
@@ -166,6 +167,7 @@ def test_the_merged_run_is_the_unsharded_one(parts: list[Path], whole: Path, tmp
     assert {**footer_of(one), **own} == {**footer_of(other), **own}
     assert one.header["planned"] == other.header["planned"]
     assert one.header["argv"] == other.header["argv"]
+    assert one.header["started"] == "2026-01-02T01:00:00+00:00"
     assert [(each["number"], each["complete"]) for each in one.header["shards"]] == [(1, True), (2, True), (3, True)]
     merged, unsharded = read(out), read(whole)
     assert merged.sentence == unsharded.sentence
@@ -301,15 +303,22 @@ def test_the_directory_of_another_user_is_one_line(parts: list[Path], tmp_path: 
     theirs = tmp_path / "theirs"
     shutil.copytree(parts[0], theirs / "shard")
     theirs.chmod(0)
-    me = os.geteuid()
-    try:
-        if me == 0:
-            os.seteuid(NOBODY)
+    with as_another_user():
         assert merge([theirs / "shard"], Path("out")) == 2
-    finally:
-        os.seteuid(me)
-        theirs.chmod(0o700)
+    theirs.chmod(0o700)
     assert capsys.readouterr().err == f"rdma-cts: {theirs}/shard cannot be read: Permission denied\n"
+
+
+def test_a_full_disk_leaves_nothing_and_loses_nothing(
+    parts: list[Path], tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(writer, "write_all", full_disk(20_000))
+        assert merge(parts, out) == 3
+    assert capsys.readouterr().err == f"rdma-cts: {out}/results.jsonl cannot be written: No space left on device\n"
+    assert not out.exists()
+    assert merge(parts, out) == 1
 
 
 def test_shards_of_other_tables_than_these_say_which_version_to_take(

@@ -9,8 +9,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,6 @@ def suite(tmp_path: Path) -> Path:
         ([], 1, "run --out {out}/n7 --yes --quiet --tier smoke", 0),
         ([], 3, "run --out {out}/n7 --yes --quiet --tier smoke", 3),
         (["plan.json"], 0, "run --resume {out}/n7 --yes --quiet", 0),
-        (["plan.json", "summary.json"], 3, "n7: the run is there", 0),
     ],
 )
 def test_a_node_runs_what_is_missing(
@@ -81,65 +80,64 @@ def dies(*words: str) -> None:
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A controller and four nodes on the loopback address; the folder has its files."""
+@contextmanager
+def running(folder: Path, nodes: Sequence[str]) -> Iterator[None]:
+    """A controller and nodes on the loopback address, with their files in the folder."""
     ports = []
-    for _ in range(1 + len(NODES)):
+    for _ in range(1 + len(nodes)):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             ports.append(free.getsockname()[1])
-    for name in ("state", *(f"spool-{node}" for node in NODES)):
-        (tmp_path / name).mkdir()
-    key = tmp_path / "munge.key"
+    for name in ("state", *(f"spool-{node}" for node in nodes)):
+        (folder / name).mkdir()
+    key = folder / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
-    configuration = tmp_path / "slurm.conf"
-    configuration.write_text(
+    (folder / "slurm.conf").write_text(
         f"""ClusterName=test
 SlurmctldHost={socket.gethostname().partition(".")[0]}(127.0.0.1)
 SlurmctldPort={ports[0]}
 SlurmUser=root
-AuthInfo=socket={tmp_path}/munge.socket
-StateSaveLocation={tmp_path}/state
-SlurmdSpoolDir={tmp_path}/spool-%n
-SlurmctldPidFile={tmp_path}/ctld.pid
-SlurmdPidFile={tmp_path}/%n.pid
-SlurmctldLogFile={tmp_path}/ctld.log
-SlurmdLogFile={tmp_path}/%n.log
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/ctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/ctld.log
+SlurmdLogFile={folder}/%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 ReturnToService=2
 SlurmdTimeout=10
 MessageTimeout=30
-NodeName=n[1-4] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{",".join(map(str, ports[1:]))}] CPUs=1
-PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
+NodeName={",".join(nodes)} NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{",".join(map(str, ports[1:]))}] CPUs=1
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
 """
     )
-    monkeypatch.setenv("SLURM_CONF", str(configuration))
-    monkeypatch.setenv("RDMA_CTS_SUITE", str(ROOT))
-    munge = [f"--key-file={key}", f"--socket={tmp_path}/munge.socket", f"--pid-file={tmp_path}/munge.pid"]
+    munge = [f"--{name}={folder}/munge.{name}" for name in ("socket", "log-file", "seed-file")]
+    munge += [f"--key-file={key}", f"--pid-file={folder}/munge.pid"]
     foreground = [
-        subprocess.Popen(
-            [
-                "munged",
-                "--foreground",
-                "--force",
-                *munge,
-                f"--log-file={tmp_path}/munge.log",
-                f"--seed-file={tmp_path}/s",
-            ]
-        ),
+        subprocess.Popen(["munged", "--foreground", "--force", *munge]),
         subprocess.Popen(["slurmctld", "-D"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL),
-        *map(node_daemon, NODES),
+        *map(node_daemon, nodes),
     ]
     try:
-        until("4", "sh", "-c", "sinfo -h -N -t idle | wc -l")
-        yield tmp_path
+        until(str(len(nodes)), "sh", "-c", "sinfo -h -N -t idle | wc -l")
+        yield
     finally:
         for daemon in reversed(foreground):
             daemon.kill()
             daemon.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a cluster with four nodes."""
+    monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
+    monkeypatch.setenv("RDMA_CTS_SUITE", str(ROOT))
+    with running(tmp_path, NODES):
+        yield tmp_path
 
 
 def submitted(*words: str) -> str:
@@ -150,6 +148,27 @@ def submitted(*words: str) -> str:
 needs_slurm = pytest.mark.skipif(
     not all(map(shutil.which, DAEMONS)), reason=f"optional: {', '.join(DAEMONS)} are not installed"
 )
+
+
+@needs_slurm
+def test_each_script_runs_on_a_cluster_of_one_node(
+    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
+    monkeypatch.setenv("RDMA_CTS_SUITE", str(suite))
+    scripts, out, page = suite / "ci/slurm", tmp_path / "out", tmp_path / "page"
+    log = f"--output={tmp_path}/%x-%a"  # %x: the name of the job
+    with running(tmp_path, NODES[:1]):
+        submitted("--job-name=run", log, f"{scripts}/acceptance.sbatch", str(out), "--tier", "smoke")
+        submitted("--job-name=page", log, f"{scripts}/page.sbatch", str(out), str(page))
+        job = submitted("--array=0-2:2", f"--chdir={tmp_path}", log, f"{scripts}/array.sbatch", "--guest")
+        until("", "squeue", "-h")
+    said = sorted(line for each in tmp_path.glob("*-[0-9]*") for line in each.read_text().splitlines())
+    assert said == [
+        f"fleet {out} --out {page}",
+        f"run --out {out}/n1 --yes --quiet --tier smoke",
+        *(f"run --out out/{job}/shard-{each} --yes --quiet --shard {each}/2 --guest" for each in (1, 2)),
+    ]
 
 
 @pytest.mark.guest

@@ -47,11 +47,13 @@ _UNANSWERED = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
 class _Outcome(NamedTuple):
     """What became of an operation: `failed` says why it did not do what it should, and is empty if it did.
 
-    `answered`: an end has answered, so that the device is the reason, and not the path.
+    `answered`: an end has answered, so that the device is the reason, and not the path. `lost`: the requester takes it
+    for done, and another try may arrive.
     """
 
     failed: str = ""
     answered: bool = True
+    lost: bool = False
 
 
 _DONE = _Outcome()
@@ -154,7 +156,7 @@ class _Preflight:
         outcome = _DONE
         for _ in range(_TRIES):
             outcome = _sent(connection, own, other)
-            if not outcome.failed:
+            if not outcome.lost:
                 break
         return outcome
 
@@ -244,7 +246,7 @@ def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | N
     if statuses == ["SUCCESS", "SUCCESS"] and arrived:
         return _DONE
     answered = bool(own) and (bool(received) or (_answered(found) and statuses != ["SUCCESS"]))
-    return _Outcome(_described("SEND", [*found, *received]), answered)
+    return _Outcome(_described("SEND", [*found, *received]), answered, statuses == ["SUCCESS"])
 
 
 def _answered(found: Sequence[Completion]) -> bool:

@@ -241,9 +241,8 @@ def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
 def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
     """The call itself cannot be wrong; the steps after it can, unless it was refused for want of a capability."""
     judgement = _judge_steps(case, observed)
-    # Steps that depend on the outcome show nothing of a call that the device does not have.
-    conditional = any(step.then.after for step in case.afterwards)
-    if lack and outcome_of(case.when, observed) == "refused" and (judgement.verdict in VIOLATIONS or conditional):
+    # The steps afterwards show nothing of what a call would have made that the device does not have.
+    if lack and case.afterwards and outcome_of(case.when, observed) == "refused":
         return _judge_undeclared(case, lack, observed)
     if lack and judgement.verdict == Verdict.FAIL and _first_refused(case, observed):
         return _judge_undeclared(case, lack, observed)

@@ -18,6 +18,7 @@ from trial.personas.registering import (
     LowestFreeKey,
     NoNewRightToWrite,
     NoRemoteKeyWithoutRights,
+    ZeroBasedIsDropped,
 )
 from trial.personas.windows import NoEmptyTypeTwo, WindowsCannotBeBound, WindowsHoldNothing, WindowsOfTwoGigabytes
 
@@ -44,6 +45,8 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     # The old key is that of a new region.
     LowestFreeKey: ("stale-keys-found", "posted-receives-keep-their-region"),
     LastKeyComesBack: ("stale-keys-found", "posted-receives-keep-their-region"),
+    # Every address is a pointer, so that none is an offset too far.
+    ZeroBasedIsDropped: ("zero-based-from-the-page", "zero-based-to-the-pages-end"),
     # Nobody has a key with which to read it.
     NoRemoteKeyWithoutRights: ("remote-read-by-local-read",),
     # The completion finds what the posting does not.

@@ -10,8 +10,8 @@ import itertools
 
 from conformance.bench.calls import Sge
 from reference.device import Device
-from reference.memory import PAGE
-from reference.objects import HUGETLB, MW_BIND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region
+from reference.memory import HUGEPAGE, PAGE
+from reference.objects import HUGETLB, MW_BIND, ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Refused, Region
 from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION, Change
 
 _OTHER_KEY = 1 << 31
@@ -40,11 +40,49 @@ class PinningFaultsAreEfault(Device):
         return errno.EFAULT if super().range_fault(addr, length, access) else 0
 
 
+class PinningFaultsAreEnomem(Device):
+    """Whatever the reason for which memory cannot be pinned, the errno is ENOMEM."""
+
+    def range_fault(self, addr: int, length: int, access: int) -> int:
+        return errno.ENOMEM if super().range_fault(addr, length, access) else 0
+
+
+class EmptyArgumentsHaveNoErrno(Device):
+    """The library refuses a region at address 0, and one of no bytes, without a reason in errno."""
+
+    _without_reason = False
+
+    def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        self._without_reason = not addr or not length
+        return super().register(pd, addr, length, hca_va, access)
+
+    def reported_errno(self, errno: int) -> int:
+        return 0 if self._without_reason else super().reported_errno(errno)
+
+
 class PinnedForWriting(Device):
     """Memory is pinned for writing wherever it can be written, so that a change of the rights needs no new pin."""
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
         return not self.memory.fault_in(addr, length, write=True) and super().not_there(addr, length, access)
+
+
+class ZeroBasedIsDropped(Device):
+    """A region with ZERO_BASED is registered, and addressed as one without."""
+
+    def base(self, hca_va: int, access: int) -> int:
+        return hca_va
+
+
+class HugePagesKeepTheirOffset(Device):
+    """On demand with HUGETLB, an address by key has its own offset within a huge page, and not the memory's."""
+
+    def place(self, region: Region, addr: int, length: int) -> int | None:
+        at = super().place(region, addr, length)
+        if at is None or not region.access & ON_DEMAND or not region.access & HUGETLB:
+            return at
+        at += region.iova % HUGEPAGE - region.addr % HUGEPAGE
+        return at if region.addr <= at <= region.addr + region.length - length else None
 
 
 class NoRemoteKeyWithoutRights(Device):

@@ -13,19 +13,19 @@ from trial.personas.persona import Persona
 from trial.personas.trying import Outcome
 from trial.trying import KILLED
 
-_COLUMNS = (Verdict.PASS, Verdict.FAIL, Verdict.UNSUPPORTED, Verdict.UNREACHABLE, Verdict.BROKEN)
+_HEAD = ("persona", "right", "wrong", "vacuous", "BROKEN", "UNSUPPORTED", "UNREACHABLE", "rules that fail rightly")
+_TIMES = ("violations", "killed", "processor, s")
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A table in Markdown; violations are those that are offered on the persona."""
-    named = [str(each) for each in _COLUMNS]
-    lines = [f"| persona | {' | '.join(named)} | rules that fail | processor, s | violations | killed | vacuous |"]
-    lines.append("|---" * (len(named) + 6) + "|")
+    """A table in Markdown; violations are those that are offered on the persona: nothing is vacuous without them."""
+    lines = [f"| {' | '.join((*_HEAD, *_TIMES))} |", "|---" * len((*_HEAD, *_TIMES)) + "|"]
     for each in outcomes:
-        counts = " | ".join(str(each.verdicts.get(name, 0)) for name in named)
-        rules = ", ".join(sorted(each.violates))
-        tried = f"{len(each.findings)} | {each.count(KILLED)} | {len(each.vacuous) if each.findings else ''}"
-        lines.append(f"| {each.persona} | {counts} | {rules} | {each.processor_s:.1f} | {tried} |")
+        vacuous = len(each.vacuous) if each.findings else ""
+        absent = (each.verdicts.get(verdict, 0) for verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE))
+        cells = (each.persona, each.right, len(each.wrong), vacuous, len(each.broken), *absent)
+        tried = (", ".join(sorted(each.violates)), len(each.findings), each.count(KILLED), f"{each.processor_s:.1f}")
+        lines.append(f"| {' | '.join(map(str, (*cells, *tried)))} |")
     return "\n".join(lines)
 
 
@@ -40,10 +40,10 @@ def behaviours(persona: Persona) -> str:
 
 
 def faults(outcomes: Sequence[Outcome]) -> list[str]:
-    """A line for each case that should not fail, and for each violation that was not killed."""
+    """A line for each case that should not fail or is BROKEN, and for each violation that was not killed."""
     lines = []
     for each in outcomes:
-        lines += [f"{each.persona}: {wrong}" for wrong in each.wrong]
+        lines += [f"{each.persona}: {wrong}" for wrong in (*each.wrong, *(f"BROKEN {id_}" for id_ in each.broken))]
         lines += [f"{each.persona}: {report.line(finding)}" for finding in each.findings if finding.outcome != KILLED]
     return lines
 

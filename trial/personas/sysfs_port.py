@@ -20,12 +20,16 @@ _V1, _V2 = "IB/RoCE v1", "RoCE v2"
 
 @dataclass(frozen=True)
 class SysfsPort:
-    """A port: the type of its device's node, its link layer, and its GIDs as (address, type, network interface)."""
+    """A port: the type of its device's node, its link layer, and its GIDs as (address, type, network interface).
+
+    `chosen` is the index of the GID that traffic has to use, `state` that of the port as sysfs shows it.
+    """
 
     node: str
     link_layer: str
     gids: tuple[tuple[str, str, str], ...]
-    chosen: int  # the index of the GID that traffic has to use
+    chosen: int
+    state: str = "4: ACTIVE"
 
     def begin(self) -> tuple[Transport, int]:
         """What a run finds out of it first: the transport and the index of the GID. Raises UserError."""
@@ -40,7 +44,7 @@ class SysfsPort:
     def _write(self, root: Path) -> None:
         """The files. One that the kernel refuses to read, such as the interface of a GID that has none, is left out."""
         device = root / "infiniband" / _NAME
-        files = {"node_type": self.node, "ports/1/link_layer": self.link_layer, "ports/1/state": "4: ACTIVE"}
+        files = {"node_type": self.node, "ports/1/link_layer": self.link_layer, "ports/1/state": self.state}
         for index, (address, kind, interface) in enumerate(self.gids):
             files[f"ports/1/gids/{index}"] = address
             files[f"ports/1/gid_attrs/types/{index}"] = kind

@@ -40,6 +40,8 @@ from trial.personas.queueing import (
 )
 from trial.personas.registering import (
     AdviceEndsWithThePage,
+    EmptyArgumentsHaveNoErrno,
+    HugePagesKeepTheirOffset,
     HugePagesNotOffered,
     LastKeyComesBack,
     LongLengthsAreRefusedUnselected,
@@ -51,8 +53,10 @@ from trial.personas.registering import (
     NoWritingOfReadOnlyPins,
     PinnedForWriting,
     PinningFaultsAreEfault,
+    PinningFaultsAreEnomem,
     TwoKeys,
     UnsupportedFlagsAreInvalid,
+    ZeroBasedIsDropped,
 )
 from trial.personas.sysfs_port import EFA, INFINIBAND, IWARP, MANA
 from trial.personas.windows import (
@@ -78,6 +82,10 @@ _CHANGES: Mapping[type[Device], str] = {
 }
 
 
+def _dropping(where: str) -> dict[type[Device], str]:
+    return {ZeroBasedIsDropped: f"{where}, which does not look at IB_ZERO_BASED"}
+
+
 def _without(where: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, where)
 
@@ -93,6 +101,7 @@ _ELSEWHERE = ("immediate_data", "iba_statuses", "read_sinks")
 _NO_BIND_BIT = f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields, whose memory keys have no bit for MW_BIND"
 _HOLDS_NOTHING = f"{_HW}/mlx5/mr.c: __mlx5_ib_dereg_mr, which asks for no window"
 _LAST_PAGE = f"{_HW}/mlx5/odp.c: pagefault_mr, which compares with the end of the last page"
+_HUGE = f"{_HW}/mlx5/mr.c: create_user_odp_mr, by core/umem.c: ib_umem_find_best_pgsz, which compares no offsets"
 _TAG_ALONE = "providers/mlx5/qp.c: set_umr_mkey_seg, which takes the lowest byte of the key"
 _CHECKED = ", by core/umem.c: ib_umem_check_rereg"
 _MLX5 = Persona(
@@ -118,8 +127,12 @@ _MLX5 = Persona(
         IndexOfAKeyIsIgnored: _TAG_ALONE,
         NoNewRightToWrite: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
         WindowsHoldNothing: _HOLDS_NOTHING,
+        HugePagesKeepTheirOffset: _HUGE,
+        **_dropping(f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields"),
     },
     mistakes={
+        "REG-11": f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields",
+        "IOVA-06": _HUGE,
         "REG-10": _NO_BIND_BIT,
         "DEREG-02": _HOLDS_NOTHING,
         "ADV-08": _LAST_PAGE,
@@ -140,7 +153,9 @@ _MLX4 = Persona(
         PinnedForWriting: f"{_HW}/mlx4/mr.c: mlx4_get_umem_mr",
         RelaxedOrderingIgnored: f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr, by convert_access",
         FailuresCarryVendorErrors: "providers/mlx4/cq.c: mlx4_handle_error_cqe",
+        **_dropping(f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr"),
     },
+    mistakes={"REG-11": f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr"},
 )
 
 _IRDMA_PROVIDER = "providers/irdma/umain.c: irdma_uctx_ops"
@@ -211,6 +226,7 @@ _BNXT_RE = Persona(
     {
         **_CORE,
         AbsentTypesAreInvalid: "providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits",
+        NegativeErrnoWhenPosted: "providers/bnxt_re/verbs.c: bnxt_re_post_send",
         DeadAfterReset: "providers/bnxt_re/verbs.c: bnxt_re_modify_qp, which leaves the sequence numbers",
     },
     claims=_without(f"{_HW}/bnxt_re/ib_verbs.c: bnxt_re_query_device", *_WINDOWS),
@@ -225,13 +241,20 @@ _HNS = Persona(
     {
         **_CORE,
         **_CHANGES,
+        EmptyArgumentsHaveNoErrno: "providers/hns/hns_roce_u_verbs.c: hns_roce_u_reg_mr",
+        PinningFaultsAreEnomem: f"{_HW}/hns/hns_roce_mr.c: mtr_alloc_bufs",
         LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
         KeysKept: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         NoNewRightToWrite: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}",
         NoChangeAfterAFailedOne: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         RelaxedOrderingIgnored: f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
+        **_dropping(f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr"),
     },
-    mistakes={"REREG-12": f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}"},
+    mistakes={
+        "REG-02a": "providers/hns/hns_roce_u_verbs.c: hns_roce_u_reg_mr",
+        "REG-11": f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
+        "REREG-12": f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}",
+    },
 )
 
 _EFA = Persona(
@@ -293,7 +316,9 @@ _ERDMA = Persona(
         ReceivesHaveOneElement: "providers/erdma/erdma_verbs.c: push_recv_wqe",
         OwnErrorsAreAccessErrors: "providers/erdma/erdma_verbs.c: map_cqe_status",
         RelaxedOrderingIgnored: f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr, by to_erdma_access_flags",
+        **_dropping(f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr"),
     },
+    mistakes={"REG-11": f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr"},
     hides=_without("providers/erdma/erdma_verbs.c: erdma_push_one_sqe, though it is an RNIC", "immediate_data"),
     port=IWARP,
 )
@@ -316,7 +341,9 @@ _CXGB4 = Persona(
         ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
         OwnErrorsAreAccessErrors: "providers/cxgb4/cq.c: c4iw_poll_cq_one",
         StateOfTheProgram: "providers/cxgb4/verbs.c: c4iw_query_qp",
+        **_dropping(f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr"),
     },
+    mistakes={"REG-11": f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr"},
     claims=_without(f"{_HW}/cxgb4/provider.c: c4iw_register_device", "mw_type_1"),
     port=IWARP,
 )
@@ -328,7 +355,9 @@ _QEDR_COMMON: Mapping[type[Device], str] = {
     PinningFaultsAreEfault: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
     RelaxedOrderingIgnored: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
     NegativeErrnoWhenPosted: "providers/qedr/qelr_verbs.c: qelr_post_send",
+    **_dropping(f"{_HW}/qedr/verbs.c: qedr_reg_user_mr"),
 }
+_QEDR_MISTAKES = {"REG-11": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr"}
 _QEDR = Persona(
     "qedr",
     {
@@ -339,6 +368,7 @@ _QEDR = Persona(
         **_without(f"{_HW}/qedr/verbs.c: qedr_query_device", *_FLUSHING),
     },
     _QEDR_COMMON,
+    mistakes=_QEDR_MISTAKES,
 )
 _QEDR_IWARP = Persona(
     "qedr-iwarp",
@@ -348,19 +378,23 @@ _QEDR_IWARP = Persona(
         ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
         StateOfTheProgram: f"{_HW}/qedr/verbs.c: qedr_query_qp",
     },
+    mistakes=_QEDR_MISTAKES,
     port=IWARP,
 )
 
+_IONIC_KEY = "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, whose request has one byte for the key"
 _IONIC = Persona(
     "ionic",
     _without("providers/ionic/ionic_verbs.c: ionic_ctx_ops", *_PAGING, *_CHANGING, *_FLUSHING, "rc_srq", "xrc"),
     {
         **_CORE,
+        IndexOfAKeyIsIgnored: _IONIC_KEY,
         UnbindingKeepsTheKey: "providers/ionic/ionic_verbs.c: ionic_bind_mw",
         NoEmptyTypeTwo: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind",
         BindFaultsAreFoundInCompletions: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, which compares no domains",
         RelaxedOrderingIgnored: f"{_HW}/ionic/ionic_controlpath.c: ionic_reg_user_mr, by to_ionic_mr_flags",
     },
+    mistakes={"BIND-20": _IONIC_KEY},
 )
 
 _SIW = Persona(
@@ -382,7 +416,9 @@ _SIW = Persona(
         StateOfTheProgram: "drivers/infiniband/sw/siw/siw_verbs.c: siw_query_qp",
         RelaxedOrderingIgnored: "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send, IWARP_ACCESS_MASK",
         LibraryIgnoresUnselectedAccess: "providers/siw/siw.c: siw_context_ops, without a verb to look at it",
+        **_dropping("drivers/infiniband/sw/siw/siw_mem.c: siw_mr_add_mem"),
     },
+    mistakes={"REG-11": "drivers/infiniband/sw/siw/siw_mem.c: siw_mr_add_mem"},
     raw_registration="providers/siw/siw.c: siw_reg_mr, whose part of the command has the key's tag",
     port=IWARP,
 )

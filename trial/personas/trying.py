@@ -22,7 +22,7 @@ from reference.bench import ReferenceBench
 from trial.personas.masking import masked
 from trial.personas.persona import Persona
 from trial.processes import in_processes
-from trial.running import on_reference
+from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, Finding, finding, try_violation
 from trial.violation import Violation
 
@@ -31,8 +31,8 @@ from trial.violation import Violation
 class CleanRun:
     """The cases on a persona without a mistake. `passed` are the ids of the cases that pass.
 
-    `failed` are the failing cases as (id, rules, reason), `broken` the BROKEN ones as `id: reason`; `findings` are
-    those of preflight; `processor_s` is this process's time on a processor.
+    `failed` are the failing cases as (id, rules, reason), a sweep once for each rule that it shows violated;
+    `broken` the BROKEN ones as `id: reason`, `findings` those of preflight, `processor_s` this process's time.
     """
 
     persona: str
@@ -48,16 +48,19 @@ class CleanRun:
 class Outcome:
     """What came of one persona. `findings` are those of the violations that are offered there; `wrong` is to be mended.
 
-    `wrong` has a line for each case that fails or is BROKEN and should not, and for each rule that the driver violates
-    though no case fails. `vacuous` are cases that pass and show nothing there: each detects a violation on the plain
-    reference, and none on the persona.
+    `right` is the number of cases that pass and show something, or fail for what the driver violates.
+    `wrong` has a line for each case that fails and should not, and for each rule that the driver violates though no
+    case fails; `broken` one for each BROKEN case. `vacuous` are cases that pass and show nothing there: of the
+    violations that are offered there, each detects one on the plain reference, and none on the persona.
     """
 
     persona: str
     verdicts: Mapping[str, int]
+    right: int
     processor_s: float
     violates: Mapping[str, str]
     wrong: tuple[str, ...]
+    broken: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     vacuous: tuple[str, ...] = ()
 
@@ -68,7 +71,7 @@ class Outcome:
     @property
     def passed(self) -> bool:
         """Whether only what the driver truly violates failed, and every violation was killed."""
-        return not self.wrong and self.count(KILLED) == len(self.findings)
+        return not self.wrong and not self.broken and self.count(KILLED) == len(self.findings)
 
     def as_data(self) -> dict[str, Any]:
         """The outcome for a report."""
@@ -79,18 +82,22 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
     """Runs the cases on a persona after its port was looked at and preflight, as on a device. Raises UserError."""
     started = time.process_time()
     persona.port.begin()
-    with closing(ReferenceBench(persona.kind()(persona.stack))) as bench:
-        findings = preflight(bench)
     passed, failed, broken = set(), [], []
     verdicts: collections.Counter[str] = collections.Counter()
-    for case, judgement in on_reference(cases, persona.kind(), persona.stack, findings):
-        verdicts[judgement.verdict] += 1
-        if judgement.verdict == Verdict.PASS:
-            passed.add(case.id)
-        elif judgement.verdict in VIOLATIONS:
-            failed.append((case.id, case.rules, judgement.reason))
-        elif judgement.verdict == Verdict.BROKEN:
-            broken.append(f"{case.id}: {judgement.reason}")
+    with closing(ReferenceBench(persona.kind()(persona.stack))) as bench:
+        findings = preflight(bench)
+        run = on_the_reference(bench)
+        for case in cases:
+            rules, judgement = violations_by(case, run)
+            verdicts[judgement.verdict] += 1
+            if judgement.verdict == Verdict.PASS:
+                passed.add(case.id)
+            elif judgement.verdict == Verdict.BROKEN:
+                broken.append(f"{case.id}: {judgement.reason}")
+            elif judgement.verdict in VIOLATIONS:
+                # Each deviating point of a sweep is about one rule; a row that fails may be about any of its rules.
+                about = [(rule,) for rule in sorted(rules)] if case.sweep else [case.rules]
+                failed += [(case.id, each, judgement.reason) for each in about]
     return CleanRun(
         persona.name,
         dict(verdicts),
@@ -105,15 +112,24 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
 def outcome(
     persona: Persona, clean: CleanRun, findings: Sequence[Finding] = (), killers: Collection[str] = ()
 ) -> Outcome:
-    """Judges a persona's runs. `killers` are the cases that detect a violation on the plain reference."""
+    """Judges a persona's runs. `killers` are the cases that detect an offered violation on the plain reference."""
     known = persona.violates
-    wrong = [f"{case}: {reason}" for case, rules, reason in clean.failed if known.keys().isdisjoint(rules)]
-    wrong += [f"BROKEN {each}" for each in clean.broken]
+    failed = {case: f"{case}: {reason}" for case, rules, reason in clean.failed if known.keys().isdisjoint(rules)}
     seen = {rule for _, rules, _ in clean.failed for rule in rules}
-    wrong += [f"no case fails for {rule}, which {where} violates" for rule, where in known.items() if rule not in seen]
+    silent = [f"no case fails for {rule}, which {where} violates" for rule, where in known.items() if rule not in seen]
     vacuous = clean.passed.intersection(killers).difference(*(each.by for each in findings))
-    verdicts, used = clean.verdicts, clean.processor_s
-    return Outcome(persona.name, verdicts, used, known, tuple(wrong), tuple(findings), tuple(sorted(vacuous)))
+    judged = sum(clean.verdicts.get(verdict, 0) for verdict in (Verdict.PASS, *VIOLATIONS))
+    return Outcome(
+        persona.name,
+        clean.verdicts,
+        judged - len(failed) - len(vacuous),
+        clean.processor_s,
+        known,
+        (*failed.values(), *silent),
+        clean.broken,
+        tuple(findings),
+        tuple(sorted(vacuous)),
+    )
 
 
 def try_on(
@@ -155,5 +171,7 @@ def try_personas(
         def tried(number: int, persona: Persona = persona, clean: CleanRun = clean) -> Finding | None:
             return try_on(persona, clean, violations[number], plain[number], cases)
 
-        findings = in_processes(tried, [f"{each} on {persona.name}" for each in names], jobs)
-        yield outcome(persona, clean, [each for each in findings if each is not None], frozenset().union(*plain))
+        tries = in_processes(tried, [f"{each} on {persona.name}" for each in names], jobs)
+        offered = [(each, killers) for each, killers in zip(tries, plain, strict=True) if each is not None]
+        found, killing = [each for each, _ in offered], [killers for _, killers in offered]
+        yield outcome(persona, clean, found, frozenset().union(*killing))

@@ -1,0 +1,47 @@
+"""Places where nothing can be written or read: a disk that becomes full, directories of another user."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from conformance.results.files import write_all
+
+NOBODY = 65534
+
+
+@contextmanager
+def as_another_user() -> Iterator[None]:
+    """Has root act as another user, whom modes of files bind; any other user remains who that is."""
+    me = os.geteuid()
+    if me == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(me)
+
+
+def on_full_disk(path: Path, mode: str, opener: object) -> BinaryIO:
+    """In place of `open`: a file on a full disk."""
+    path.touch()
+    return open("/dev/full", "wb", buffering=0)
+
+
+def full_disk(after: int) -> Callable[[int, bytes], None]:
+    """In place of `write_all`: a disk that is full after so many bytes."""
+    left = after
+
+    def write(descriptor: int, data: bytes) -> None:
+        nonlocal left
+        write_all(descriptor, data[:left])
+        if len(data) > left:
+            left = 0
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left -= len(data)
+
+    return write
