@@ -1,4 +1,4 @@
-"""Finds the fault behind a violation by the sentences of its result, which lacks the key `fault`: of older versions.
+"""Finds the faults behind violations in results of older versions, which lack the key `fault`, by their sentences.
 
 No other module reads sentences. This one knows what those versions wrote, and is not extended. Not for records that
 have their fault (symptom.py).

@@ -154,10 +154,8 @@ def _undescribed_fields(source: Source, struct: Struct) -> list[str]:
 def _unknown_name_checks(names: Iterable[tuple[str, str]], answers: Answers) -> Iterator[Check]:
     for enum, name in names:
         if name in answers.values:  # otherwise it is a macro whose value is not a number
-            item, why = (
-                f"enum {enum}.{ENUMS[enum].short(name)}",
-                f"the header has {name}, which the suite does not describe",
-            )
+            item = f"enum {enum}.{ENUMS[enum].short(name)}"
+            why = f"the header has {name}, which the suite does not describe"
             yield Check(item, NOT_COVERED, "", str(answers.values[name]), why)
 
 

@@ -1,6 +1,6 @@
 """Whether something went wrong in the kernel, from its log and taint: a warning, an oops, a report of KASAN, a crash.
 
-Whatever a call returned, it fails then. Not for reading the kernel's log (kernel/log.py).
+A case fails then, whatever its calls returned. Not for reading the kernel's log (kernel/log.py).
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
     if not line:
         changed = before is not None and before != after
         return Fault(FaultKind.KERNEL_TAINTED, expected=(str(before),), seen=(str(after),)) if changed else None
-    if not (report := _REPORT.search(line)):
-        kind = complaint_kind("\n".join([line, *kernel.get("log", ())]))
-    else:
+    if report := _REPORT.search(line):
         kind = FaultKind.KERNEL_MEMORY if _MEMORY_IN_DOUBT.search(line) else FaultKind.KERNEL_WARNED
+    else:
+        kind = complaint_kind("\n".join([line, *kernel.get("log", ())]))
     if report and (frames := _reported_frames(log)):
         names = tuple(f"{match['name']}{match['module'] or ''}" for match in map(_PARTS.fullmatch, frames) if match)
         callers = f", called by {frames[1]}" if frames[1:] else ""
