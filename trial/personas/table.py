@@ -43,6 +43,7 @@ _WINDOWS = ("mw_type_1", "mw_type_2")
 _BINDING = (*_WINDOWS, "wr_post_windows")
 _BUILDING = ("wr_post", "wr_post_windows")
 _CHANGING = ("rereg_mr", "rereg_translation")
+_BEYOND_REGISTRATION = (*_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr")
 _NOT_OF_IWARP = ("immediate_data", "iba_statuses", "read_sinks")
 
 _NO_BIND_BIT = f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields, whose memory keys have no bit for MW_BIND"
@@ -244,9 +245,7 @@ _ERDMA = Persona(
     "erdma",
     {
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_qp_validate_attr", "uc", "ud", "xrc", "rc_srq"),
-        **_without(
-            "providers/erdma/erdma.c: erdma_context_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
-        ),
+        **_without("providers/erdma/erdma.c: erdma_context_ops", *_BEYOND_REGISTRATION),
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_query_device", *_FLUSHING),
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_get_port_immutable", "iba_statuses", "read_sinks"),
         **_without("providers/erdma/erdma_verbs.c: erdma_push_one_sqe, which reads into one element", "read_lists"),
@@ -269,9 +268,7 @@ _CXGB4 = Persona(
     "cxgb4",
     {
         **_without("providers/cxgb4/qp.c: c4iw_post_send", "atomics", "immediate_data"),
-        **_without(
-            "providers/cxgb4/dev.c: c4iw_ctx_common_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
-        ),
+        **_without("providers/cxgb4/dev.c: c4iw_ctx_common_ops", *_BEYOND_REGISTRATION),
         **_without(f"{_HW}/cxgb4/qp.c: c4iw_create_qp", "uc", "ud", "xrc"),
         **_without(f"{_HW}/cxgb4/provider.c: c4iw_query_device", *_FLUSHING, "read_lists"),
         **_without(f"{_HW}/cxgb4/provider.c: c4iw_port_immutable", "iba_statuses", "read_sinks"),
@@ -302,9 +299,7 @@ _QEDR = Persona(
     "qedr",
     {
         **_without(f"{_HW}/qedr/verbs.c: qedr_check_qp_attrs", "uc", "ud"),
-        **_without(
-            "providers/qedr/qelr_main.c: qelr_ctx_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
-        ),
+        **_without("providers/qedr/qelr_main.c: qelr_ctx_ops", *_BEYOND_REGISTRATION),
         **_without(f"{_HW}/qedr/verbs.c: qedr_query_device", *_FLUSHING),
     },
     _QEDR_COMMON,
@@ -340,9 +335,7 @@ _SIW = Persona(
     "siw",
     {
         **_without("providers/siw/siw.c: push_send_wqe", "atomics", "immediate_data"),
-        **_without(
-            "providers/siw/siw.c: siw_context_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
-        ),
+        **_without("providers/siw/siw.c: siw_context_ops", *_BEYOND_REGISTRATION),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_create_qp", "uc", "ud", "xrc"),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_query_device", *_FLUSHING, "read_lists"),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_get_port_immutable", "iba_statuses", "read_sinks"),
