@@ -82,7 +82,8 @@ class ReregLoop:
         span = (ctypes.c_uint64 * 2)(new_addr, new_length)
         arguments = (ctypes.addressof(before), old, flags, self._pd_argument(new_pd), ctypes.addressof(span), access)
         codes = array("H", bytes(2 * len(group.points)))
-        call = native.Call(self._function, arguments)
+        name = "rdma_cts_rereg" if isinstance(self._entry, Libibverbs) else "rdma_cts_write_rereg"
+        call = native.Call(native.function(name), arguments)
         if isinstance(self._entry, Libibverbs):
             ibv_context, release = pd.context_pointer, self._entry.raw("ibv_dereg_mr")
             expected = (
@@ -126,10 +127,6 @@ class ReregLoop:
                 not_released.append(f"MR mr: deregistering it returned {errno_name(loop.error)}")
             loop.skip()
         return not_released, unexpected
-
-    @property
-    def _function(self) -> Callable[..., object]:
-        return native.function("rdma_cts_rereg" if isinstance(self._entry, Libibverbs) else "rdma_cts_write_rereg")
 
     def _pd_argument(self, pd: Pd | None) -> int:
         """The PD as an argument at this entry: struct ibv_pd * or the kernel's handle."""
