@@ -381,8 +381,13 @@ def _compared(history: History, ran: _Ran) -> Morning:
     nights = [each for each in history.ran(cell.name, cell.night) if each.facts and each.facts.complete]
     if nights and nights[-1] not in candidates:
         before = _comparison(nights[-1], run)
-    unreadable = [*(each for each in history.of(cell.name) if each.damaged), *reversed(candidates)]
-    lost = unreadable[-1].night if unreadable and good is None else ""
+    alike = [each for each in history.of(cell.name) if each.outcome.selection == cell.outcome.selection]
+    known = [each.night for each in history.of(cell.name) if each.damaged]
+    known += [each.outcome.against for each in alike if each.outcome.against]  # even if nothing else is left of it
+    known += [each.night for each in reversed(candidates)]
+    lost = known[-1] if known and good is None else ""
+    if lost:
+        cell = replace(cell, outcome=replace(cell.outcome, against=lost))
     return Morning(history, cell, run, good, before, lost)
 
 
