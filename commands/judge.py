@@ -27,7 +27,7 @@ from conformance.tables.profile import named_profile, read_profile
 from conformance.tables.suite import VERSION, Suite
 from conformance.tables.tiers import left_out
 from reports.comparison import Change, compare
-from reports.digest import Digest, digest, read
+from reports.digest import Digest, digest
 from reports.terminal import REPORT
 from reports.text import format_count, one_line
 
@@ -64,10 +64,10 @@ def execute(arguments: argparse.Namespace) -> int:
         out = arguments.out or Path(scratch)
         header: HeaderRecord = {**recorded.header, "profile": named_profile(arguments.profile)}
         write_judged(out, suite, replace(recorded, header=header), again, waivers)
-        new = read(out)
+        new = digest(read_results(out), out, str(out), is_own=True)
         same = recorded.header["suite"].get("tables_sha256") == suite.tables_sha256
         unfounded = [each.unfounded for each in again if same and each.unfounded]
-        show(_summary(old, new, again, unfounded, arguments.out))
+        show(_summary(old, new, again, unfounded, arguments))
         if arguments.out:
             report.write_beside(out)  # after the conclusion, which a full disk leaves
     return 1 if unfounded else new.status
@@ -129,7 +129,9 @@ def _without_side_file(record: ResultRecord) -> ResultRecord:
     return rest
 
 
-def _summary(old: Digest, new: Digest, again: list[Rejudged], unfounded: list[str], out: Path | None) -> Iterator[str]:
+def _summary(
+    old: Digest, new: Digest, again: list[Rejudged], unfounded: list[str], arguments: argparse.Namespace
+) -> Iterator[str]:
     comparison = compare(old, new, unlike_tables=True)
     reasons = {record["case"]: record["reason"] for record in old.results}
     for change in comparison.changes:
@@ -142,8 +144,10 @@ def _summary(old: Digest, new: Digest, again: list[Rejudged], unfounded: list[st
     yield f"{judged} of {len(again)} results judged again: {counts['cases']} verdicts changed"
     yield f"before: {old.short_sentence}"
     yield f"now:    {new.short_sentence}"
-    if out:
-        yield f"report: {out / REPORT} (results: {out})"
+    if arguments.out:
+        yield f"report: {arguments.out / REPORT} (results: {arguments.out})"
+    if new.header.get("waivers") and not arguments.waivers:
+        yield "waivers: as recorded; --waivers FILE uses a file in place of what the run says"
     if unfounded:
         yield from shortened(unfounded)
         yield f"{not_founded(unfounded)} (exit status 1)"

@@ -225,7 +225,7 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     out = folder.with_name("judged")
     write_judged(out, suite, bare, again, waivers)
     judged = read_results(out)
-    run = digest(judged, out)
+    run = digest(judged, out, is_own=True)
     now = {record["case"]: record for record in judged.results}
     kept = [each for each in again if each.kept]
     unfounded = [

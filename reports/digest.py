@@ -118,10 +118,11 @@ class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
     Every record has all keys of model/record_shape.py. Of the cases in `unrecorded` nothing is known but that they were
-    planned; there may be many. `directory` holds the run's other files; `named` is what named
-    the run: that or its file. `torn` is true if the last line of the file is incomplete. `confirmations` say which
-    violations occur alone. The `footer` counts what the results come to. `suite` is that of a run without a violation,
-    if its tables are known: what it needs and what it left out is not taken from its own header then.
+    planned; there may be many. `directory` holds the run's other files; `named` is what named the run: that or its
+    file. `torn` is true if the last line of the file is incomplete. `confirmations` say which violations occur alone.
+    The `footer` counts what the results come to. `suite` is that of a run without a violation, if its tables are known:
+    what it needs and what it left out is not taken from its own header then. One that `is_of_other_tables` cannot be
+    compared with them.
     """
 
     directory: Path
@@ -133,6 +134,7 @@ class Digest:
     unrecorded: frozenset[str] = frozenset()
     named: Path | None = None
     suite: Suite | None = None
+    is_of_other_tables: bool = False
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
@@ -355,9 +357,9 @@ class Digest:
 
     @cached_property
     def _left_out(self) -> int | None:
-        """How many cases of the default tier were not planned; None if an old file of other tables does not say."""
+        """How many cases of the default tier were not planned; None if nobody can tell by the tables of this suite."""
         if "left_out" in self.header and not self.suite:
-            return self.header["left_out"]
+            return None if self.is_of_other_tables else self.header["left_out"]
         suite = self.suite or _suite_of(self.header)
         return len(left_out(suite.cases, self.header["planned"])) if suite else None
 
@@ -513,6 +515,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
         frozenset(unrecorded),
         Path(name) if name else None,
         suite,
+        bool(good) and not suite,
     )
 
 

@@ -418,7 +418,16 @@ def test_a_comparison_says_it_of_a_regression(tmp_path: Path, mixed: Path, capsy
 
 
 @pytest.mark.parametrize(
-    "record", [{"after": "all"}, {"after": [1]}, {"in_run": []}, {"alone": {"verdict": 1}}, {"point": 3}, {"in_run": 7}]
+    "record",
+    [
+        {"after": "all"},
+        {"after": [1]},
+        {"in_run": []},
+        {"in_run": {}},
+        {"alone": {"verdict": 1}},
+        {"point": 3},
+        {"in_run": 7},
+    ],
 )
 def test_a_damaged_record_is_one_line(tmp_path: Path, mixed: Path, record: dict[str, object]) -> None:
     lines = [json.loads(line) for line in (mixed / "results.jsonl").read_bytes().splitlines()]

@@ -414,6 +414,8 @@ JUDGED = [
     row("open, accepted", OPEN, region(), PASS, "open"),
     row("a step after what is open", OPEN_THEN_DEREG, region(afterwards=[status("0")]), PASS),
     row("a wrong step after what is open", OPEN_THEN_DEREG, region(afterwards=[status("EBUSY")]), FAIL),
+    row("a step after what is open that is not told", OPEN_THEN_DEREG, region(), BROKEN, "^nothing is observed of "),
+    row("a step that is not told", AGAIN, null("EINVAL"), BROKEN, "^nothing is observed of ibv_reg_mr"),
     row(
         "a step of another outcome", ONLY_IF_REFUSED, status("0", afterwards=[status("not made", not_made=True)]), PASS
     ),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
+from commands.report import renderer
 from conformance.model.evidence import Needs
 from conformance.model.record import FooterRecord
 from conformance.model.verdict import Verdict
@@ -19,7 +20,7 @@ from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from recorded_reference import record
 from reports.digest import read
-from reports.history import facts_of
+from reports.history import Facts, facts_of
 from reports.lab import Column, Run, page_of
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 
@@ -111,6 +112,8 @@ def test_a_whole_run_without_anything_left_conforms() -> None:
         (concluded(["PASS"], left_out=None), "not known how much of the default tier was run"),
         (concluded(["PASS", "BROKEN"]), "1 rule undecided"),
         (concluded(["PASS"], unrecorded=1), "1 planned case without a result"),
+        (concluded(["UNSUPPORTED", "UNSUPPORTED"]), "no rule verified"),
+        (concluded([]), "no rule verified"),
     ],
 )
 def test_whatever_is_left_is_named_and_nothing_conforms(found: RunConclusion, left: str) -> None:
@@ -121,6 +124,27 @@ def test_whatever_is_left_is_named_and_nothing_conforms(found: RunConclusion, le
 def test_a_violation_outranks_whatever_is_left() -> None:
     found = concluded(["PASS", "FAIL", "CRASH"], left_out=7)
     assert (found.words, found.status) == ("x0 does not conform to its documents: 2 rules violated", 1)
+
+
+def test_a_run_that_claims_other_tables_is_not_believed(one: Path, tmp_path: Path) -> None:
+    head, *rest = (one / "results.jsonl").read_text().splitlines()
+    header = json.loads(head)
+    header["suite"]["tables_sha256"] = "1" * 64
+    header |= {"left_out": 0, "rules": {rule: header["rules"][rule] for rule in json.loads(rest[-1])["rules"]}}
+    (tmp_path / "results.jsonl").write_text("\n".join([json.dumps(header), *rest]) + "\n")
+    assert "not known how much of the default tier was run" in read(tmp_path).conclusion
+
+
+@pytest.mark.parametrize(
+    "changed", [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0, "standings": {"violated": 1}}]
+)
+def test_a_summary_that_contradicts_itself_is_not_believed(one: Path, changed: dict[str, object]) -> None:
+    known = json.loads(str(renderer("summary").render([read(one)])))
+    rule = next(iter(known["rules"]))
+    violated = {**known, "rules": {**known["rules"], rule: "FAIL"}, "standings": {"violated": 1}, "exit_status": 1}
+    assert Facts.of(violated).rules[rule] == "FAIL"
+    with pytest.raises(ValueError, match=""):
+        Facts.of({**violated, **changed})
 
 
 def test_an_older_file_of_other_tables_does_not_know_what_was_left_out(one: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from conformance.errors import HarnessFailure, UserError
 from conformance.judging.answering_layer import CORE, answering_layer
 from conformance.judging.circumstances import located
 from conformance.judging.faults import (
+    DONE,
     answer_of,
     data_fault,
     fault_of,
@@ -296,6 +297,8 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     unearned = _refused_by_an_earlier_error(case, observed)
     if unearned:
         return Judgement(Verdict.BROKEN, f"{unearned}: its queue pair was in the error state before", tuple(notes))
+    if unseen := _unseen_step(case, observed):
+        return Judgement(Verdict.BROKEN, f"nothing is observed of {unseen}, which follows", tuple(notes))
     return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))
 
 
@@ -325,6 +328,23 @@ def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
             fault = replace(answer_of(FaultKind.VARYING_CODE, seen), errno=before, seen=(seen["errno"],))
             return replace(located(fault, case, number), step=0)
     return None
+
+
+def _unseen_step(case: Case, observed: Observation) -> Step | None:
+    """The first later step of which nothing was observed, although each before it did what it should.
+
+    Only a call whose outcome is open may have left it nothing to use: by making no object, or by releasing one.
+    """
+    made = made_steps(case, observed)
+    if len(made) > len(case.afterwards):
+        return None
+    unseen = case.afterwards[len(made) - 1]
+    for step, seen in made:
+        shared = [key for key in ("mr", "mw") if key in step.arguments and key in unseen.arguments]
+        released = any(step.arguments[key] == unseen.arguments[key] for key in shared) and seen["returned"] in DONE
+        if step.then.outcome == "open" and (released or (step.name and outcome_of(step, seen) == "refused")):
+            return None
+    return unseen
 
 
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:

@@ -263,6 +263,8 @@ def _checked_confirmation(record: ConfirmationRecord, where: str) -> Confirmatio
     for name in ("in_run", "alone"):
         outcome = {"verdict": "", "reason": "", **shaped[name]}
         _check_texts([outcome["verdict"], outcome["reason"]], f"{where}: `{name}`")
+        if name in record and not outcome["verdict"]:
+            raise UserError(f"{where}: `{name}` has no verdict")
     return record
 
 

@@ -144,6 +144,8 @@ def conclude_run(
     left = [f"{number} {what}" for what, number in {**incomplete, **others}.items() if number]
     if left_out is None:
         left.append("not known how much of the default tier was run")
+    if not (left or count[VERIFIED] or count[WAIVED]):
+        left.append("no rule verified")
     of_stack = counted(count[OF_STACK], "rule")
     known = [counted(count[WAIVED], "waived rule"), of_stack and f"{of_stack} violated by the stack on every device"]
     but_for = f" but for {' and '.join(filter(None, known))}" if any(known) else ""

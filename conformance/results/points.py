@@ -44,7 +44,7 @@ def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -
     write_atomically(folder / name, json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode() + b"\n")
     points = Points.of_data(data)
     found = deviations(points, record["repro"])
-    if record["space"].get("tries"):
+    if record.get("space", {}).get("tries"):
         found = [{**each, "when": BY_CHANCE, "minimal": True} for each in found]
     if case:
         found = [_with_procedure(each, case) for each in found]
