@@ -41,9 +41,8 @@ class Parser(argparse.ArgumentParser):
         """Parses the arguments; one that is not known is a mistake of the command that was given it."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            self._of_command(getattr(found, "command", "")).error(
-                f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown[0], found)}"
-            )
+            parser = self._of_command(getattr(found, "command", ""))._of_command(getattr(found, "trial", ""))
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}{parser._meant(unknown[0])}")
         return found
 
     def options(self, command: str = "") -> list[str]:
@@ -58,15 +57,15 @@ class Parser(argparse.ArgumentParser):
     def _of_command(self, command: str) -> Parser:
         return self.commands().get(command, self)
 
-    def _meant(self, word: str, found: argparse.Namespace) -> str:
+    def _meant(self, word: str) -> str:
         """The option that a word is similar to, or that takes such a word; empty if there is none."""
         from conformance.model.rules import RULE_ID  # which a help text does not need, nor what it imports
         from conformance.verbs import VERBS
         from conformance.yamldoc.reader import suggestion
 
-        known = self.options(getattr(found, "command", ""))
+        known = self.options()
         if word.startswith("-"):
-            return suggestion(word.partition("=")[0], known) if len(known) > 1 else ""
+            return suggestion(word.partition("=")[0], known) if len(known) > 2 else ""
         folder = word.removeprefix("ibv_").strip("/")
         kinds = {"--rule": RULE_ID.fullmatch(word), "--verb": f"ibv_{folder}" in VERBS, "--only": "/" in word}
         option = next((each for each, fits in kinds.items() if fits and each in known), "")

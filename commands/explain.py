@@ -10,6 +10,7 @@ from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite
+from conformance.verbs import VERBS
 from conformance.yamldoc.reader import suggestion
 from reports.digest import read
 from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_rule
@@ -52,9 +53,11 @@ def execute(arguments: argparse.Namespace) -> int:
 def _case(suite: Suite, wanted: str) -> Case:
     found = suite.find(wanted)
     if found is None:
+        verb = f"ibv_{wanted.removeprefix('ibv_')}"
         ids = [case.id for case in suite.cases]
+        meant = f" (did you mean describe {verb}?)" if verb in VERBS else suggestion(wanted, [*suite.registry, *ids])
         raise UserError(
-            f"there is no rule or case {wanted!r}{suggestion(wanted, [*suite.registry, *ids])}",
+            f"there is no rule or case {wanted!r}{meant}",
             hint=f"{PROGRAM} list shows all cases, {PROGRAM} list --rules all rules",
         )
     return found

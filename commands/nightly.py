@@ -30,7 +30,7 @@ from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
-from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, budget_seconds, word
+from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, budget_seconds
 from conformance.tables.profile import read_profile
 from conformance.tables.shards import Shard
 from conformance.yamldoc.reader import suggestion
@@ -109,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of nights before the last N keep only what the page of all nights needs; the last good one stays whole",
     )
-    parser.add_argument("--mail-to", type=word, metavar="ADDRESS", help="send the morning's text with sendmail")
+    parser.add_argument("--mail-to", type=_address, metavar="ADDRESS", help="send the morning's text with sendmail")
     parser.add_argument(
         "--webhook-file", type=out_file, metavar="FILE", help='write the text as {"text": …}, as chat systems take it'
     )
@@ -139,6 +139,12 @@ def _nights(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of nights")
     return int(text)
+
+
+def _address(text: str) -> str:
+    if text.split() != [text]:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address")
+    return text
 
 
 def _stacks(text: str) -> list[str]:
@@ -375,8 +381,13 @@ def _compared(history: History, ran: _Ran) -> Morning:
     nights = [each for each in history.ran(cell.name, cell.night) if each.facts and each.facts.complete]
     if nights and nights[-1] not in candidates:
         before = _comparison(nights[-1], run)
-    unreadable = [*(each for each in history.of(cell.name) if each.damaged), *reversed(candidates)]
-    lost = unreadable[-1].night if unreadable and good is None else ""
+    alike = [each for each in history.of(cell.name) if each.outcome.selection == cell.outcome.selection]
+    known = [each.night for each in history.of(cell.name) if each.damaged]
+    known += [each.outcome.against for each in alike if each.outcome.against]  # even if nothing else is left of it
+    known += [each.night for each in reversed(candidates)]
+    lost = known[-1] if known and good is None else ""
+    if lost:
+        cell = replace(cell, outcome=replace(cell.outcome, against=lost))
     return Morning(history, cell, run, good, before, lost)
 
 

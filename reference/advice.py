@@ -33,8 +33,8 @@ class Advice(Regions):
         if self.unknown_advice(advice):
             raise Refused(errno.EOPNOTSUPP)  # the number of ENOTSUP
         ranges = [self.element(domain, advice, sge) for sge in sg_list]
-        if ranges and self.stack.reach("advise_enomem"):
-            raise Refused(errno.ENOMEM)
+        if ranges:
+            self.allocate()
         for addr, length in ranges:
             if not self.follow(addr, length, advice, flags):
                 raise Refused(errno.EFAULT)

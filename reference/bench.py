@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from typing import cast
 
-from conformance.bench.calls import Mr, Pd, Return, Sge
+from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
 from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory, Refusal
@@ -276,6 +276,14 @@ class ReferenceBench:
             yield
         finally:
             self.device.locked_limit = old
+
+    @contextmanager
+    def failing_allocation(self, number: int) -> Iterator[Injected]:
+        """In its block a call finds no memory when it needs some for the time of that number."""
+        self.device.allocations_left = number
+        injected = Injected()
+        yield injected
+        injected.reached, self.device.allocations_left = self.device.allocations_left == 0, None
 
     def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
         """Returns a context manager in whose block at most `size` bytes can be pinned."""

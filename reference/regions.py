@@ -51,6 +51,7 @@ class Regions(Forking):
         self.memory = Memory()
         self.context = 0x1000
         self.locked_limit: int | None = None  # in bytes; None means no limit
+        self.allocations_left: int | None = None  # of memory; the last one fails; None means no limit
         self.domains: dict[int, Domain] = {}
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []
@@ -140,6 +141,13 @@ class Regions(Forking):
         pinned = sum(region.pinned for region in self.regions.values())
         return pinned + self.pages(addr, length) > self.locked_limit
 
+    def allocate(self) -> None:
+        """Takes memory for what a call keeps or does. Raises Refused if there is none."""
+        if self.allocations_left:
+            self.allocations_left -= 1
+            if not self.allocations_left:
+                raise Refused(errno.ENOMEM)
+
     def pages(self, addr: int, length: int) -> int:
         """Returns the size in bytes of all pages of a range."""
         return -(-(addr % PAGE + length) // PAGE) * PAGE
@@ -199,6 +207,7 @@ class Regions(Forking):
             raise Refused(fault)
         if not access & ON_DEMAND and not self.dont_fork(addr, length):
             raise Refused(errno.ENOMEM)
+        self.allocate()
         pinned = 0 if access & ON_DEMAND else self.pages(addr, length)
         return self.keep(
             Region(self.new_handle(), self.new_key(), domain, addr, length, self.base(hca_va, access), access, pinned)

@@ -71,7 +71,7 @@ STACKS = (
     _stack("fork-race", "dontfork", "fork_race"),
     _stack("no-change", "rereg_absent", lacks=("rereg_mr", "rereg_translation")),
     _stack("no-advice", "advise_absent", lacks=("advise_mr",)),
-    _stack("low-memory", "advise_enomem"),
+    _stack("failing-allocations", "failing_allocations"),
     _stack("shared-regions", "experimental_rereg", "shared_mr"),
     _stack("peer-memory", "experimental_rereg", "peer_memory"),
 )

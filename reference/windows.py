@@ -36,6 +36,7 @@ class Windows(Regions):
             raise Refused(errno.EINVAL)
         if not self.stack.has(f"mw_type_{kind}"):
             raise Refused(errno.EOPNOTSUPP)
+        self.allocate()
         window = Window(kind, domain, self.new_key())
         domain.users += 1
         self.windows.append(window)

@@ -48,8 +48,8 @@ _COMPARABLE = (BASELINE, GOOD)
 class Outcome:
     """What came of a cell in a night; cell.json.
 
-    `against` is the night with which it was compared, `selection` the options that select its cases, `reason` why it
-    has no results. Texts are empty where they do not apply.
+    `against` is the last good night, with which it is compared, `selection` the options that select its cases,
+    `reason` why it has no results. Texts are empty where they do not apply.
     """
 
     outcome: str

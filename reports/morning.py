@@ -86,7 +86,7 @@ class Morning:
         if self.run is None:
             return outcome.reason
         if self.lost:
-            gone = "cannot be read; remove its directory to begin again"
+            gone = f"cannot be read; remove {self.history.folder}/*/{self.cell.name} to begin again"
             return f"the results of {format_night(self.lost)}, to compare with, {gone}"
         if self.good is None:
             return f"{OUTCOMES[outcome.outcome]}: {self.run.short_sentence}"

@@ -103,7 +103,7 @@ def page(
     lines += [f"- {run.stack}" for run in runs]
     lines += [
         "",
-        "`./rdma-cts reproducer NAME --run RUN` makes the program that shows a defect. It needs libibverbs alone:",
+        "`./rdma-cts reproducer CASE --run RUN` makes the program that shows a defect. It needs libibverbs alone:",
         "`cc FILE -libverbs && ./a.out [DEVICE]`; it prints what the document wants and what came, and ends with 0",
         "(kept), 1 (violated), 77 (not supported), 2 (not set up). Those that are linked lie beside this page.",
         "",

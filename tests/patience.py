@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 PATIENCE_S = 1800.0
 _POLL_S = 0.01
@@ -18,6 +19,14 @@ def await_true(condition: Callable[[], object], patience_s: float = PATIENCE_S) 
     while not condition():
         assert time.monotonic() < end, f"not within {patience_s:g} s"
         time.sleep(_POLL_S)
+
+
+def is_running(pid: int) -> bool:
+    """Whether this process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def longer_and_longer(first_s: float) -> Iterator[float]:

@@ -35,6 +35,13 @@ from conformance.yamldoc.nodes import read_bytes
 R = TypeVar("R", HeaderRecord, ResultRecord, FooterRecord)
 
 
+def flip(path: Path) -> None:
+    """Changes a bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
 @functools.cache
 def registry() -> Registry:
     """The project's real rules."""

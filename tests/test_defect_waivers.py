@@ -170,18 +170,8 @@ def test_a_mistake_in_the_file_is_reported_with_its_place(tmp_path: Path, old: s
 
 def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSUE) -> tuple[str, ...]:
     latest = expires or date.today().isoformat()
-    return (
-        "waivers",
-        "--run",
-        str(RUNS / f"{run}.jsonl"),
-        "--owner",
-        "me",
-        "--issue",
-        issue,
-        "--expires",
-        latest,
-        *more,
-    )
+    of_file = ("--owner", "me", "--issue", issue, "--expires", latest)
+    return ("waivers", "--run", str(RUNS / f"{run}.jsonl"), *of_file, *more)
 
 
 def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, capsys: Says) -> None:

@@ -19,11 +19,21 @@ from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-_COMMAND = re.compile(r"^    (?:\$ )?\./rdma-cts (?P<line>(?:.*\\\n)*.*)", re.MULTILINE)
+# At the prompt or in a script, a crontab and a unit of systemd, or, with arguments, within a sentence.
+_PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*/)?(?:\./)?"
+_COMMAND = re.compile(
+    rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`", re.MULTILINE
+)
 # What stands for something of the reader's, and what it is here.
 FOR_READERS = {
     "CASE#axis=value,…": "bind_mw/type_1/part-from-buf",
     "CASE": "bind_mw/type_1/part-from-buf",
+    "NAME": "forky",
+    "RULE": "REG-15",
+    "FILE": "waivers.yaml",
+    "/srv/nights": "DIR",
+    "/var/www/nights.html": "nights.html",
+    "/var/www/rdma": "rdma",
     "FINGERPRINT": "85c569cb8aca",
     "ADDRESS": "https://bugs.example.org/1",
     "DATE": "2026-12-01",
@@ -34,6 +44,7 @@ FOR_READERS = {
 NOT_RUN = {
     "run": "needs a device or a guest: tests/test_run.py, test_softroce.py, test_lab.py",
     "nightly": "needs a guest: tests/test_nightly.py",
+    "bisect-step": "needs a guest: tests/test_bisect_step.py",
     "test": "would run itself: tests/test_own_tests.py",
     "doctor --host": "needs another host: tests/test_remote_host.py",
     "doctor --device": "needs a device: tests/test_launcher.py",
@@ -52,9 +63,12 @@ NOT_RUN = {
 def documented() -> Iterator[tuple[str, str]]:
     """The page and the arguments of each command, without comments, what may be left out, and what the shell does."""
     for page in PAGES:
-        for found in _COMMAND.finditer(page.read_text()):
-            line = re.sub(r"\\\n", " ", found["line"])
-            line = re.sub(r"(^|\s)#\s.*| &&.*|;.*| > .*", "", line)
+        text = re.sub(
+            r"^    (?:[\d*]+ ){5}.*", lambda line: line[0].replace("; ", "\n    "), page.read_text(), flags=re.M
+        )
+        for found in _COMMAND.finditer(text):
+            line = re.sub(r"\\\n", " ", found["line"] or found["said"])
+            line = re.sub(r"(^|\s)#\s.*| &&.*|;.*| [>|].*|…$", "", line)
             while (shorter := re.sub(r"\[[^][]*\](\.\.\.)?", "", line)) != line:
                 line = shorter
             yield page.name, " ".join(line.split())
@@ -73,7 +87,7 @@ def why_not(line: str) -> str:
 def words_of(line: str) -> list[str]:
     """The arguments, with something in place of what is the reader's."""
     words = shlex.split(line)
-    return [FOR_READERS.get(word, "a" if word == "NAME" else word) for word in words]
+    return [FOR_READERS.get(word, word) for word in words]
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +100,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in runs.items():
         (folder / name).mkdir(parents=True)
         (folder / name / "results.jsonl").write_bytes(content)
+    (folder / "waivers.yaml").write_text("waivers: []\n")
     for kept in ("DIR", "kept"):
         shutil.copytree(folder / "RUN", folder / kept / "20261122T031700Z" / "forky")
     return folder

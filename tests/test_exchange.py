@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def image(tmp_path: Path) -> Image:
     return Image(tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "root", "digest", RELEASE, "digest")
 
 
-def exchanged(tmp_path: Path, image: Image, **builds: Path) -> Exchange | None:
+def exchanged(tmp_path: Path, image: Image, **builds: Any) -> Exchange | None:
     return UnderTest(Builds(**builds), image, RECIPE).lay_out(tmp_path / "stage").exchange
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.tables.expansion import MAX_CASES, bindings, label, slug, substitute
-from conformance.yamldoc.nodes import Node, read_bytes
+from conformance.yamldoc.nodes import Node, plain, read_bytes
 from conformance.yamldoc.reader import Reader
 
 
@@ -19,18 +19,11 @@ def expand(text: str) -> tuple[list[Node], list[str]]:
     return found, [str(mistake).removeprefix("f:") for mistake in reader.mistakes]
 
 
-def bare(node: Node) -> object:
-    """The value as plain Python data."""
-    if isinstance(node.value, dict):
-        return {key: bare(value) for key, value in node.value.items()}
-    return [bare(item) for item in node.value] if isinstance(node.value, tuple) else node.value
-
-
 def values(text: str) -> list[object]:
     """What `x` is in each expansion."""
     found, mistakes = expand(text)
     assert mistakes == []
-    return [bare(field_x(node)) for node in found]
+    return [plain(field_x(node)) for node in found]
 
 
 def field_x(row: Node) -> Node:

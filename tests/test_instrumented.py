@@ -1,4 +1,4 @@
-"""The instrumented stack: a kernel built once for it, which its runs boot, and what does not go with it."""
+"""The instrumented stack: a kernel built once for it, what does not go with it, and calls whose allocations fail."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from conformance.device.failing import can_fail
 from conformance.model.deadline import CASE_DEADLINE_S
+from conformance.results.records import read_results
 from conformance.run_options import RunOptions
+from conformance.tables.suite import load_suite
 from fixtures.guest import build
 from fixtures.guest.image import Image
 from fixtures.guest.instrumented import SLOWER, instrumented
 from fixtures.guest.recipe import INSTRUMENTED_STACKS, MENDED_STACKS, STACKS, recipe_for
 from fixtures.guest.under_test import Builds
+from recorded_reference import record
+from reference.device import Device
+from reference.stack import STACKS as SIMULATED
 from samples import user_error
 from targets.builds import refuse_beside_own_stack
 from targets.target import with_target
@@ -67,3 +73,44 @@ def test_its_cases_have_more_time_unless_the_user_says_how_much() -> None:
     assert with_target(options).case_deadline_s == CASE_DEADLINE_S * SLOWER
     assert with_target(RunOptions(guest=True, stack=STACK, case_deadline_s=7)).case_deadline_s == 7
     assert with_target(RunOptions(guest=True)).case_deadline_s == CASE_DEADLINE_S
+
+
+def test_a_kernel_fails_allocations_if_its_fault_injection_also_takes_those_that_may_wait(tmp_path: Path) -> None:
+    assert not can_fail(tmp_path)
+    for name in ("failslab", "fail_page_alloc"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ignore-gfp-wait").write_text("N\n")
+    assert can_fail(tmp_path)
+    (tmp_path / "failslab" / "ignore-gfp-wait").write_text("Y\n")
+    assert not can_fail(tmp_path)
+
+
+class PageFaults(Device):
+    """A device beside whose first call a page fault of the process takes the failure."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.faults = 1
+
+    def allocate(self) -> None:
+        if self.allocations_left and self.faults:
+            self.faults, self.allocations_left = 0, 0
+        super().allocate()
+
+
+@pytest.mark.parametrize("device", [Device, PageFaults])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "advise_mr/codes/out-of-memory@uverbs",
+        "alloc_mw/allocation/lack-of-memory-for-type-1",
+        "reg_mr/registration/failure-for-lack-of-memory-local-write",
+    ],
+)
+def test_a_call_is_made_until_each_allocation_has_failed(name: str, device: type[Device], tmp_path: Path) -> None:
+    (stack,) = [each for each in SIMULATED if each.reach("failing_allocations")]
+    suite = load_suite()
+    record(tmp_path, suite, [case for case in suite.cases if case.id == name], device(stack))
+    (seen,) = read_results(tmp_path).results
+    assert seen["verdict"] == "PASS"
+    assert "ENOMEM" in seen["reason"]

@@ -122,7 +122,7 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         (
             "nightly --history h --stack jessie",
             "nightly: argument --stack: 'jessie' is not a stack (known: bookworm, trixie, trixie-backports, forky, sid,"
-            " forky-mended); see ./rdma-cts nightly --help",
+            " forky-mended, forky-instrumented); see ./rdma-cts nightly --help",
         ),
         (
             "nightly --history h --stack forky,trixy",
@@ -132,7 +132,11 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ("run --verb ibv_reg_mrr", "unknown verb 'ibv_reg_mrr' (did you mean ibv_reg_mr?)"),
         (
             "nightly --history h --mail-to=",
-            "nightly: argument --mail-to: '' is not a word; see ./rdma-cts nightly --help",
+            "nightly: argument --mail-to: '' is not an address; see ./rdma-cts nightly --help",
+        ),
+        (
+            "nightly --history h --mail-to=a\tb",
+            "nightly: argument --mail-to: 'a\\tb' is not an address; see ./rdma-cts nightly --help",
         ),
         ("nightly --history h --webhook-file /", "/ cannot be written: Is a directory"),
         ("run -k zzzzzz", "no case matches the selection; see ./rdma-cts list"),
@@ -159,6 +163,16 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
         ("bundle nosuch", "nosuch is not the directory of a run"),
         ("verify nosuch", "nosuch cannot be read: No such file or directory"),
         ("explain", "explain: the following arguments are required: ID; see ./rdma-cts explain --help"),
+        (
+            "explain reg_mr",
+            "there is no rule or case 'reg_mr' (did you mean describe ibv_reg_mr?); ./rdma-cts list shows all cases,"
+            " ./rdma-cts list --rules all rules",
+        ),
+        (
+            "trial reference --mutant x",
+            "trial reference: unrecognized arguments: --mutant x (did you mean --out?); see ./rdma-cts trial reference"
+            " --help",
+        ),
         ("explain ffffffffffff", "there is no run to look for the defect ffffffffffff in; --run RUN names one"),
         ("reproducer", "give a case, or --all for every violation of a run"),
         ("reproducer nosuch", "there is no case 'nosuch'"),
@@ -178,7 +192,7 @@ def test_a_mistake_in_a_command_line_is_one_line_and_status_2(
     arguments: str, said: str, tmp_path: Path, monkeypatch: Patch, capsys: Says
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(arguments.split()) == 2
+    assert main(arguments.split(" ")) == 2
     assert capsys.readouterr() == ("", f"rdma-cts: {said}\n")
     assert list(tmp_path.iterdir()) == []
 

@@ -345,6 +345,24 @@ def test_a_night_does_not_become_the_measure_because_results_were_removed(nights
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
 
 
+def test_a_regression_does_not_become_the_measure_because_nights_before_it_were_removed(nights: Nights) -> None:
+    nights.night(forky=GOOD_RUN)
+    nights.night(forky=WORSE)
+    good = read_history(nights.folder).nights[0]
+    for _ in range(2):
+        shutil.rmtree(nights.folder / read_history(nights.folder).nights[0])
+        said = nights.night(forky=WORSE)
+        assert nights.status == 3
+        assert (
+            f"the results of {format_night(good)}, to compare with, cannot be read; remove {nights.folder}/*/forky"
+            in said
+        )
+    for cell in read_history(nights.folder).of("forky"):
+        shutil.rmtree(cell.folder)
+    nights.night(forky=WORSE)
+    assert nights.outcomes("forky") == [BASELINE]
+
+
 def test_only_the_last_nights_are_kept_whole_and_the_last_good_one(nights: Nights) -> None:
     nights.night(forky=run_of({}))
     nights.night(forky=GOOD_RUN)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
 from conformance.device.other_process import killed
 from conformance.errors import HostLacks, SetupRefused
-from patience import await_true
+from patience import await_true, is_running
 
 
 class Counted:
@@ -51,13 +50,6 @@ def test_it_ends_with_the_process_that_began_it() -> None:
     await_true(lambda: not is_running(left))
     os.close(number)
     os.close(report)
-
-
-def is_running(process: int) -> bool:
-    try:
-        return b") Z " not in Path(f"/proc/{process}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_what_stays_is_told() -> None:

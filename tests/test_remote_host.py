@@ -30,7 +30,7 @@ from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place, RemoteWorker
 from kinds import Patch
-from patience import PATIENCE_S, await_true
+from patience import PATIENCE_S, await_true, is_running
 from project import Project
 from samples import footer_of, user_error
 
@@ -119,7 +119,7 @@ class StandIn:
     def pids(self) -> list[int]:
         """The processes in place of ssh that run."""
         found = [int(path.name) for path in (self.folder / "pids").iterdir()]
-        return [pid for pid in found if Path(f"/proc/{pid}/cmdline").exists() and _runs(pid)]
+        return [pid for pid in found if Path(f"/proc/{pid}/cmdline").exists() and is_running(pid)]
 
     def cut(self) -> None:
         """All connections break."""
@@ -129,13 +129,6 @@ class StandIn:
     def left(self) -> list[str]:
         """What a host still has of connections that are over."""
         return sorted(path.name for path in self.tmp.glob("rdma-cts-*"))
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def _harmless_last(table: str) -> str:

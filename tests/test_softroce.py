@@ -34,20 +34,12 @@ from fixtures.guest.recipe import STACKS, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from kinds import Patch
-from patience import PATIENCE_S, await_true, longer_and_longer
-from samples import user_error
+from patience import PATIENCE_S, await_true, is_running, longer_and_longer
+from samples import flip, user_error
 from targets.guests import Guests
 
 PORT = "/dev/virtio-ports/rdma-cts.results"
 UP = '{"type":"guest","event":"up","uptime_s":1.5}'
-
-
-def is_running(pid: int) -> bool:
-    """Whether this process exists and is not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 # The recipe
@@ -215,19 +207,13 @@ def test_a_changed_recipe_is_built_anew(tmp_path: Path, fake_build: FakeBuild) -
     assert first.root != second.root
 
 
-def _flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
 @pytest.mark.parametrize("name", ["vmlinuz", "initrd", "root.erofs", image.MANIFEST])
-@pytest.mark.parametrize("damage", [_flip, Path.unlink, lambda path: os.truncate(path, 3)])
+@pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: os.truncate(path, 3)])
 def test_a_damaged_cache_is_noticed_and_built_again(
     tmp_path: Path, fake_build: FakeBuild, name: str, damage: Callable[[Path], None]
 ) -> None:
     place = ensure_image(Recipe(), tmp_path, print).root.parent
-    if damage is _flip and name == image.MANIFEST:
+    if damage is flip and name == image.MANIFEST:
         (place / name).write_text('{"files": 7}')
     else:
         damage(place / name)

@@ -34,6 +34,7 @@ from fixtures.guest.start import Starter
 from fixtures.guest.template import FILES, MANIFEST, Templates
 from launched import run_in_guest
 from patience import PATIENCE_S
+from samples import flip
 
 FAILING_POINT = "reg_mr/rights_space/local#access=LOCAL_WRITE+ON_DEMAND,op=RECV"
 OTHER_OPTIONS = ("--deadline", "100")  # which the session that waits in a template does not have
@@ -332,12 +333,6 @@ def test_a_second_guest_of_the_same_run_waits_without_calling_it_another_run(
     assert [line for line in said if "waiting" in line] == []
 
 
-def _flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
 def _of_another_key(path: Path) -> None:
     path.write_text(path.read_text().replace('"key": "', '"key": "0'))
 
@@ -345,7 +340,7 @@ def _of_another_key(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        *((name, damage) for name in FILES for damage in (_flip, Path.unlink, lambda path: os.truncate(path, 3))),
+        *((name, damage) for name in FILES for damage in (flip, Path.unlink, lambda path: os.truncate(path, 3))),
         (MANIFEST, _of_another_key),
         (MANIFEST, Path.unlink),
         (MANIFEST, lambda path: path.write_text('{"key": 7}')),

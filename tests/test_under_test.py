@@ -61,7 +61,7 @@ def image(tmp_path: Path) -> Image:
 
 def laid_out(stage: Path, image: Image, **builds: Path) -> tuple[dict[str, Any], list[str]]:
     """The hashes, and what lies over the image."""
-    found = UnderTest(Builds(**builds), image, RECIPE)
+    found = UnderTest(Builds(**builds), image, RECIPE)  # type: ignore[arg-type]
     prepared = found.lay_out(stage)
     return found.hashes(), [name for name, _ in below(prepared.overlay)] if prepared.overlay else []
 
@@ -147,7 +147,7 @@ def test_of_a_whole_tree_over_the_images_kernel_what_reaches_the_drives_is_left_
 
 def refused(image: Image, **builds: Path) -> str:
     with pytest.raises(UserError) as caught:
-        UnderTest(Builds(**builds), image, RECIPE)
+        UnderTest(Builds(**builds), image, RECIPE)  # type: ignore[arg-type]
     assert len(str(caught.value).splitlines()) == 1
     assert caught.value.status in (2, 3)
     return str(caught.value)

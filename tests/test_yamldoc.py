@@ -10,7 +10,7 @@ import pytest
 import corpus
 from conformance.tables.suite import ROOT
 from conformance.yamldoc import nodes
-from conformance.yamldoc.nodes import MAX_BYTES, MAX_DEPTH, Node, TextError, read_bytes, read_file
+from conformance.yamldoc.nodes import MAX_BYTES, MAX_DEPTH, Node, TextError, plain, read_bytes, read_file
 
 
 def mistakes(text: str | bytes) -> list[str]:
@@ -21,16 +21,9 @@ def mistakes(text: str | bytes) -> list[str]:
     return [str(mistake).removeprefix("f:") for mistake in caught.value.mistakes]
 
 
-def bare(node: Node) -> object:
-    """The value as plain Python data."""
-    if isinstance(node.value, dict):
-        return {key: bare(value) for key, value in node.value.items()}
-    return [bare(item) for item in node.value] if isinstance(node.value, tuple) else node.value
-
-
 def test_values_have_the_types_that_the_writer_expects() -> None:
     text = "a: [1, -2, 0x10, word, 'quoted', \"12\", true, null, ~]\nb:\n  c: >-\n    two\n    lines\n"
-    assert bare(read_bytes(text.encode(), "f")) == {
+    assert plain(read_bytes(text.encode(), "f")) == {
         "a": [1, -2, 16, "word", "quoted", "12", True, None, None],
         "b": {"c": "two lines"},
     }
@@ -45,7 +38,7 @@ def test_every_value_and_key_has_its_location() -> None:
 
 @pytest.mark.parametrize("text", ["08", "1.5", "1e3", "2026-01-02", "12:30", "0o17", "1_000", "NULL", ".inf"])
 def test_what_only_some_yaml_readers_convert_stays_text(text: str) -> None:
-    assert bare(read_bytes(f"- {text}".encode(), "f")) == [text]
+    assert plain(read_bytes(f"- {text}".encode(), "f")) == [text]
 
 
 @pytest.mark.parametrize("word", ["yes", "No", "on", "OFF", "y", "N", "True", "FALSE"])
@@ -56,7 +49,7 @@ def test_a_word_that_some_readers_convert_to_a_boolean_is_refused(word: str) -> 
 
 
 def test_such_a_word_in_quotes_is_text() -> None:
-    assert bare(read_bytes(b"a: 'yes'", "f")) == {"a": "yes"}
+    assert plain(read_bytes(b"a: 'yes'", "f")) == {"a": "yes"}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +94,7 @@ def test_a_mistake_has_its_location_and_message(text: str | bytes, expected: str
 
 
 def test_windows_line_ends_are_read_and_counted() -> None:
-    assert bare(read_bytes(b"a: 1\r\nb: 2\r\n", "f")) == {"a": 1, "b": 2}
+    assert plain(read_bytes(b"a: 1\r\nb: 2\r\n", "f")) == {"a": 1, "b": 2}
     assert mistakes("a: 1\r\nb: *x\r\n")[0].startswith("2:4: ")
 
 

@@ -26,6 +26,7 @@ from conformance.kernel.log import KernelWatch
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
+from conformance.results.files import write_all
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier, ordered
 from trial.altering import Alteration
@@ -129,9 +130,7 @@ def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
     out = os.open(port, os.O_WRONLY)
 
     def send(message: Message) -> None:
-        data = memoryview(json.dumps(message).encode() + b"\n")
-        while data:  # a port may accept only a part of a long line at once
-            data = data[os.write(out, data) :]
+        write_all(out, json.dumps(message).encode() + b"\n")
 
     # Never closed: objects that altered calls left behind keep the PD busy, and the end of the process releases all.
     bench = DeviceBench(Device(name))

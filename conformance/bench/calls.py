@@ -145,6 +145,13 @@ class Return:
     told: Told | None = None
 
 
+@dataclass
+class Injected:
+    """What became of an allocation of memory that was to fail: whether a call has come so far."""
+
+    reached: bool = False
+
+
 class Sge(NamedTuple):
     """One element of a scatter/gather list: address, length in bytes, lkey.
 

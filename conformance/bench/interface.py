@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from conformance.bench.calls import Mr, Pd, Return, Sge, Window
+from conformance.bench.calls import Injected, Mr, Pd, Return, Sge, Window
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.header import Check
 from conformance.model.case import QpSpec
@@ -158,6 +158,7 @@ class Bench(Protocol):
     def adapt(self, findings: Findings) -> None: ...
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[Window | None, Return]: ...
     def locked_memory_limit(self, size: int) -> AbstractContextManager[None]: ...
+    def failing_allocation(self, number: int) -> AbstractContextManager[Injected]: ...
     def experimental_rereg_mr(
         self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int
     ) -> Return: ...

@@ -32,7 +32,7 @@ WR_OPCODES = {
 }
 # Operations that only the ibv_wr_* calls of an extended queue pair can post.
 EXTENDED_OPCODES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "ATOMIC_WRITE")
-# The opcodes of completions (enum ibv_wc_opcode) of the requests that have another name there.
+# The opcode of a request's completion (enum ibv_wc_opcode), where its name differs from that of the request.
 _COMPLETED_AS = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
     "SEND_WITH_IMM": "SEND",
@@ -43,7 +43,7 @@ _COMPLETED_AS = {
     "FLUSH_PERSISTENT": "FLUSH",
     "FLUSH_BOTH": "FLUSH",
 }
-# The opcodes of the completion of a receive, by the request that consumed it; of every other one it is RECV.
+# The opcode of a receive's completion, by the request that consumed the receive; for all others it is RECV.
 _RECEIVED_AS = {"RDMA_WRITE_WITH_IMM": "RECV_RDMA_WITH_IMM"}
 
 
@@ -102,7 +102,7 @@ class Exchange(NamedTuple):
     """The result of an exchange: of posting the request, its own completion, and the completions at the peer.
 
     `responder_state` is the final state of the responder if the exchange deviated from a success, else empty. `late`:
-    data that a completion reports was not yet in memory when the completion came.
+    the data was not yet in memory when the completion that reports it came.
     """
 
     returned: Return
@@ -118,10 +118,10 @@ class Exchange(NamedTuple):
 
 
 def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> list[str]:
-    """[reported, specified] opcode of the first completion of a request that names another operation than was posted.
+    """[reported, specified] opcode of a completion that names another operation than the one that was posted, else [].
 
-    `found` begins with the completion of the request, `received` with that of the receive that it consumed, if any. An
-    empty list if both name the operation, or have failed: then the field is not valid.
+    `found` begins with the completion of the request, `received` with that of the receive that it consumed, if any. The
+    opcode of a completion in error is not valid, and is not compared.
     """
     specified = (found, _COMPLETED_AS.get(opcode, opcode)), (received, _RECEIVED_AS.get(opcode, "RECV"))
     for completions, wanted in specified:
@@ -172,7 +172,7 @@ _WC_STATUS = (
     "TM_ERR",
     "TM_RNDV_INCOMPLETE",
 )
-# enum ibv_wc_opcode of the same.
+# enum ibv_wc_opcode of <infiniband/verbs.h>, as far as the suite posts such requests.
 _WC_OPCODES = {
     0: "SEND",
     1: "RDMA_WRITE",

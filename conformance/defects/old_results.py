@@ -1,6 +1,6 @@
-"""Reads the fault of a violation out of its texts, for results without the key `fault`: those of older versions.
+"""Finds the faults behind violations in results of older versions, which lack the key `fault`, by their sentences.
 
-The one module that reads sentences. It keeps to what those versions wrote and is not extended. Not for records that
+No other module reads sentences. This one knows what those versions wrote, and is not extended. Not for records that
 have their fault (symptom.py).
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conformance.judging import crash_location, first_alarm
-from conformance.judging.kernel_alarms import lasting_site
+from conformance.judging.kernel_alarms import complaint_kind, lasting_site
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, REGION, WINDOW, Fault, FaultKind
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.verdict import Verdict
@@ -59,8 +59,6 @@ _KINDS = tuple(
         (r"asked for no completion and got", FaultKind.UNASKED_COMPLETION),
     )
 )
-_MEMORY_IN_DOUBT = re.compile(r"KASAN:|refcount_t:|UBSAN: array-index")
-_ENDED = re.compile(r"BUG:|Oops|general protection")
 _DEAD_PROCESS = re.compile(
     r"process( under test| that ran the case)? died|(process under test|command in the guest) ended with status"
 )
@@ -89,7 +87,7 @@ _STATUS = re.compile(r"SUCCESS|\w+_ERR")
 
 
 def fault_of_old(record: ResultRecord, line: str, verdict: str, deviation: Deviation | None) -> Fault:
-    """The fault of a violation with this verdict and line, which is of the deviation if there is one."""
+    """The fault behind a verdict and the line that explains it, which is that of `deviation` if there is one."""
     call = _call_in(line) or record["call"]
     of: Mapping[str, Any] = deviation or {}
     smallest = {str(axis): str(label) for axis, label in (of.get("smallest") or {}).items()}
@@ -100,9 +98,8 @@ def fault_of_old(record: ResultRecord, line: str, verdict: str, deviation: Devia
     window = record["case"].partition("/")[0] in _WINDOW_FOLDERS or "window" in record["case"]
     kind, answer = kind_in(line, verdict, record["kernel"].get("log", ())), answer_in(line)
     later = record["expected"].get("afterwards")
-    steps = (
-        [str(each.get("call", "")) for each in later if isinstance(each, Mapping)] if isinstance(later, list) else []
-    )
+    later = later if isinstance(later, list) else []
+    steps = [str(each.get("call", "")) for each in later if isinstance(each, Mapping)]
     status = _STATUS.fullmatch(answer)
     returned = _RETURNED.search(line)
     operation, flags = _OPERATION.search(call), _FLAGS.search(call)
@@ -141,13 +138,7 @@ def kind_in(line: str, verdict: str = Verdict.FAIL, log: Sequence[str] = ()) -> 
         of_process = _DEAD_PROCESS.search(line) and "kernel" not in line
         return FaultKind.PROCESS_DIED if of_process else FaultKind.KERNEL_DIED
     found = next((kind for pattern, kind in _KINDS if pattern.search(line)), FaultKind.OTHER)
-    if found is FaultKind.KERNEL_WARNED:
-        told = "\n".join([line, *log])
-        if _MEMORY_IN_DOUBT.search(told):
-            return FaultKind.KERNEL_MEMORY
-        if _ENDED.search(told):
-            return FaultKind.KERNEL_OOPSED
-    return found
+    return complaint_kind("\n".join([line, *log])) if found is FaultKind.KERNEL_WARNED else found
 
 
 def answer_in(line: str) -> str:
@@ -157,7 +148,7 @@ def answer_in(line: str) -> str:
 
 
 def verb_of(call: str) -> str:
-    """The name of what a call calls; of a command of the kernel, the verb that makes it."""
+    """The name of the function that a call calls; for a command of the kernel, of the verb that issues it."""
     title = call.partition("(")[0]
     return _OF_COMMAND.get(title.removeprefix(_UVERBS), title) if title.startswith(_UVERBS) else title
 

@@ -1,7 +1,7 @@
 """The title of a defect: what is wrong, in one line and in the field's words.
 
-It is made of the defect's cause and of the short name of the rule in it, and so is the same whichever cases have shown
-the defect. Not for causes (cause.py).
+It is made from the defect's cause and the short name of its rule, so that it is the same whichever cases have shown
+the defect. Not for finding causes (cause.py).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from conformance.defects.symptom import Symptom
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, Effect, FaultKind
 from conformance.model.record import HeaderRecord
 
-# What a rule is about, by its id.
+# The short name of a rule, which says what it is about, by its id.
 Shorts = Mapping[str, str]
 
 _GROUPS = {REGISTRATION: "a registration", BIND: "a bind", INVALIDATION: "an invalidation", ACCESS: "an access"}
-# What is said of a region before and behind the word.
+# What a title says of a region, before and after the word `region`.
 _BEFORE = {ON_DEMAND: "on-demand (ODP) "}
 _BEHIND = {OWN_ADDRESSES: " with hca_va or ZERO_BASED", PERSISTENT: " of persistent memory", HUGE: " of huge pages"}
 _REMARKS: Mapping[str, str] = {
@@ -47,12 +47,8 @@ def title_of(causes: Sequence[Cause], symptoms: Sequence[Symptom], succeeded: Gr
     """The title of a defect of these causes, the first of which names it; `succeeded`: see `condition.granted`."""
     first = causes[0]
     if len(causes) > 1 and (flags := common_flags(symptoms, succeeded)):
-        return f"a registration with {_names(flags)} is refused{_with(first.key[2])}"
+        return f"a registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"
     return _TITLES[first.key[0]](first.key[1:], symptoms[0], shorts)
-
-
-def _names(names: Sequence[str]) -> str:
-    return " and ".join(names[:_MOST_NAMES])
 
 
 def _with(errno: str) -> str:
@@ -76,9 +72,7 @@ def _short(rule: str, shorts: Shorts) -> str:
 
 def _process(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     group, by = key
-    if by.startswith("SIG"):
-        return f"{_group(group)} ends the process by {by}"
-    return f"{_group(group)} ends the process{_short(by, shorts)}"
+    return f"{_group(group)} ends the process{f' by {by}' if by.startswith('SIG') else _short(by, shorts)}"
 
 
 def _use(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:

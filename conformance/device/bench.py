@@ -11,12 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from typing import cast
 
-from conformance.bench.calls import Mr, Pd, Return
+from conformance.bench.calls import Injected, Mr, Pd, Return
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory
 from conformance.device import dmabuf, fork_settings, memory, other_process, windows
 from conformance.device.device import Device, ProtectionDomain, library_release
 from conformance.device.extended_posting import try_create
+from conformance.device.failing import failing_allocation
 from conformance.device.libibverbs import Libibverbs
 from conformance.device.limits import check_lockable, locked_memory_limit
 from conformance.device.queue_pairs import DevicePair
@@ -155,3 +156,7 @@ class DeviceBench:
     def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
         """Within the block this process may lock `size` bytes."""
         return locked_memory_limit(size)
+
+    def failing_allocation(self, number: int) -> AbstractContextManager[Injected]:
+        """Within the block the kernel fails this thread's allocation of that number."""
+        return failing_allocation(number)

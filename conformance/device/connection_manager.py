@@ -1,7 +1,8 @@
 """Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device.
 
 iWARP needs it: a queue pair runs over a connection of TCP, which only the connection manager sets up. It takes queue
-pairs that were created beforehand, by their numbers (rdma_connect(3), rdma_accept(3)). Not for creating queue pairs.
+pairs that were created before, by their numbers (rdma_connect(3), rdma_accept(3)). Not for creating them
+(queue_pairs.py).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _EVENTS = (
     "ADDR_CHANGE",
     "TIMEWAIT_EXIT",
 )
-# Events that tell of connections that are over.
+# Events of connections that have ended.
 _PAST = ("DISCONNECTED", "TIMEWAIT_EXIT")
 _RESOURCES = 1  # outstanding RDMA READs and atomics at each side, as on pairs that are connected without the manager
 _BACKLOG = 16
@@ -84,7 +85,7 @@ class CmError(OSError):
 
 @dataclass(frozen=True)
 class Connection:
-    """The two ends of a connection, which lasts until `close`. Its queue pairs are destroyed before."""
+    """The two ends of a connection, which lasts until `close`. Its queue pairs must be destroyed first."""
 
     manager: ConnectionManager
     ids: tuple[int, int]
@@ -134,7 +135,7 @@ class ConnectionManager:
         self._address = _socket_address(address, socket.ntohs(port(self._listener)))
 
     def connect(self, active: int, passive: int) -> Connection:
-        """Connects two queue pairs, by their numbers, of which `active` asks for the connection. Raises CmError."""
+        """Connects two queue pairs, by their numbers: `active` calls rdma_connect. Raises CmError."""
         asking, accepting = self._create_id(), 0
         try:
             wait_ms = int(self._deadline_s * 1000)
@@ -154,7 +155,7 @@ class ConnectionManager:
         return Connection(self, (asking, accepting))
 
     def close(self) -> None:
-        """Stops listening. Connections that still exist must be closed before."""
+        """Stops listening. All connections must be closed first."""
         self.destroy(self._listener)
         destroy = self._library.rdma_destroy_event_channel
         destroy.restype, destroy.argtypes = None, (_Pointer,)
@@ -187,7 +188,8 @@ class ConnectionManager:
             if name == wanted and (not ids or end in ids):
                 return end
             if name not in _PAST:
-                raise CmError(_errno_of(status), f"the connection manager reported {name} instead of {wanted}")
+                code = -status if status < 0 else errno.ECONNREFUSED  # an error of the kernel is negative
+                raise CmError(code, f"the connection manager reported {name} instead of {wanted}")
         raise CmError(errno.ETIMEDOUT, f"the connection manager did not report {wanted}")
 
 
@@ -195,18 +197,12 @@ def _parameters(number: int) -> Any:
     return ctypes.byref(_ConnParam(responder_resources=_RESOURCES, initiator_depth=_RESOURCES, qp_num=number))
 
 
-def _errno_of(status: int) -> int:
-    """The errno of an event's status, which is negative for an error of the kernel."""
-    return -status if status < 0 else errno.ECONNREFUSED
-
-
 def _socket_address(address: str, port: int) -> Any:
-    """struct sockaddr_in or sockaddr_in6; a link-local address names its interface behind a %."""
+    """struct sockaddr_in or sockaddr_in6; a link-local address names its interface after a %."""
     host, _, interface = address.partition("%")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    packed, place = socket.inet_pton(family, host), port.to_bytes(2, "big")
-    head = int(family).to_bytes(2, sys.byteorder)
+    head, packed = int(family).to_bytes(2, sys.byteorder) + port.to_bytes(2, "big"), socket.inet_pton(family, host)
     if family == socket.AF_INET:
-        return ctypes.create_string_buffer(head + place + packed + bytes(8), 16)
+        return ctypes.create_string_buffer(head + packed + bytes(8), 16)
     scope = socket.if_nametoindex(interface) if interface else 0
-    return ctypes.create_string_buffer(head + place + bytes(4) + packed + scope.to_bytes(4, sys.byteorder), 28)
+    return ctypes.create_string_buffer(head + bytes(4) + packed + scope.to_bytes(4, sys.byteorder), 28)

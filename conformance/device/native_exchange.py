@@ -142,9 +142,9 @@ def can_post(request: SendRequest) -> bool:
 def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
     """Executes at most MAX_BATCH exchanges, up to and including the first whose memory Python has to examine.
 
-    Returns the results of those that were executed: an empty list if the first connection cannot be renewed. Each one
-    fills its areas, posts the request and a SEND behind it, and waits for the completions; the state of the areas
-    afterwards is in their `native_state`. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
+    Returns the results of those that were executed: an empty list if the first connection cannot be renewed. Each
+    exchange fills its areas, posts the request and a SEND behind it, and waits for the completions; the state of the
+    areas afterwards is in their `native_state`. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
     """
     compiled = _library()
     assert compiled is not None
@@ -155,11 +155,9 @@ def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
         pack_send(buffer, at + _HEAD.size, (buffer, at + _AT_SGE, start + at + _AT_SGE), request)
         at_area = at + _AT_AREAS
         for area in areas:
-            addr, size = area.memory.addr, area.memory.size
-            before, wanted = _address(area.before), _address(area.wanted)
-            _AREA.pack_into(
-                buffer, at_area, addr, area.start, size, area.length, before, wanted, area.around, area.prefill
-            )
+            where = area.memory.addr, area.start, area.memory.size, area.length
+            contents = _address(area.before), _address(area.wanted)
+            _AREA.pack_into(buffer, at_area, *where, *contents, area.around, area.prefill)
             at_area += _AREA.size
         _RESULT.pack_into(buffer, at + _AT_RESULT, 0, 0, 0, _NOT_QUERIED, 0, 0, 0)
     count = compiled.rdma_cts_exchanges(buffer, len(specs))

@@ -44,8 +44,8 @@ class IbvQp(ctypes.Structure):
     )
 
 
-# struct ibv_sge; of struct ibv_send_wr the beginning, what its union `wr` is for each kind of request, remote_srqn,
-# and struct ibv_mw_bind behind it; struct ibv_recv_wr; struct ibv_wc.
+# struct ibv_sge; struct ibv_send_wr in parts: its beginning, its union `wr` for each kind of request, remote_srqn, and
+# the union with `bind_mw`; struct ibv_recv_wr; struct ibv_wc.
 SGE = Struct("QII")
 _SEND_HEAD, _RDMA, _ATOMIC, _UD = Struct("QQQiiII"), Struct("QI20x"), Struct("QQQI4x"), Struct("QII16x")
 _SRQN, _BIND = Struct("I4x"), Struct("QI4xQQQI4x")
@@ -61,7 +61,6 @@ _POLL_CQ, _POST_SRQ_RECV, _POST_SEND, _POST_RECV = 11, 20, 25, 26
 _WORD = ctypes.sizeof(_pointer)
 _Post = ctypes.CFUNCTYPE(_int, _pointer, _pointer, _pointer)
 _Poll = ctypes.CFUNCTYPE(_int, _pointer, _int, _pointer)
-
 
 _QP_STATE = 1 << 0  # enum ibv_qp_attr_mask
 _ATTRIBUTES = 256  # buffer for struct ibv_qp_attr, whose first member is the state, and for struct ibv_qp_init_attr
@@ -158,17 +157,8 @@ def pack_send(
     opcode = request.opcode
     imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
     _pack_elements(elements[0], elements[1], request.sges)
-    _SEND_HEAD.pack_into(
-        buffer,
-        at,
-        request.wr_id,
-        0,
-        elements[2] if request.sges else 0,
-        len(request.sges),
-        WR_OPCODES[opcode],
-        request.flags,
-        imm,
-    )
+    sges = elements[2] if request.sges else 0, len(request.sges)
+    _SEND_HEAD.pack_into(buffer, at, request.wr_id, 0, *sges, WR_OPCODES[opcode], request.flags, imm)
     if destination:
         _UD.pack_into(buffer, at + _AT_WR, *destination)
     elif opcode.startswith("ATOMIC"):

@@ -1,4 +1,4 @@
-"""Postings of several requests: one critical region of ibv_wr_start, completed or given up.
+"""Batches: several requests between ibv_wr_start and ibv_wr_complete or ibv_wr_abort; one such batch is a posting.
 
 The rules are those of ibv_wr_post(3): nothing is carried out before ibv_wr_complete returns 0, and then everything is.
 Not for single requests, which traffic.py makes with `poster: wr_post`.
@@ -23,7 +23,7 @@ from conformance.model.vocabulary import BOTH_POSTERS
 from conformance.verbs import ENUMS
 
 _REQUESTS = 8  # of a posting that fits
-_ROUNDS = 4  # of postings in turn
+_ROUNDS = 4  # in which postings and calls of ibv_post_send alternate
 _INLINE_SIZE = 64  # bytes of inline data for which the queue pairs are made
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _FILLED = 0x80  # the byte of the first message; the next one has the next byte
@@ -31,7 +31,7 @@ _FILLED = 0x80  # the byte of the first message; the next one has the next byte
 
 @dataclass
 class _Posting:
-    """What a posting is made of: its connection, and the ranges into which its requests write, by number."""
+    """A connection, and the numbered ranges of `length` bytes from `addr`, into which the requests of a batch write."""
 
     context: CaseContext
     connection: LoopbackConnection
@@ -45,7 +45,7 @@ class _Posting:
         return cast(BuildingQueue, self.connection.pair.requester)
 
     def write(self, number: int, flags: int = SIGNALED) -> SendRequest:
-        """An RDMA WRITE of its own byte into the range with a number."""
+        """An RDMA WRITE into the range `number`, of a byte that no other range gets."""
         at = number * self.length
         ctypes.memset(self.source.addr + at, _FILLED + number, self.length)
         part = Sge(self.source.addr + at, self.length, self.source.lkey)
@@ -56,14 +56,14 @@ class _Posting:
         return [self.write(number) for number in numbers]
 
     def arrived(self, numbers: Sequence[int]) -> list[int]:
-        """Which of these ranges are no longer as they were."""
+        """Those of these ranges that have changed."""
         return [each for each in numbers if self._content(each) != repeated(EMPTY, self.length)]
 
     def _content(self, number: int) -> bytes:
         return ctypes.string_at(self.addr + number * self.length, self.length)
 
     def missing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-        """Awaits the requests, and says what is wrong with the first that was not carried out; empty if all were."""
+        """Awaits the completions, and describes the first request that was not carried out; empty if all were."""
         found = [(each.wr_id, each.status) for each in self.queue.completions(len(requests))]
         if found != [(each.wr_id, "SUCCESS") for each in requests]:
             self.connection.stale = True
@@ -73,7 +73,7 @@ class _Posting:
         return f"request {wrong[0]} completed and its bytes are not there" if wrong else ""
 
     def executed(self, numbers: Sequence[int], allowed: int) -> str:
-        """Posts one more request, into the range `allowed`, and says which of those before it was carried out."""
+        """Posts one more request, into the range `allowed`, and says if one of those before it was carried out."""
         marker = self.write(allowed)
         returned = self.queue.post_batch((marker,))
         if returned.value:

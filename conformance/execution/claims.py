@@ -1,8 +1,8 @@
-"""Tries what a device declares, so that the cases that rest on it need not fail one by one where it is not there.
+"""Tries what a device declares, so that the cases that need it do not all fail where the device does not have it.
 
 Each declared capability that a call can show is tried once, in its simplest form. It counts as absent only if library,
 kernel or driver say that there is none of its kind (bench.calls.ABSENT, and EINVAL from what creates an object or posts
-a well-formed request). Whatever else goes wrong with it is for the cases; so is the violation itself (rules CAP-…).
+a well-formed request). Not for other errors, which the cases find, nor for the violation itself (rules CAP-…).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORD, _SIZE_MAX = 8, (1 << 64) - 1
 
 
 def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
-    """For each capability that the device declares and does not have, the call that says so, for people."""
+    """For each capability that the device declares and does not have, the call that shows it and its errno, as text."""
     pd = bench.alloc_pd()
     found: dict[str, str] = {}
     for name, tried in _TRIED.items():

@@ -22,17 +22,17 @@ from conformance.model.expected_errors import RELIABLE
 
 # Seconds to wait for a completion that may legitimately be missing. Both ends are in this machine.
 SILENCE_S = 1.0
-# The same for the error state where it has once not come: a queue pair may never enter it.
+# The same for an error state that a queue pair has failed to enter before: it may never enter it.
 _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: its queue pair is in error, too.
 _REMOTE_ERROR = "REM_"
-# Other answers: of the initiator's own device, before the peer has anything to do with the request, and of a peer that
-# is not ready to receive.
+# Other answers: by the initiator's own device, before the request reaches the peer, and by a peer that is not ready to
+# receive.
 _OTHER_ANSWERS = ("LOC_", "MW_", "RNR_")
 # A message over an unreliable transport may be lost once or twice.
 _MOST_TRIES = 3
 ERROR_STATE = "ERR"
-# Their receives are in a shared receive queue, where they remain after an error of the queue pair.
+# The types whose receives are in a shared receive queue, where they remain after an error of the queue pair.
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
@@ -44,7 +44,7 @@ class ExchangeSpec(NamedTuple):
     """An exchange to execute: the request, the end that posts it (REQUESTER or RESPONDER), and the memory of both ends.
 
     `areas` are the memory of the responder and that of the requester. They are filled before the request is posted and
-    compared afterwards. `failed`: an end is in the error state already, so that what must succeed is hardly waited for.
+    compared afterwards. `failed`: an end is in the error state already, so that waits are short.
     """
 
     connection: LoopbackConnection
@@ -118,10 +118,10 @@ class LoopbackConnection:
             self._await_error(queue, (opcode, found[0].status if found else "", number))
 
     def _await_error(self, queue: Queue, refusal: Refusal) -> None:
-        """Waits for the error state of a queue pair, hardly if it has once not come.
+        """Waits for the error state of a queue pair; only briefly if an earlier wait for it was in vain.
 
-        The specification of InfiniBand demands that state, so that it is waited for once on each connection. That of
-        iWARP does not; there it depends on the driver and on the kind of the refusal, and each is waited for once.
+        The specification of InfiniBand demands that state: one long wait in vain is enough for a connection. That of
+        iWARP does not; there it depends on the driver and on the kind of refusal, and each kind has one long wait.
         """
         lingering = self.pair.lingering
         until = time.monotonic() + (_SHORT_SILENCE_S if refusal in lingering else self._error_s)
@@ -209,7 +209,7 @@ class LoopbackConnection:
             return Exchange(returned)
         behind = self._next_wr_id()
         initiator.post_send(SendRequest("SEND", behind, flags=0))
-        # The completion of the SEND behind is none of the request, which has then none.
+        # If the SEND behind completes first, the request has no completion.
         found = initiator.completions(1, _SHORT_SILENCE_S) if spec.failed else initiator.completions(1)
         found = [each for each in found if each.wr_id != behind]
         if [each.status for each in found] != ["SUCCESS"]:
@@ -228,7 +228,7 @@ class LoopbackConnection:
         return Exchange(returned, found, received, late=late)
 
     def _await_flush(self, peer: Queue, refusal: Refusal) -> list[Completion]:
-        """The receive that the peer's error state flushes, hardly waited for if once none was after such a refusal."""
+        """The receive that the peer's error state flushes; a short wait if such a refusal flushed none before."""
         lingering = self.pair.lingering
         flushed = peer.completions(1, _SHORT_SILENCE_S if refusal in lingering else self._error_s)
         if not flushed:
@@ -239,7 +239,7 @@ class LoopbackConnection:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
 
     def native(self) -> native_exchange.NativeConnection | None:
-        """This connection, in its present state, for exchanges in C; None if C cannot execute exchanges on it."""
+        """This connection in its present state, for exchanges in C; None if C cannot execute any on it."""
         if not self.pair.renews_by_reset:
             self.renew_if_stale()  # C renews a pair only by RESET, and leaves a stale one to this
         if self._native is None or not self._native.uses(self.pair):

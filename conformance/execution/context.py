@@ -20,13 +20,8 @@ from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import NULL, PROBES
 from conformance.verbs import VERBS, leaves_objects, product_of
 
-# Of larger memory only so many bytes on both sides of a range are filled and compared.
+# Of memory larger than _EXAMINED only _MARGIN bytes on both sides of a range are filled and compared.
 _EXAMINED, _MARGIN = 64 << 20, 64 << 10
-
-
-def _part_around(memory: Memory, addr: int, length: int) -> Part:
-    start = max(memory.addr, addr - _MARGIN)
-    return Part(start, min(memory.addr + memory.size, addr + length + _MARGIN) - start)
 
 
 def result_of(returned: Return) -> Observation:
@@ -80,10 +75,7 @@ class CaseContext:
         self._trunk: CaseContext | None = None  # the context that this one is a branch of
 
     def branch(self, case: Case) -> CaseContext:
-        """A context for another case on the same set-up.
-
-        The objects that this case creates belong only to the new context.
-        """
+        """A context for another case on the same set-up. The objects that this case creates belong to it alone."""
         branch = self._view(case)
         branch._trunk = self
         branch.released = set(self.released)
@@ -135,8 +127,10 @@ class CaseContext:
         """
         found: list[Memory] = [*self.memory.values(), *self.dmabufs.values(), *self.buffers.values()]
         for memory in found:
-            if memory.addr <= addr and addr + length <= memory.addr + memory.size:
-                return memory if memory.size <= _EXAMINED else _part_around(memory, addr, length)
+            end = memory.addr + memory.size
+            if memory.addr <= addr and addr + length <= end:
+                start = max(memory.addr, addr - _MARGIN)
+                return memory if memory.size <= _EXAMINED else Part(start, min(end, addr + length + _MARGIN) - start)
         raise LookupError(
             f"traffic at {addr:#x} for {length} bytes is outside all memory of the case; give its address with `at`"
         )
@@ -149,7 +143,7 @@ class CaseContext:
         self.cleanup.callback(self._release_mr, name, mr)
 
     def forget(self, kind: str, name: str) -> None:
-        """A step has released this object, one of `mrs` or `windows`, wherever it was made."""
+        """Removes an object of `mrs` or `windows` that a step has released, from each context that has it."""
         held, context = getattr(self, kind)[name], self
         while getattr(context, kind).get(name) is held:
             del getattr(context, kind)[name]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from conformance.bench.calls import ABSENT, Pd, Return
 from conformance.bench.interface import Bench, Entry
+from conformance.device.failing import can_fail
 from conformance.device.libibverbs import Libibverbs
 from conformance.errors import HostLacks, SetupRefused
 from conformance.execution.harness_resources import create_pair
@@ -121,5 +122,5 @@ def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, 
         "advise_absent": not offered["advise_mr"],
         "rereg_absent": not offered["rereg_mr"],
         "swap": len(Path("/proc/swaps").read_text().splitlines()) > 1,
-        "advise_enomem": False,
+        "failing_allocations": can_fail(),
     }

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from conformance.bench.calls import errno_name
 from conformance.errors import HarnessFailure, PeerLost, SetupRefused
 from conformance.execution.context import CaseContext
+from conformance.execution.failing import each_allocation_fails
 from conformance.execution.steps import STEPS, alloc_window
 from conformance.execution.traffic import run_probes
 from conformance.judging.faults import DONE, fault_of, outcome_of
@@ -59,7 +61,8 @@ def make_calls(context: CaseContext) -> Observation:
     with ExitStack() as limited:
         if limit is not None:
             limited.enter_context(context.bench.locked_memory_limit(context.bytes(limit)))
-        observation = _step(context, context.case.when)
+        call = partial(_step, context, context.case.when)
+        observation = each_allocation_fails(context, call) if "failing_allocations" in context.case.needs else call()
     if context.case.afterwards:
         observation["afterwards"] = _afterwards(context, observation)
     return observation

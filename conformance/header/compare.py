@@ -1,8 +1,8 @@
 """Compares every described enumerator, struct, constant and prototype with a header.
 
-In both directions: each described item must be in the header and be equal, and enumerators and fields
-that only the header has are reported as NOT_COVERED. Not for asking the compiler (program.py) and not
-for reading the header's text (source.py).
+In both directions: each described item must be in the header and be equal, and enumerators and fields that only the
+header has are reported as NOT_COVERED. Not for asking the compiler (program.py) and not for reading the header's text
+(source.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from conformance.verbs import (
     VENDOR_STRUCTS,
     VENDOR_VERBS,
     VERBS,
-    Enum,
+    Constant,
     EnumValue,
     Field,
     Struct,
@@ -53,8 +53,7 @@ def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
         undefine=VERBS,  # ibv_reg_mr and ibv_reg_mr_iova are macros over functions of the same name
     )
     return [
-        *_enum_checks(answers, release),
-        *_constant_checks(answers, release),
+        *(_value_check(item, described, answers, release) for item, described in _described_values()),
         *_unknown_name_checks(unknown_names, answers),
         *(check for struct in STRUCTS.values() for check in _struct_checks(struct, answers, source)),
         *_unknown_field_checks(unknown_fields, answers, source),
@@ -155,48 +154,33 @@ def _undescribed_fields(source: Source, struct: Struct) -> list[str]:
 def _unknown_name_checks(names: Iterable[tuple[str, str]], answers: Answers) -> Iterator[Check]:
     for enum, name in names:
         if name in answers.values:  # otherwise it is a macro whose value is not a number
-            yield Check(
-                f"enum {enum}.{ENUMS[enum].short(name)}",
-                NOT_COVERED,
-                "",
-                str(answers.values[name]),
-                f"the header has {name}, which the suite does not describe",
-            )
+            item = f"enum {enum}.{ENUMS[enum].short(name)}"
+            why = f"the header has {name}, which the suite does not describe"
+            yield Check(item, NOT_COVERED, "", str(answers.values[name]), why)
 
 
 def _unknown_field_checks(fields: dict[str, list[str]], answers: Answers, source: Source) -> Iterator[Check]:
+    why = "the header has a field that the suite does not describe"
     for struct, names in fields.items():
         for name in names:
             offset = answers.values.get(_offset(struct, name))
-            where = "" if offset is None else f" at offset {offset}"
-            yield Check(
-                f"struct {struct}.{name}",
-                NOT_COVERED,
-                "",
-                source.fields(struct)[name] + where,
-                "the header has a field that the suite does not describe",
-            )
+            found = source.fields(struct)[name] + ("" if offset is None else f" at offset {offset}")
+            yield Check(f"struct {struct}.{name}", NOT_COVERED, "", found, why)
 
 
 # Items that the descriptions have.
 
 
-def _enum_checks(answers: Answers, release: int | None) -> Iterator[Check]:
+def _described_values() -> Iterator[tuple[str, EnumValue | Constant]]:
     for enum in ENUMS.values():
-        for each in enum:
-            yield _value_check(f"enum {enum.name}.{enum.short(each.name)}", each, answers, release)
+        yield from ((f"enum {enum.name}.{enum.short(each.name)}", each) for each in enum)
+    yield from ((f"constant {name}", constant) for name, constant in CONSTANTS.items())
 
 
-def _value_check(item: str, described: EnumValue, answers: Answers, release: int | None) -> Check:
+def _value_check(item: str, described: EnumValue | Constant, answers: Answers, release: int | None) -> Check:
     if described.name in answers.refused:
         return missing(item, str(described.value), described.since, release)
     return same(item, described.value, answers.values[described.name], "the header has another value")
-
-
-def _constant_checks(answers: Answers, release: int | None) -> Iterator[Check]:
-    for each in CONSTANTS.values():
-        described = EnumValue(each.name, each.value, each.meaning, each.since)
-        yield _value_check(f"constant {each.name}", described, answers, release)
 
 
 def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator[Check]:
@@ -206,20 +190,11 @@ def _struct_checks(struct: Struct, answers: Answers, source: Source) -> Iterator
         yield missing(name, f"{len(struct.fields)} fields")
         return
     if described in answers.refused:
-        yield Check(
-            name,
-            FAIL,
-            _layout(struct),
-            "",
-            f"the described layout needs types this header lacks: {answers.refused[described]}",
-        )
+        why = f"the described layout needs types this header lacks: {answers.refused[described]}"
+        yield Check(name, FAIL, _layout(struct), "", why)
     else:
-        yield same(
-            f"{name} size",
-            answers.values[described],
-            answers.values[size],
-            "the struct has another size; a field differs or is not described",
-        )
+        why = "the struct has another size; a field differs or is not described"
+        yield same(f"{name} size", answers.values[described], answers.values[size], why)
     declared = source.fields(struct.name)
     for field in struct.fields:
         yield from _field_checks(struct, field, answers, declared.get(field.name, ""))
@@ -270,7 +245,9 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
     for verb in VENDOR_VERBS.values():
         yield _vendor_prototype(verb, answers, source)
     for enum in VENDOR_ENUMS.values():
-        yield from _vendor_values(enum, answers)
+        for each in enum:
+            if each.value is None:  # the others are of the mainline enumeration, which has been compared
+                yield _vendor_value(f"enum {enum.name}.{enum.short(each.name)} (experimental)", each.name, answers)
 
 
 def _vendor_prototype(verb: Verb, answers: Answers, source: Source) -> Check:
@@ -280,18 +257,8 @@ def _vendor_prototype(verb: Verb, answers: Answers, source: Source) -> Check:
     return _type_check(item, _prototype(verb), verb.signature, answers, declared)
 
 
-def _vendor_values(enum: Enum, answers: Answers) -> Iterator[Check]:
-    for each in enum:
-        if each.value is not None:
-            continue  # shared with the mainline enumeration, which has been compared
-        item = f"enum {enum.name}.{enum.short(each.name)} (experimental)"
-        if each.name in answers.refused:
-            yield Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
-        else:
-            yield Check(
-                item,
-                NOT_COVERED,
-                "",
-                str(answers.values[each.name]),
-                "the vendor's page names the flag and gives no value to compare with",
-            )
+def _vendor_value(item: str, name: str, answers: Answers) -> Check:
+    if name in answers.refused:
+        return Check(item, UNREACHABLE, "", "", VENDOR_ONLY)
+    why = "the vendor's page names the flag and gives no value to compare with"
+    return Check(item, NOT_COVERED, "", str(answers.values[name]), why)

@@ -1,4 +1,7 @@
-"""Finds in the kernel's evidence that something went wrong in it, whatever a call returned. Not for reading its log."""
+"""Whether something went wrong in the kernel, from its log and taint: a warning, an oops, a report of KASAN, a crash.
+
+A case fails then, whatever its calls returned. Not for reading the kernel's log (kernel/log.py).
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,14 @@ from collections.abc import Callable, Sequence
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import KernelEvidence
 
-# How a kernel says that something went wrong in it, whatever the call returned.
+# How a kernel says that something went wrong in it.
 _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "KASAN:", "refcount_t:")
 # What its tools report: KASAN, UBSAN, checked reference counts, and lockdep, whose reports stop no task.
 _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
     r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic"
 )
-# Functions of these tools and of locks, which are where a report is made, and not what it is about.
+# Functions of these tools and of locks: they make a report, and it is not about them.
 _OF_TOOLS = re.compile(
     r"(?:dump_stack|print_|kasan_|__asan_|(?:__)?ubsan_|refcount_warn|check_|mark_|validate_chain|(?:__)?lock_|lockdep_"
     r"|__might_|_?_?_raw_|(?:__)?(?:mutex|down|up|rwsem)_|__schedule)"
@@ -27,7 +30,7 @@ _ENDED = re.compile(r"BUG:|Oops|general protection")
 
 
 def kernel_alarm(kernel: KernelEvidence) -> Fault | None:
-    """The trouble with the device under test of which the kernel's evidence tells; None if there is none."""
+    """What went wrong with the device under test, by the kernel's evidence; None if nothing did."""
     log = kernel.get("log", ())
     about = _about_device(kernel)
     return None if about is None else _trouble(kernel, [log[number] for number in about])
@@ -43,7 +46,7 @@ def decisive_lines(kernel: KernelEvidence) -> set[int]:
 
 
 def kernel_remark(kernel: KernelEvidence) -> Fault | None:
-    """The trouble with something else, which changes no verdict; None if there is none."""
+    """What went wrong with something else, which changes no verdict; None if nothing did."""
     return None if _about_device(kernel) is not None else _trouble(kernel, kernel.get("log", ()))
 
 
@@ -53,12 +56,10 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
     if not line:
         changed = before is not None and before != after
         return Fault(FaultKind.KERNEL_TAINTED, expected=(str(before),), seen=(str(after),)) if changed else None
-    report, reported = _REPORT.search(line), "\n".join([line, *kernel.get("log", ())])
-    kind = FaultKind.KERNEL_WARNED
-    if _MEMORY_IN_DOUBT.search(line if report else reported):
-        kind = FaultKind.KERNEL_MEMORY
-    elif not report and _ENDED.search(reported):
-        kind = FaultKind.KERNEL_OOPSED
+    if report := _REPORT.search(line):
+        kind = FaultKind.KERNEL_MEMORY if _MEMORY_IN_DOUBT.search(line) else FaultKind.KERNEL_WARNED
+    else:
+        kind = complaint_kind("\n".join([line, *kernel.get("log", ())]))
     if report and (frames := _reported_frames(log)):
         names = tuple(f"{match['name']}{match['module'] or ''}" for match in map(_PARTS.fullmatch, frames) if match)
         callers = f", called by {frames[1]}" if frames[1:] else ""
@@ -66,8 +67,15 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
     return Fault(kind, seen=(line,), site=site_in(kernel.get("log", ())))
 
 
+def complaint_kind(text: str) -> FaultKind:
+    """The kind of fault of which these lines of a kernel's log tell, which are not a report of its tools."""
+    if _MEMORY_IN_DOUBT.search(text):
+        return FaultKind.KERNEL_MEMORY
+    return FaultKind.KERNEL_OOPSED if _ENDED.search(text) else FaultKind.KERNEL_WARNED
+
+
 def _about_device(kernel: KernelEvidence) -> range | None:
-    """The numbers of the lines of a complaint, and what belongs to it, that names a suspect; None if no line does."""
+    """The numbers of the lines of the first complaint that names a suspect, up to the next one; None if none does."""
     log = kernel.get("log", ())
     if "suspects" not in kernel:
         return range(len(log))
@@ -105,8 +113,6 @@ _MODULES = "Modules linked in:"
 # Where the kernel's processor was: the instruction pointer of x86, the program counter of Arm.
 _AT = re.compile(r"(?:\bRIP: [0-9a-f]{4}:|\bpc : )(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")
 _FRAME = re.compile(r"^(?:\[[^\]]*\])?\s*(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")
-
-
 _PARTS = re.compile(r"(?P<name>\w[\w.]*)\+\w+/\w+(?P<module> \[\w+\])?")
 
 

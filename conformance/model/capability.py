@@ -74,7 +74,7 @@ MEANING: Mapping[str, str] = {
     "rereg_absent": "the provider does not have ibv_rereg_mr",
     "swap": "pages of this system can be swapped out",
     "persistent_memory": "the run was given a device DAX",
-    "advise_enomem": "a prefetch can exceed a memory limit",
+    "failing_allocations": "the kernel can be told to fail an allocation of memory",
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
     **{name: f"the entry has {verb.name}, as rdma-core {verb.since} and later do" for name, verb in BY_SYMBOL.items()},
 }
@@ -153,8 +153,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "rereg_absent": "this stack has the verb",
     "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
-    "advise_enomem": "a prefetch pins no pages, so that no limit of this process can make it fail for lack of memory: a"
-    " cgroup's limit ends the process, and for a page that cannot be brought in Linux answers EFAULT",
+    "failing_allocations": "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }
 NAMES = tuple(MEANING)

@@ -1,6 +1,7 @@
 """Reads the YAML file of waivers, with the location of every mistake, and describes it as JSON Schema.
 
-Not for applying waivers (waivers.py)."""
+Not for applying waivers (waivers.py).
+"""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from conformance.regular_file import read_regular
 from conformance.results.defect_waivers import DefectWaiver
 from conformance.results.waiver_scope import WaiverScope, version
 from conformance.results.waivers import KnownOutcome, Waiver, Waivers
+from conformance.tables.schema import object_schema as _object
 from conformance.tables.suite import Suite
 from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader, suggestion
@@ -43,19 +45,10 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
     fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
     cases = {case.id for case in suite.cases}
     nodes = reader.items(fields.get("waivers"), "waivers")
-    of_defects = [_is_of_defect(node) for node in nodes]
-    found = [
-        _waiver(node, reader, cases, suite.registry, today)
-        for node, of_defect in zip(nodes, of_defects, strict=True)
-        if not of_defect
-    ]
-    defects = [
-        _defect_waiver(node, reader, today) for node, of_defect in zip(nodes, of_defects, strict=True) if of_defect
-    ]
-    waivers = [waiver for waiver in found if waiver]
-    known = [waiver for waiver in defects if waiver]
-    every: list[Waiver | DefectWaiver] = [*waivers, *known]
+    read = [_waiver(node, reader, cases, suite.registry, today) for node in nodes if not _is_of_defect(node)]
+    defects = [_defect_waiver(node, reader, today) for node in nodes if _is_of_defect(node)]
     met: dict[tuple[str, WaiverScope], Waiver | DefectWaiver] = {}
+    every: list[Waiver | DefectWaiver] = [*filter(None, read), *filter(None, defects)]
     for waiver in every:
         first = met.setdefault((waiver.target, waiver.where), waiver)
         if first is not waiver:
@@ -63,8 +56,8 @@ def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
     if reader.mistakes:
         raise UserError(*map(str, reader.mistakes))
     digest = hashlib.sha256(read_regular(path)).hexdigest()
-    exact_first = tuple(sorted(waivers, key=lambda waiver: not waiver.case))
-    return Waivers(str(path), digest, exact_first, today, tuple(known))
+    exact_first = tuple(sorted(filter(None, read), key=lambda waiver: not waiver.case))
+    return Waivers(str(path), digest, exact_first, today, tuple(filter(None, defects)))
 
 
 def _is_of_defect(node: Node) -> bool:
@@ -82,19 +75,17 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
     for place, text in (*([(fields["defect"], defect)] if defect else ()), *others):
         if text and not _FINGERPRINT.fullmatch(text):
             reader.note(place.location, f"{quoted(text)} is not a fingerprint, which has 12 hexadecimal digits")
-    observed = (
-        reader.mapping(fields["observed"], "observed", ("severity",), ("severity",)) if "observed" in fields else {}
-    )
-    label = reader.word(observed.get("severity"), "severity", tuple(each.label for each in Severity)) or ""
+    observed = fields.get("observed")
+    known = reader.mapping(observed, "observed", ("severity",), ("severity",)) if observed else {}
+    label = reader.word(known.get("severity"), "severity", tuple(each.label for each in Severity)) or ""
     cases = tuple(reader.text(item, "a case") or "" for item in reader.items(fields.get("cases"), "cases"))
+    of_unsteady = ("case", "seen")
     unsteady = [
-        reader.text(reader.mapping(item, "an unsteady case", ("case", "seen"), ("case", "seen")).get("case"), "case")
-        or ""
+        reader.text(reader.mapping(item, "an unsteady case", of_unsteady, of_unsteady).get("case"), "case") or ""
         for item in reader.items(fields.get("unsteady"), "unsteady")
     ]
     where = _where(fields.get("where"), reader)
-    issue, owner = _issue(fields.get("issue"), reader), reader.text(fields.get("owner"), "owner") or ""
-    expires = _expires(fields.get("expires"), reader, today)
+    issue, owner, expires = _responsibility(fields, reader, today)
     if len(reader.mistakes) > before or expires is None:
         return None
     severity = next(each for each in Severity if each.label == label)
@@ -111,12 +102,16 @@ def _waiver(node: Node, reader: Reader, cases: Collection[str], rules: Collectio
     rule = _known_id(fields.get("rule"), "rule", rules, reader)
     where = _where(fields.get("where"), reader)
     known = _observed(fields.get("observed"), reader)
-    issue = _issue(fields.get("issue"), reader)
-    owner = reader.text(fields.get("owner"), "owner") or ""
-    expires = _expires(fields.get("expires"), reader, today)
+    issue, owner, expires = _responsibility(fields, reader, today)
     if len(reader.mistakes) > before or expires is None:
         return None
     return Waiver(case, rule, where, known, issue, owner, expires, node.location)
+
+
+def _responsibility(fields: Mapping[str, Node], reader: Reader, today: date) -> tuple[str, str, date | None]:
+    """The issue, the owner and the last day of a waiver."""
+    issue, owner = _issue(fields.get("issue"), reader), reader.text(fields.get("owner"), "owner") or ""
+    return issue, owner, _expires(fields.get("expires"), reader, today)
 
 
 def _known_id(node: Node | None, what: str, known: Collection[str], reader: Reader) -> str:
@@ -194,6 +189,7 @@ def waivers_schema() -> dict[str, Any]:
     text = {"type": "string", "pattern": r"\S"}
     kernel = {"type": "string", "pattern": r"^\d+(\.\d+)*"}
     words = {"type": "array", "items": text}
+    fingerprint = {"type": "string", "pattern": f"^{_FINGERPRINT.pattern}$"}
     where = _object({"driver": text, "kernel": _object({"from": kernel, "to": kernel}), "firmware": text}, ["driver"])
     observed = _object(
         {
@@ -222,12 +218,8 @@ def waivers_schema() -> dict[str, Any]:
     shared = {name: waiver["properties"][name] for name in ("where", "issue", "owner", "expires")}
     of_defect = _object(
         {
-            "defect": {"type": "string", "pattern": f"^{_FINGERPRINT.pattern}$", "description": "its fingerprint"},
-            "also": {
-                "type": "array",
-                "items": {"type": "string", "pattern": f"^{_FINGERPRINT.pattern}$"},
-                "description": "other fingerprints of the same defect",
-            },
+            "defect": {**fingerprint, "description": "its fingerprint"},
+            "also": {"type": "array", "items": fingerprint, "description": "other fingerprints of the same defect"},
             "title": {**text, "description": "what is wrong, for people"},
             "observed": _object(
                 {"severity": {"enum": [each.label for each in Severity], "description": "how bad it is at most"}},
@@ -251,7 +243,3 @@ def waivers_schema() -> dict[str, Any]:
         "title": "A file of waivers of rdma-cts",
         **_object({"waivers": {"type": "array", "items": {"anyOf": [waiver, of_defect]}}}, ["waivers"]),
     }
-
-
-def _object(properties: Mapping[str, Any], required: Collection[str] = ()) -> dict[str, Any]:
-    return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}

@@ -1,7 +1,7 @@
 """What a run has recorded so far: its header, a result for each case that is done, and the file that they go to.
 
-Workers run at the same time, so that one thread at a time may use it (supervisor.py). Not for the streams of workers
-(session.py).
+Although workers run at the same time, only one thread at a time may use it (supervisor.py). Not for the streams of
+workers (session.py).
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Recording:
     def __init__(
         self, plan: RunPlan, file: ResultsFile, listener: Listener, prior: PriorSessions | None = None
     ) -> None:
-        """The records of a run go to `file`; `prior` are the earlier sessions of one that is carried on."""
+        """The records go to `file`; `prior` are the earlier sessions of a run that is resumed."""
         self.plan = plan
         self.listener = listener
         self.cases = {case.id: case for case in plan.cases}
         self.header: HeaderRecord | None = prior.header if prior else None
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
-        self.took: dict[str, float] = {}  # seconds of a worker by case, for who plans the next run
+        self.took: dict[str, float] = {}  # seconds of a worker by case, for planning the next run
         self._registry = plan.suite.registry
         self._file = file
         self._prior = prior
@@ -73,7 +73,7 @@ class Recording:
 
     @property
     def boot_id(self) -> str:
-        """Identifies the present boot of the kernel under test, if that is the kernel of a host; else empty."""
+        """Identifies the current boot of the kernel under test, if that is the kernel of a host; else empty."""
         return self.plan.boot_id()
 
     @property
@@ -146,14 +146,14 @@ class Recording:
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        """The header of the run: of the worker's only what the worker alone can know."""
+        """The header of the run: from the worker's only what no one else can know."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
         header = cast(HeaderRecord, {**own, **self.plan.facts, **self._known()})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
         return header
 
     def _known(self) -> dict[str, Any]:
-        """What of a header follows from the tables."""
+        """The part of a header that follows from the tables."""
         return {
             "rules": self._registry.as_data(),
             "controls": dict(self._registry.needs.controls),
@@ -179,7 +179,7 @@ class Recording:
         verdict = Verdict(judgement.verdict)
         record = self._result(case.id, replace(judgement, reason=cut(judgement.reason)), log)
         rule = at.get("rule", "") if at else ""
-        # A random sequence: record it, and the rule that it is about. No other case is about another rule than its own.
+        # A random sequence: record it, and the rule that it is about. All other cases are about their own rules.
         if at and row and len(row) <= _MOST_ROW and case.kind is Kind.SEQUENCES and rule in case.rules:
             deviation: Deviation = {"when": cut(at["point"]), "rules": [rule], "row": row}
             record["deviations"] = [deviation]

@@ -2,7 +2,7 @@
 
 Axes on which the set does not depend are removed first, and values of an axis that make no difference are merged; sympy
 minimises the rest. Points with another expectation are ignored: the formula distinguishes the deviating points from the
-others with the same expectation.
+others with the same expectation. Not for finding the points that deviate (outcome.py).
 """
 
 from __future__ import annotations
@@ -131,8 +131,7 @@ class _Set:
 
     def _slices(self, number: int) -> list[bytes]:
         """The table's parts for each class of a variable."""
-        size = len(self.variables[number].classes)
-        stride = math.prod(len(each.classes) for each in self.variables[number + 1 :])
+        size, stride = len(self.variables[number].classes), _points(self.variables[number + 1 :])
         if stride == 1:
             return [self.table[value::size] for value in range(size)]
         starts = range(0, len(self.table), stride * size)
@@ -142,12 +141,11 @@ class _Set:
         ]
 
     def _replace(self, number: int, classes: Sequence[tuple[str, ...]], slices: Sequence[bytes]) -> None:
-        """A variable with other classes; without it, if there is but one."""
-        variable = self.variables[number]
-        stride = math.prod(len(each.classes) for each in self.variables[number + 1 :])
+        """Gives a variable other classes; removes it if only one is left."""
+        stride = _points(self.variables[number + 1 :])
         starts = range(0, len(slices[0]), stride)
         self.table = b"".join(part[start : start + stride] for start in starts for part in slices)
-        self.variables[number] = replace(variable, classes=tuple(classes))
+        self.variables[number] = replace(self.variables[number], classes=tuple(classes))
         if len(classes) == 1:
             del self.variables[number]
 
@@ -159,9 +157,7 @@ class _Set:
         for labels, part in zip(self.variables[number].classes, self._slices(number), strict=True):
             length, value = len(part), int.from_bytes(part, "little")
             for index, known in enumerate(merged):
-                if b"\3" not in (known | value).to_bytes(
-                    length, "little"
-                ):  # no point is inside one class and outside the other
+                if b"\3" not in (known | value).to_bytes(length, "little"):  # no point is 1 in one and 2 in the other
                     merged[index] |= value
                     classes[index] += labels
                     break
@@ -187,17 +183,12 @@ class _Set:
                     return self._rest(number, value, variable.negated(value), "&")
         return self._split(), False
 
-    def _without(self, number: int, value: int) -> _Set:
-        variable, slices = self.variables[number], self._slices(number)
-        rest = _Set((), b"", self.effort)
-        rest.variables, rest.table = list(self.variables), self.table
-        classes = [labels for other, labels in enumerate(variable.classes) if other != value]
-        rest._replace(number, classes, [part for other, part in enumerate(slices) if other != value])
-        return _Set(rest.variables, rest.table, self.effort)
-
     def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
-        """A class that determines the result alone, joined with the formula of the other classes."""
-        rest, minimal = self._without(number, value).formula()
+        """A class that determines the result alone, joined with the formula of the others, to which this is reduced."""
+        others = [other for other in range(len(self.variables[number].classes)) if other != value]
+        classes, slices = self.variables[number].classes, self._slices(number)
+        self._replace(number, [classes[other] for other in others], [slices[other] for other in others])
+        rest, minimal = _Set(self.variables, self.table, self.effort).formula()
         if rest in (ALWAYS, NEVER):
             return literal, minimal
         inner = f"({rest})" if operator == "&" and "|" in rest else rest
@@ -205,10 +196,7 @@ class _Set:
 
     def _split(self) -> str:
         """The set by the classes of one variable, each described alone."""
-        parts = math.prod(len(each.classes) for each in self.variables[: -MAX_VARIABLES or None])
-        if parts > _MAX_PARTS:
-            return self._no_description()
-        if parts > self.effort.left:
+        if _points(self.variables[:-MAX_VARIABLES]) > min(_MAX_PARTS, self.effort.left):
             return self._no_description()
         terms = []
         for value, part in enumerate(self._slices(0)):
@@ -224,11 +212,8 @@ class _Set:
 
     def _variables(self) -> list[tuple[int, int]]:
         """The yes-or-no variables, as (variable, class): one for two classes, else one for each class."""
-        found = []
-        for number, variable in enumerate(self.variables):
-            two = len(variable.classes) == 2
-            found += [(number, value) for value in ((1,) if two else range(len(variable.classes)))]
-        return found
+        numbered = enumerate(len(variable.classes) for variable in self.variables)
+        return [(number, value) for number, size in numbered for value in ((1,) if size == 2 else range(size))]
 
     def _minimised(self) -> str:
         """The minimal sum of products, by sympy."""
@@ -237,16 +222,12 @@ class _Set:
 
         variables = self._variables()
         marks = dict.fromkeys(itertools.product((0, 1), repeat=len(variables)), 0)
-        for values, mark in zip(
-            itertools.product(*(range(len(each.classes)) for each in self.variables)), self.table, strict=True
-        ):
+        points = itertools.product(*(range(len(each.classes)) for each in self.variables))
+        for values, mark in zip(points, self.table, strict=True):
             marks[tuple(int(values[number] == value) for number, value in variables)] = mark
         symbols = [Symbol(f"x{number}") for number in range(len(variables))]
-        found = SOPform(
-            symbols,
-            [list(bits) for bits, mark in marks.items() if mark == 2],
-            [list(bits) for bits, mark in marks.items() if mark == 0],
-        )
+        inside, either = ([list(bits) for bits, mark in marks.items() if mark == wanted] for wanted in (2, 0))
+        found = SOPform(symbols, inside, either)
         terms = [self._term(term, symbols, variables) for term in _parts(found, "Or")]
         return " | ".join(text for _, text in sorted(terms))
 
@@ -263,6 +244,11 @@ class _Set:
             literals.append((variable.rank, variable.negated(value) if negated else variable.literal(value)))
         literals.sort()
         return [rank for rank, _ in literals], " & ".join(text for _, text in literals)
+
+
+def _points(variables: Sequence[_Variable]) -> int:
+    """The number of points in the space of these variables."""
+    return math.prod(len(each.classes) for each in variables)
 
 
 def _parts(expression: object, operator: str) -> Sequence[object]:

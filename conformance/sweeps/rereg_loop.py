@@ -1,7 +1,7 @@
 """Re-registrations at many points by loop.c: each point registers a region, re-registers it and deregisters it.
 
-Only for sweeps whose axes occur in the old access, the flags and the new access alone, and whose PDs and ranges are
-constant; other sweeps are run in Python.
+Only for sweeps whose axes occur in nothing but the old access, the flags and the new access; other sweeps are run in
+Python.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ReregLoop:
     def run(
         self, context: CaseContext, group: Group, record: PointObservations, observe: Callable[[int], Observation]
     ) -> list[str]:
-        """Makes the calls of a group; returns what could not be released, as texts."""
+        """Makes the calls of a group; returns a sentence for each region that could not be deregistered."""
         region, template = self._old.first, self._sweep.row.when
         when, columns = template.first, Columns(self._sweep.space, {}, context)
         new = {**when.arguments, **template.arguments}
@@ -82,7 +82,8 @@ class ReregLoop:
         span = (ctypes.c_uint64 * 2)(new_addr, new_length)
         arguments = (ctypes.addressof(before), old, flags, self._pd_argument(new_pd), ctypes.addressof(span), access)
         codes = array("H", bytes(2 * len(group.points)))
-        call = native.Call(self._function, arguments)
+        name = "rdma_cts_rereg" if isinstance(self._entry, Libibverbs) else "rdma_cts_write_rereg"
+        call = native.Call(native.function(name), arguments)
         if isinstance(self._entry, Libibverbs):
             ibv_context, release = pd.context_pointer, self._entry.raw("ibv_dereg_mr")
             expected = (
@@ -112,7 +113,10 @@ class ReregLoop:
         observe: Callable[[int], Observation],
         release: Callable[..., object],
     ) -> tuple[list[str], dict[int, int]]:
-        """Runs the loop to its end, and observes points with an unexpected region as a row."""
+        """Runs the loop to its end; points at which ibv_mr was not as expected are observed in Python.
+
+        Returns what could not be deregistered, and the numbers of these observations by point.
+        """
         not_released: list[str] = []
         unexpected: dict[int, int] = {}
         while (ended := loop.run()) != native.DONE:
@@ -123,10 +127,6 @@ class ReregLoop:
                 not_released.append(f"MR mr: deregistering it returned {errno_name(loop.error)}")
             loop.skip()
         return not_released, unexpected
-
-    @property
-    def _function(self) -> Callable[..., object]:
-        return native.function("rdma_cts_rereg" if isinstance(self._entry, Libibverbs) else "rdma_cts_write_rereg")
 
     def _pd_argument(self, pd: Pd | None) -> int:
         """The PD as an argument at this entry: struct ibv_pd * or the kernel's handle."""

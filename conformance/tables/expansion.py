@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from conformance.tables import unknown_bits
-from conformance.yamldoc.nodes import Node, quoted
+from conformance.yamldoc.nodes import Node, plain, quoted
 from conformance.yamldoc.reader import Reader, suggestion
 
 # Far more than any real table needs. The bounds prevent a mistake in a table from exhausting memory.
@@ -60,7 +60,7 @@ def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
         reader.note(node.location, f"axis {name!r} has no values")
     first_lines: dict[str, int] = {}
     for value in values:
-        written = repr(_without_locations(value))
+        written = repr(plain(value))
         if written in first_lines:
             reader.note(value.location, f"duplicate value of axis {name!r} (first in line {first_lines[written]})")
         first_lines.setdefault(written, value.location.line)
@@ -68,13 +68,6 @@ def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
             if "$" in str(text.value):
                 reader.note(text.location, f"a value of axis {name!r} cannot contain $")
     return values if len(reader.mistakes) == before else ()
-
-
-def _without_locations(node: Node) -> object:
-    """Returns the value as plain Python data."""
-    if isinstance(node.value, dict):
-        return {key: _without_locations(value) for key, value in node.value.items()}
-    return [_without_locations(item) for item in node.value] if isinstance(node.value, tuple) else node.value
 
 
 def _texts(node: Node) -> Iterator[Node]:

@@ -47,7 +47,7 @@ def rules_schema() -> Schema:
 
 def _keyed(known: keys.Keys) -> Schema:
     """A mapping with these keys."""
-    return _object({name: _of_key(key) for name, key in known.items()}, keys.required(known))
+    return object_schema({name: _of_key(key) for name, key in known.items()}, keys.required(known))
 
 
 def _of_key(key: keys.Key) -> Schema:
@@ -61,14 +61,14 @@ def _rule() -> Schema:
 
 def _predicates() -> Schema:
     derived = (
-        _object({FLAGS: _words(FLAG_ENUMS), EXCEPT: _list({"type": "string"})}, required=(FLAGS,)),
-        _object({UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}, required=(UNKNOWN,)),
+        object_schema({FLAGS: _words(FLAG_ENUMS), EXCEPT: _list({"type": "string"})}, required=(FLAGS,)),
+        object_schema({UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}, required=(UNKNOWN,)),
     )
     return {"type": "object", "propertyNames": _new_name(), "additionalProperties": {"anyOf": [_TEXT, *derived]}}
 
 
 def _retired(id_: Schema) -> Schema:
-    return {"type": "array", "items": _object({"id": id_, "why": _TEXT}, required=("id", "why"))}
+    return {"type": "array", "items": object_schema({"id": id_, "why": _TEXT}, required=("id", "why"))}
 
 
 def _definitions() -> dict[str, Schema]:
@@ -128,7 +128,7 @@ def _axis() -> Schema:
     """An axis of a row: its values, or the bits without a name in an enumeration."""
     unknown = {UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}
     written: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
-    return {"anyOf": [written, _object(unknown, required=(UNKNOWN,))]}
+    return {"anyOf": [written, object_schema(unknown, required=(UNKNOWN,))]}
 
 
 def _axes() -> Schema:
@@ -137,8 +137,8 @@ def _axes() -> Schema:
     axis: Schema = {
         "anyOf": [
             {"type": "array", "minItems": 1, "uniqueItems": True},
-            _object({SUBSETS: flags}, required=(SUBSETS,)),
-            _object({UNKNOWN: _words(FLAG_ENUMS)}, required=(UNKNOWN,)),
+            object_schema({SUBSETS: flags}, required=(SUBSETS,)),
+            object_schema({UNKNOWN: _words(FLAG_ENUMS)}, required=(UNKNOWN,)),
             {"type": "object", "minProperties": 1, "propertyNames": {"not": {"enum": [SUBSETS, UNKNOWN]}}},
         ]
     }
@@ -177,7 +177,7 @@ def _with_arguments(call: str, own: Schema) -> Schema:
 
 def _sized(kinds: Mapping[str, str]) -> Schema:
     kind = {**_or_axis(_words(kinds)), "description": _meanings(kinds)}
-    return _object({"kind": kind, "size": _quantity()}, required=("kind", "size"))
+    return object_schema({"kind": kind, "size": _quantity()}, required=("kind", "size"))
 
 
 def _mr() -> Schema:
@@ -237,7 +237,7 @@ def _then(call: str) -> Schema:
     outcomes = {key: vocabulary.EXPECTATIONS[key].outcome for key in _expectable(call)}
     only = [{"if": {"required": [key]}, "then": _ref(f"only {each}")} for key, each in outcomes.items() if each]
     properties = {"outcome": _ref("outcome")} | {key: _ref(f"expected {key}") for key in outcomes}
-    return {"anyOf": [_ref("outcome"), {**_object(properties, required=("outcome",)), "allOf": only}]}
+    return {"anyOf": [_ref("outcome"), {**object_schema(properties, required=("outcome",)), "allOf": only}]}
 
 
 def _expected(key: str, spec: vocabulary.ExpectationSpec) -> Schema:
@@ -258,7 +258,7 @@ def _of_enum(enum: str) -> Schema:
 
 def _sge() -> Schema:
     keys = ("addr", "length", "lkey")
-    return _object(dict.fromkeys(keys, _quantity()), required=keys)
+    return object_schema(dict.fromkeys(keys, _quantity()), required=keys)
 
 
 def _quantity(empty: bool = False) -> Schema:
@@ -291,7 +291,8 @@ def _named(value: Schema) -> Schema:
     return _or_axis({"type": "object", "propertyNames": _ref("new name"), "additionalProperties": _or_axis(value)})
 
 
-def _object(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
+def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
+    """A mapping with these keys and no others."""
     return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
 
 
@@ -337,7 +338,7 @@ SHAPES: Mapping[str, Callable[[], Schema]] = {
     "subject": lambda: _words(vocabulary.VERBS),
     "entries": _entries,
     "entries or axis": lambda: _or_axis(_entries()),
-    "doors": lambda: _object({door: SHAPES["rule id"]() for door in vocabulary.DOORS}),
+    "doors": lambda: object_schema({door: SHAPES["rule id"]() for door in vocabulary.DOORS}),
     "given": lambda: _ref("given"),
     "given or axis": lambda: _or_axis(_ref("given")),
     "rows": lambda: {"type": "array", "minItems": 1, "items": _ref("row")},

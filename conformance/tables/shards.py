@@ -19,7 +19,7 @@ from typing import TypeVar
 from conformance.errors import UserError
 
 # Seconds in the guest by case id, of those that take long; the others take _OTHER_S. A machine's own durations are not
-# asked: those of another machine differ.
+# used: those of another machine differ.
 DURATIONS = Path(__file__).with_name("durations.json")
 _OTHER_S = 0.15
 _MOST = 10_000  # shards

@@ -1,6 +1,7 @@
 """Reads the `sweep` of a row: its axes, the constraint, the number of points, and the expectations.
 
-Not for the parts of the row that depend on axes (row_resolution.py)."""
+Not for the parts of the row that depend on axes (row_resolution.py).
+"""
 
 from __future__ import annotations
 
@@ -150,6 +151,7 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
 
 
 def _words(text: str, value: Node) -> tuple[str, ...]:
+    """What a predicate may call a value of an axis: its label, and the words that it consists of."""
     parts = value.value if isinstance(value.value, tuple) else (value,)
     own = (str(part.value).replace(" ", "") for part in parts if isinstance(part.value, str | int))
     return tuple(dict.fromkeys([text, *own]))

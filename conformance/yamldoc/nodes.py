@@ -73,6 +73,13 @@ class Mistake:
         return f"{self.location}: {self.message}{self.location.within}"
 
 
+def plain(node: Node) -> object:
+    """The value of a node as plain Python data, without locations."""
+    if isinstance(node.value, dict):
+        return {key: plain(value) for key, value in node.value.items()}
+    return [plain(item) for item in node.value] if isinstance(node.value, tuple) else node.value
+
+
 class TextError(Exception):
     """The text is not YAML of the supported kind. `mistakes` are all mistakes that were found."""
 

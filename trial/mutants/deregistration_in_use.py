@@ -21,32 +21,30 @@ def window_unbound_by_refusal(self: Device, region: Region) -> bool:
     return bound
 
 
+class _Unbinding(Device):
+    """Deregistration unbinds the windows of a region."""
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        if region.handle not in self.regions:
+            for window in list(region.windows):
+                self.unbind(window)
+
+
 @violates("DEREG-02", written="blind")
-class PostedWindowsDoNotCount(Device):
+class PostedWindowsDoNotCount(_Unbinding):
     """A region to which a type 2 window is bound can be deregistered."""
 
     def busy(self, region: Region) -> bool:
         return any(each.kind == 1 for each in region.windows)
 
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        if region.handle not in self.regions:
-            for window in list(region.windows):
-                self.unbind(window)
-
 
 @violates("DEREG-02", written="blind")
-class WindowsWithoutRightsDoNotCount(Device):
+class WindowsWithoutRightsDoNotCount(_Unbinding):
     """A region can be deregistered if the windows bound to it have no rights."""
 
     def busy(self, region: Region) -> bool:
         return any(each.access for each in region.windows)
-
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        if region.handle not in self.regions:
-            for window in list(region.windows):
-                self.unbind(window)
 
 
 @violates("DEREG-02", Device.deregister, written="blind")
@@ -98,7 +96,7 @@ class InvalidatedWindowStillCounts(Device):
 
 
 @violates("DEREG-02", written="blind")
-class OneWindowGoneAllGone(Device):
+class OneWindowGoneAllGone(_Unbinding):
     """With two windows bound to it a region can be deregistered as soon as one of them is unbound."""
 
     def release_region(self, window: Window, region: Region) -> None:
@@ -110,12 +108,6 @@ class OneWindowGoneAllGone(Device):
 
     def busy(self, region: Region) -> bool:
         return super().busy(region) and not (len(region.windows) == 1 and region in self._released)
-
-    def forget_key(self, region: Region) -> None:
-        super().forget_key(region)
-        if region.handle not in self.regions:
-            for window in list(region.windows):
-                self.unbind(window)
 
 
 @violates("DEREG-04")

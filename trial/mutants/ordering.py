@@ -1,4 +1,4 @@
-"""Flushes, persistence and relaxed ordering."""
+"""Mutants that violate REG-14, relaxed ordering. Not for short ones, which are rows of the table beside."""
 
 from __future__ import annotations
 
@@ -61,13 +61,8 @@ class AtomicsOvertakeRelaxedWrites(Device):
             self._held.append((queue, request))
             return SUCCESS
         held, self._held = self._held, []
-        if request.opcode in ATOMICS:
-            status = super().carry_out(queue, request)
-            held, late = [], held
-        else:
-            late = []
-            status = ""
-        for each in held or late:
+        status = super().carry_out(queue, request) if request.opcode in ATOMICS else ""
+        for each in held:
             super().carry_out(*each)
         return status or super().carry_out(queue, request)
 
@@ -83,7 +78,7 @@ class FifthSendIsLost(Device):
         if content and peer.receives and peer.kind != "UD":
             sges = peer.receives[0][1]
             found = self.found(sges[0].lkey) if sges else None
-            if isinstance(found, Region) and found.access & 1 << 20:
+            if isinstance(found, Region) and found.access & RELAXED_ORDERING:
                 self._sends += 1
                 if self._sends % 5 == 0 and self.memory_of_sge(peer, sges[0], write=True) is not None:
                     wr_id, _ = self.next_receive(peer)
@@ -100,4 +95,4 @@ class RelaxedOrderingIgnored(Device):
         return super().register(pd, addr, length, hca_va, access & ~RELAXED_ORDERING)
 
 
-_BOTH = FLUSH_GLOBAL | FLUSH_PERSISTENT
+_BOTH = FLUSH_GLOBAL | FLUSH_PERSISTENT  # for the table beside

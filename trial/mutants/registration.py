@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from reference.device import Device
 from reference.extended import BUF, Attributes
 from reference.objects import Refused, Region
@@ -15,6 +17,17 @@ def refused_and_kept(self: Device, pd: int, addr: int, length: int, hca_va: int,
         return plain(self).register(pd, addr, length, hca_va, access)
     except Refused:
         self.keep(Region(self.new_handle(), self.new_key(), self.domain_of(pd), addr, length, addr, access))
+        raise
+
+
+@violates("REG-02", Device.register)
+def kept_without_memory(self: Device, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+    """A registration for which an allocation fails stays registered."""
+    try:
+        return plain(self).register(pd, addr, length, hca_va, access)
+    except Refused as refused:
+        if refused.errno == errno.ENOMEM and self.allocations_left == 0:
+            self.keep(Region(self.new_handle(), self.new_key(), self.domain_of(pd), addr, length, addr, access))
         raise
 
 

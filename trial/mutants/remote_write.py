@@ -1,4 +1,4 @@
-"""REMOTE_WRITE: what it grants, and what is refused without it."""
+"""Mutants that violate REG-05, REMOTE_WRITE, or choose what it leaves open. Not for short ones (the table beside)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
 
 class _TellingOfRefused(Device):
-    """Delivers the immediate data of a refused write, on some types of queue pairs."""
+    """Delivers the immediate data of a refused write, on the types of queue pairs `kinds`; for the table beside."""
 
     kinds: tuple[str, ...] = ()
     immediate: SendRequest | None = None

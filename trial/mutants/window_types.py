@@ -1,6 +1,8 @@
-"""The two types of windows."""
+"""Mutants that violate BIND-15: keys of type 2 windows, and invalidation. Not for short ones (window_types.yaml)."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
@@ -62,13 +64,11 @@ class InvalidatedKeyServesOneMoreRead(Device):
 
     def local_invalidate(self, key: int, queue: Queue) -> bool:
         found = self.keys.get(key)
-        if isinstance(found, Window) and found.region:
-            ghost = Window(2, found.domain, key, found.region, found.addr, found.length, found.access, found.queue)
-            if super().local_invalidate(key, queue):
-                self._last[key] = ghost
-                return True
-            return False
-        return super().local_invalidate(key, queue)
+        ghost = replace(found) if isinstance(found, Window) and found.region else None
+        done = super().local_invalidate(key, queue)
+        if done and ghost:
+            self._last[key] = ghost
+        return done
 
     def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
         if right == REMOTE_READ and rkey in self._last:

@@ -1,12 +1,13 @@
 """The personas, as data. The paths beginning with `drivers/` and `include/` are of Linux, the others of rdma-core.
 
-Read from Linux 7.2 and from rdma-core 691953d. Not for what a behaviour does (registering.py,
-queueing.py, windows.py, and the permitted variants, some of which were found in drivers).
+Read from Linux 7.2 and from rdma-core 691953d. Not for what a behaviour does (registering.py, queueing.py, windows.py,
+and the permitted variants among the mutants, some of which were found in drivers).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from reference.device import Device
 from trial.mutants.access_flags import HugetlbWithoutPagingRefused
@@ -18,72 +19,18 @@ from trial.mutants.keys import KeysHaveTagZero
 from trial.mutants.ordering import RelaxedOrderingIgnored
 from trial.mutants.rereg_access import KeysKept
 from trial.mutants.rereg_structure import LibraryIgnoresUnselectedAccess
+from trial.personas import queueing, registering, windows
 from trial.personas.persona import Persona
-from trial.personas.queueing import (
-    AbsentTypesAreInvalid,
-    DeadAfterReset,
-    ErrorsAreGeneral,
-    EverySendIsSignaled,
-    NegativeErrnoWhenPosted,
-    NegativeIoErrorInError,
-    NoAsynchronousEvents,
-    NoInitAfterReset,
-    NoPostingInError,
-    NoQueryOfQueuePairs,
-    OwnErrorsAreAccessErrors,
-    ReadsHaveOneElement,
-    ReadSinksNeedRemoteWrite,
-    ReceivesHaveOneElement,
-    ReceivesNeedAnElement,
-    StateOfTheProgram,
-    UnreliableWritesOnDemandAreLost,
-)
-from trial.personas.registering import (
-    AdviceEndsWithThePage,
-    EmptyArgumentsHaveNoErrno,
-    HugePagesKeepTheirOffset,
-    HugePagesNotOffered,
-    LastKeyComesBack,
-    LongLengthsAreRefusedUnselected,
-    LowestFreeKey,
-    NoChangeAfterAFailedOne,
-    NoChangeIsACommandError,
-    NoNewRightToWrite,
-    NoRemoteKeyWithoutRights,
-    NoWritingOfReadOnlyPins,
-    PinnedForWriting,
-    PinningFaultsAreEfault,
-    PinningFaultsAreEnomem,
-    TwoKeys,
-    UnsupportedFlagsAreInvalid,
-    ZeroBasedIsDropped,
-)
 from trial.personas.sysfs_port import EFA, INFINIBAND, IWARP, MANA
-from trial.personas.windows import (
-    BindsOnReliableConnectionsOnly,
-    IndexOfAKeyIsIgnored,
-    NoBindOfZeroBasedRegions,
-    NoEmptyTypeTwo,
-    NoRightToBind,
-    NoZeroBasedTypeOne,
-    UnbindingKeepsTheKey,
-    WindowsCannotBeBound,
-    WindowsHoldNothing,
-    WindowsOfTwoGigabytes,
-)
 
 _HW = "drivers/infiniband/hw"
-# What the kernel's RDMA core does before it asks a driver, and the library's handles.
-_CORE: Mapping[type[Device], str] = {
-    HandlesAreReused: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr, by uobj_alloc"
-}
 _CHANGES: Mapping[type[Device], str] = {
-    NoChangeIsACommandError: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_rereg_mr"
+    registering.NoChangeIsACommandError: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_rereg_mr"
 }
 
 
 def _dropping(where: str) -> dict[type[Device], str]:
-    return {ZeroBasedIsDropped: f"{where}, which does not look at IB_ZERO_BASED"}
+    return {registering.ZeroBasedIsDropped: f"{where}, which does not look at IB_ZERO_BASED"}
 
 
 def _without(where: str, *names: str) -> dict[str, str]:
@@ -96,7 +43,8 @@ _WINDOWS = ("mw_type_1", "mw_type_2")
 _BINDING = (*_WINDOWS, "wr_post_windows")
 _BUILDING = ("wr_post", "wr_post_windows")
 _CHANGING = ("rereg_mr", "rereg_translation")
-_ELSEWHERE = ("immediate_data", "iba_statuses", "read_sinks")
+_BEYOND_REGISTRATION = (*_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr")
+_NOT_OF_IWARP = ("immediate_data", "iba_statuses", "read_sinks")
 
 _NO_BIND_BIT = f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields, whose memory keys have no bit for MW_BIND"
 _HOLDS_NOTHING = f"{_HW}/mlx5/mr.c: __mlx5_ib_dereg_mr, which asks for no window"
@@ -112,22 +60,21 @@ _MLX5 = Persona(
         **_without(f"{_HW}/mlx5/odp.c: internal_fill_odp_caps", "odp_ud_recv", "odp_flush", "odp_atomic_write"),
     },
     {
-        **_CORE,
         **_CHANGES,
-        NoZeroBasedTypeOne: "providers/mlx5/qp.c: mlx5_bind_mw",
-        NoBindOfZeroBasedRegions: "providers/mlx5/qp.c: mlx5_bind_mw",
-        WindowsOfTwoGigabytes: "providers/mlx5/qp.c: set_bind_wr",
+        windows.NoZeroBasedTypeOne: "providers/mlx5/qp.c: mlx5_bind_mw",
+        windows.NoBindOfZeroBasedRegions: "providers/mlx5/qp.c: mlx5_bind_mw",
+        windows.WindowsOfTwoGigabytes: "providers/mlx5/qp.c: set_bind_wr",
         KeysKept: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr, by mlx5r_umr_rereg_pd_access",
-        LastKeyComesBack: f"{_HW}/mlx5/mr.c: mlx5_ib_dereg_mr, which gives keys back to a pool",
+        registering.LastKeyComesBack: f"{_HW}/mlx5/mr.c: mlx5_ib_dereg_mr, which gives keys back to a pool",
         OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
         FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
-        UnreliableWritesOnDemandAreLost: f"{_HW}/mlx5/odp.c: internal_fill_odp_caps, which declares none",
-        AdviceEndsWithThePage: _LAST_PAGE,
-        NoRightToBind: _NO_BIND_BIT,
-        IndexOfAKeyIsIgnored: _TAG_ALONE,
-        NoNewRightToWrite: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
-        WindowsHoldNothing: _HOLDS_NOTHING,
-        HugePagesKeepTheirOffset: _HUGE,
+        queueing.UnreliableWritesOnDemandAreLost: f"{_HW}/mlx5/odp.c: internal_fill_odp_caps, which declares none",
+        registering.AdviceEndsWithThePage: _LAST_PAGE,
+        windows.NoRightToBind: _NO_BIND_BIT,
+        windows.IndexOfAKeyIsIgnored: _TAG_ALONE,
+        registering.NoNewRightToWrite: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
+        windows.WindowsHoldNothing: _HOLDS_NOTHING,
+        registering.HugePagesKeepTheirOffset: _HUGE,
         **_dropping(f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields"),
     },
     mistakes={
@@ -146,11 +93,10 @@ _MLX4 = Persona(
     "mlx4",
     _without("providers/mlx4/mlx4.c: mlx4_ctx_ops", *_PAGING, "reg_dmabuf_mr", *_FLUSHING, *_BUILDING),
     {
-        **_CORE,
         **_CHANGES,
         KeysKept: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
-        NoWritingOfReadOnlyPins: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
-        PinnedForWriting: f"{_HW}/mlx4/mr.c: mlx4_get_umem_mr",
+        registering.NoWritingOfReadOnlyPins: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
+        registering.PinnedForWriting: f"{_HW}/mlx4/mr.c: mlx4_get_umem_mr",
         RelaxedOrderingIgnored: f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr, by convert_access",
         FailuresCarryVendorErrors: "providers/mlx4/cq.c: mlx4_handle_error_cqe",
         **_dropping(f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr"),
@@ -162,25 +108,27 @@ _IRDMA_PROVIDER = "providers/irdma/umain.c: irdma_uctx_ops"
 _IRDMA_PART = f"{_HW}/irdma/verbs.c: irdma_reg_user_mr, which wants the provider's part of the command"
 _IRDMA_REREG = f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr"
 _IRDMA: Mapping[type[Device], str] = {
-    **_CORE,
     **_CHANGES,
-    NoNewRightToWrite: f"{_IRDMA_REREG}{_CHECKED}",
-    LongLengthsAreRefusedUnselected: f"{_IRDMA_REREG}, which looks at the length first",
-    AbsentTypesAreInvalid: "providers/irdma/uverbs.c: irdma_ucreate_qp_ex",
+    registering.NoNewRightToWrite: f"{_IRDMA_REREG}{_CHECKED}",
+    registering.LongLengthsAreRefusedUnselected: f"{_IRDMA_REREG}, which looks at the length first",
+    queueing.AbsentTypesAreInvalid: "providers/irdma/uverbs.c: irdma_ucreate_qp_ex",
     KeysKept: f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr",
     RelaxedOrderingIgnored: f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
     FailuresCarryVendorErrors: f"{_HW}/irdma/verbs.c: irdma_process_cqe",
 }
-_IRDMA_MISTAKES = {"REREG-12": _IRDMA[NoNewRightToWrite], "REREG-13": _IRDMA[LongLengthsAreRefusedUnselected]}
+_IRDMA_MISTAKES = {
+    "REREG-12": _IRDMA[registering.NoNewRightToWrite],
+    "REREG-13": _IRDMA[registering.LongLengthsAreRefusedUnselected],
+}
 _IRDMA_RESET = f"{_HW}/irdma/verbs.c: irdma_modify_qp_roce, which takes RESET for the error state"
 _IRDMA_THIRD = Persona(
     "irdma",
     _without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, *_BUILDING, "uc", "xrc"),
     {
         **_IRDMA,
-        NoBindOfZeroBasedRegions: "providers/irdma/uverbs.c: irdma_ubind_mw",
-        NoInitAfterReset: _IRDMA_RESET,
-        BindsOnReliableConnectionsOnly: "providers/irdma/uverbs.c: irdma_upost_send",
+        windows.NoBindOfZeroBasedRegions: "providers/irdma/uverbs.c: irdma_ubind_mw",
+        queueing.NoInitAfterReset: _IRDMA_RESET,
+        windows.BindsOnReliableConnectionsOnly: "providers/irdma/uverbs.c: irdma_upost_send",
     },
     raw_registration=_IRDMA_PART,
     mistakes=_IRDMA_MISTAKES,
@@ -193,7 +141,7 @@ _IRDMA_SECOND = Persona(
         **_without("providers/irdma/uverbs.c: irdma_upost_send, IRDMA_FEATURE_ATOMIC_OPS", "atomics"),
         **_without(f"{_HW}/irdma/verbs.c: irdma_alloc_mw is of the third generation only", *_WINDOWS),
     },
-    {**_IRDMA, NoInitAfterReset: _IRDMA_RESET},
+    {**_IRDMA, queueing.NoInitAfterReset: _IRDMA_RESET},
     claims=_without(_IRDMA_FLAG, "mw_type_1"),
     raw_registration=_IRDMA_PART,
     mistakes=_IRDMA_MISTAKES,
@@ -202,14 +150,14 @@ _IRDMA_IWARP = Persona(
     "irdma-iwarp",
     {
         **_IRDMA_SECOND.lacks,
-        **_without(f"{_HW}/irdma/verbs.c: irdma_iw_port_immutable", "ud", *_ELSEWHERE),
+        **_without(f"{_HW}/irdma/verbs.c: irdma_iw_port_immutable", "ud", *_NOT_OF_IWARP),
         **_without("providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges", "read_lists"),
     },
     {
         **_IRDMA,
-        ReadsHaveOneElement: "providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges",
-        ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
-        ErrorsAreGeneral: "providers/irdma/uverbs.c: irdma_process_cqe, for what is not a flush",
+        queueing.ReadsHaveOneElement: "providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges",
+        queueing.ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
+        queueing.ErrorsAreGeneral: "providers/irdma/uverbs.c: irdma_process_cqe, for what is not a flush",
     },
     claims=_IRDMA_SECOND.claims,
     raw_registration=_IRDMA_PART,
@@ -224,10 +172,9 @@ _BNXT_RE = Persona(
         **_without("providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits", "uc"),
     },
     {
-        **_CORE,
-        AbsentTypesAreInvalid: "providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits",
-        NegativeErrnoWhenPosted: "providers/bnxt_re/verbs.c: bnxt_re_post_send",
-        DeadAfterReset: "providers/bnxt_re/verbs.c: bnxt_re_modify_qp, which leaves the sequence numbers",
+        queueing.AbsentTypesAreInvalid: "providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits",
+        queueing.NegativeErrnoWhenPosted: "providers/bnxt_re/verbs.c: bnxt_re_post_send",
+        queueing.DeadAfterReset: "providers/bnxt_re/verbs.c: bnxt_re_modify_qp, which leaves the sequence numbers",
     },
     claims=_without(f"{_HW}/bnxt_re/ib_verbs.c: bnxt_re_query_device", *_WINDOWS),
 )
@@ -239,14 +186,13 @@ _HNS = Persona(
         **_without("providers/hns/hns_roce_u_verbs.c: check_qp_create_mask", "uc"),
     },
     {
-        **_CORE,
         **_CHANGES,
-        EmptyArgumentsHaveNoErrno: "providers/hns/hns_roce_u_verbs.c: hns_roce_u_reg_mr",
-        PinningFaultsAreEnomem: f"{_HW}/hns/hns_roce_mr.c: mtr_alloc_bufs",
-        LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
+        registering.EmptyArgumentsHaveNoErrno: "providers/hns/hns_roce_u_verbs.c: hns_roce_u_reg_mr",
+        registering.PinningFaultsAreEnomem: f"{_HW}/hns/hns_roce_mr.c: mtr_alloc_bufs",
+        registering.LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
         KeysKept: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
-        NoNewRightToWrite: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}",
-        NoChangeAfterAFailedOne: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
+        registering.NoNewRightToWrite: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}",
+        registering.NoChangeAfterAFailedOne: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
         RelaxedOrderingIgnored: f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
         **_dropping(f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr"),
     },
@@ -267,13 +213,12 @@ _EFA = Persona(
         **_without(f"{_HW}/efa/efa_verbs.c: efa_reg_mr", "atomics", "zero_based", *_FLUSHING),
     },
     {
-        **_CORE,
-        TwoKeys: f"{_HW}/efa/efa_verbs.c: efa_register_mr",
-        HugePagesNotOffered: f"{_HW}/efa/efa_verbs.c: efa_reg_mr",
+        registering.TwoKeys: f"{_HW}/efa/efa_verbs.c: efa_register_mr",
+        registering.HugePagesNotOffered: f"{_HW}/efa/efa_verbs.c: efa_reg_mr",
         RelaxedOrderingIgnored: f"{_HW}/efa/efa_verbs.c: efa_reg_mr, which takes all optional flags out",
-        EverySendIsSignaled: "providers/efa/verbs.c: efa_post_send_validate",
-        NoPostingInError: "providers/efa/verbs.c: efa_post_send_validate, efa_post_recv_validate",
-        NoAsynchronousEvents: f"{_HW}/efa/efa_main.c: efa_process_eqe, which knows no events of queue pairs",
+        queueing.EverySendIsSignaled: "providers/efa/verbs.c: efa_post_send_validate",
+        queueing.NoPostingInError: "providers/efa/verbs.c: efa_post_send_validate, efa_post_recv_validate",
+        queueing.NoAsynchronousEvents: f"{_HW}/efa/efa_main.c: efa_process_eqe, which knows no events of queue pairs",
     },
     port=EFA,
 )
@@ -286,12 +231,11 @@ _MANA = Persona(
         **_without("providers/mana/wr.c: is_opcode_supported", "atomics"),
     },
     {
-        **_CORE,
         HugetlbWithoutPagingRefused: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
-        UnsupportedFlagsAreInvalid: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
-        WindowsCannotBeBound: f"{_HW}/mana/mr.c: mana_ib_alloc_mw, of which mana_ib_query_device says nothing",
-        NoQueryOfQueuePairs: f"{_HW}/mana/device.c: mana_ib_dev_ops",
-        NoPostingInError: "providers/mana/wr.c: mana_ib_post_send",
+        registering.UnsupportedFlagsAreInvalid: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
+        windows.WindowsCannotBeBound: f"{_HW}/mana/mr.c: mana_ib_alloc_mw, of which mana_ib_query_device says nothing",
+        queueing.NoQueryOfQueuePairs: f"{_HW}/mana/device.c: mana_ib_dev_ops",
+        queueing.NoPostingInError: "providers/mana/wr.c: mana_ib_post_send",
         RelaxedOrderingIgnored: f"{_HW}/mana/mr.c: mana_ib_verbs_to_gdma_access_flags",
     },
     port=MANA,
@@ -301,20 +245,17 @@ _ERDMA = Persona(
     "erdma",
     {
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_qp_validate_attr", "uc", "ud", "xrc", "rc_srq"),
-        **_without(
-            "providers/erdma/erdma.c: erdma_context_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
-        ),
+        **_without("providers/erdma/erdma.c: erdma_context_ops", *_BEYOND_REGISTRATION),
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_query_device", *_FLUSHING),
         **_without(f"{_HW}/erdma/erdma_verbs.c: erdma_get_port_immutable", "iba_statuses", "read_sinks"),
         **_without("providers/erdma/erdma_verbs.c: erdma_push_one_sqe, which reads into one element", "read_lists"),
         **_without("providers/erdma/erdma_verbs.h: ERDMA_MAX_RECV_SGE", "lists"),
     },
     {
-        **_CORE,
-        NegativeIoErrorInError: "providers/erdma/erdma_verbs.c: erdma_post_send, erdma_post_recv",
-        NegativeErrnoWhenPosted: "providers/erdma/erdma_verbs.c: erdma_push_one_sqe",
-        ReceivesHaveOneElement: "providers/erdma/erdma_verbs.c: push_recv_wqe",
-        OwnErrorsAreAccessErrors: "providers/erdma/erdma_verbs.c: map_cqe_status",
+        queueing.NegativeIoErrorInError: "providers/erdma/erdma_verbs.c: erdma_post_send, erdma_post_recv",
+        queueing.NegativeErrnoWhenPosted: "providers/erdma/erdma_verbs.c: erdma_push_one_sqe",
+        queueing.ReceivesHaveOneElement: "providers/erdma/erdma_verbs.c: push_recv_wqe",
+        queueing.OwnErrorsAreAccessErrors: "providers/erdma/erdma_verbs.c: map_cqe_status",
         RelaxedOrderingIgnored: f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr, by to_erdma_access_flags",
         **_dropping(f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr"),
     },
@@ -327,20 +268,17 @@ _CXGB4 = Persona(
     "cxgb4",
     {
         **_without("providers/cxgb4/qp.c: c4iw_post_send", "atomics", "immediate_data"),
-        **_without(
-            "providers/cxgb4/dev.c: c4iw_ctx_common_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
-        ),
+        **_without("providers/cxgb4/dev.c: c4iw_ctx_common_ops", *_BEYOND_REGISTRATION),
         **_without(f"{_HW}/cxgb4/qp.c: c4iw_create_qp", "uc", "ud", "xrc"),
         **_without(f"{_HW}/cxgb4/provider.c: c4iw_query_device", *_FLUSHING, "read_lists"),
         **_without(f"{_HW}/cxgb4/provider.c: c4iw_port_immutable", "iba_statuses", "read_sinks"),
     },
     {
-        **_CORE,
-        NegativeErrnoWhenPosted: "providers/cxgb4/qp.c: c4iw_post_send",
-        ReadsHaveOneElement: "providers/cxgb4/qp.c: build_rdma_read",
-        ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
-        OwnErrorsAreAccessErrors: "providers/cxgb4/cq.c: c4iw_poll_cq_one",
-        StateOfTheProgram: "providers/cxgb4/verbs.c: c4iw_query_qp",
+        queueing.NegativeErrnoWhenPosted: "providers/cxgb4/qp.c: c4iw_post_send",
+        queueing.ReadsHaveOneElement: "providers/cxgb4/qp.c: build_rdma_read",
+        queueing.ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
+        queueing.OwnErrorsAreAccessErrors: "providers/cxgb4/cq.c: c4iw_poll_cq_one",
+        queueing.StateOfTheProgram: "providers/cxgb4/verbs.c: c4iw_query_qp",
         **_dropping(f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr"),
     },
     mistakes={"REG-11": f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr"},
@@ -349,12 +287,11 @@ _CXGB4 = Persona(
 )
 
 _QEDR_COMMON: Mapping[type[Device], str] = {
-    **_CORE,
-    NoRemoteKeyWithoutRights: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    registering.NoRemoteKeyWithoutRights: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
     KeysHaveTagZero: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
-    PinningFaultsAreEfault: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    registering.PinningFaultsAreEfault: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
     RelaxedOrderingIgnored: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
-    NegativeErrnoWhenPosted: "providers/qedr/qelr_verbs.c: qelr_post_send",
+    queueing.NegativeErrnoWhenPosted: "providers/qedr/qelr_verbs.c: qelr_post_send",
     **_dropping(f"{_HW}/qedr/verbs.c: qedr_reg_user_mr"),
 }
 _QEDR_MISTAKES = {"REG-11": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr"}
@@ -362,9 +299,7 @@ _QEDR = Persona(
     "qedr",
     {
         **_without(f"{_HW}/qedr/verbs.c: qedr_check_qp_attrs", "uc", "ud"),
-        **_without(
-            "providers/qedr/qelr_main.c: qelr_ctx_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
-        ),
+        **_without("providers/qedr/qelr_main.c: qelr_ctx_ops", *_BEYOND_REGISTRATION),
         **_without(f"{_HW}/qedr/verbs.c: qedr_query_device", *_FLUSHING),
     },
     _QEDR_COMMON,
@@ -372,11 +307,11 @@ _QEDR = Persona(
 )
 _QEDR_IWARP = Persona(
     "qedr-iwarp",
-    {**_QEDR.lacks, **_without(f"{_HW}/qedr/main.c: qedr_iw_port_immutable", "xrc", "atomics", *_ELSEWHERE)},
+    {**_QEDR.lacks, **_without(f"{_HW}/qedr/main.c: qedr_iw_port_immutable", "xrc", "atomics", *_NOT_OF_IWARP)},
     {
         **_QEDR_COMMON,
-        ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
-        StateOfTheProgram: f"{_HW}/qedr/verbs.c: qedr_query_qp",
+        queueing.ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
+        queueing.StateOfTheProgram: f"{_HW}/qedr/verbs.c: qedr_query_qp",
     },
     mistakes=_QEDR_MISTAKES,
     port=IWARP,
@@ -387,10 +322,9 @@ _IONIC = Persona(
     "ionic",
     _without("providers/ionic/ionic_verbs.c: ionic_ctx_ops", *_PAGING, *_CHANGING, *_FLUSHING, "rc_srq", "xrc"),
     {
-        **_CORE,
-        IndexOfAKeyIsIgnored: _IONIC_KEY,
-        UnbindingKeepsTheKey: "providers/ionic/ionic_verbs.c: ionic_bind_mw",
-        NoEmptyTypeTwo: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind",
+        windows.IndexOfAKeyIsIgnored: _IONIC_KEY,
+        windows.UnbindingKeepsTheKey: "providers/ionic/ionic_verbs.c: ionic_bind_mw",
+        windows.NoEmptyTypeTwo: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind",
         BindFaultsAreFoundInCompletions: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, which compares no domains",
         RelaxedOrderingIgnored: f"{_HW}/ionic/ionic_controlpath.c: ionic_reg_user_mr, by to_ionic_mr_flags",
     },
@@ -401,19 +335,16 @@ _SIW = Persona(
     "siw",
     {
         **_without("providers/siw/siw.c: push_send_wqe", "atomics", "immediate_data"),
-        **_without(
-            "providers/siw/siw.c: siw_context_ops", *_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr"
-        ),
+        **_without("providers/siw/siw.c: siw_context_ops", *_BEYOND_REGISTRATION),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_create_qp", "uc", "ud", "xrc"),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_query_device", *_FLUSHING, "read_lists"),
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_get_port_immutable", "iba_statuses", "read_sinks"),
     },
     {
-        **_CORE,
-        ReceivesNeedAnElement: "providers/siw/siw.c: push_recv_wqe",
-        ReadsHaveOneElement: "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send",
-        NegativeErrnoWhenPosted: "providers/siw/siw.c: push_send_wqe",
-        StateOfTheProgram: "drivers/infiniband/sw/siw/siw_verbs.c: siw_query_qp",
+        queueing.ReceivesNeedAnElement: "providers/siw/siw.c: push_recv_wqe",
+        queueing.ReadsHaveOneElement: "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send",
+        queueing.NegativeErrnoWhenPosted: "providers/siw/siw.c: push_send_wqe",
+        queueing.StateOfTheProgram: "drivers/infiniband/sw/siw/siw_verbs.c: siw_query_qp",
         RelaxedOrderingIgnored: "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send, IWARP_ACCESS_MASK",
         LibraryIgnoresUnselectedAccess: "providers/siw/siw.c: siw_context_ops, without a verb to look at it",
         **_dropping("drivers/infiniband/sw/siw/siw_mem.c: siw_mr_add_mem"),
@@ -423,7 +354,11 @@ _SIW = Persona(
     port=IWARP,
 )
 
-PERSONAS = (
+# What the kernel's RDMA core does before it asks any driver, and the library's handles.
+_OF_ALL: Mapping[type[Device], str] = {
+    HandlesAreReused: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr, by uobj_alloc"
+}
+_DRIVERS = (
     _MLX5,
     _MLX4,
     _IRDMA_THIRD,
@@ -440,3 +375,4 @@ PERSONAS = (
     _IONIC,
     _SIW,
 )
+PERSONAS = tuple(replace(each, behaves={**_OF_ALL, **each.behaves}) for each in _DRIVERS)
