@@ -35,8 +35,6 @@ def set_up(writer: Writer) -> None:
     given = writer.case.given
     if given.memlock is not None:
         raise Inexpressible("it limits locked memory, which a program of root cannot without losing its rights")
-    if "failing_allocations" in writer.case.needs:
-        raise Inexpressible("the kernel has to fail one allocation after the other")
     for name in given.pds:
         writer.say(f"struct ibv_pd *{identifier(name)} = ibv_alloc_pd(context);")
         writer.say(f"SET_UP({identifier(name)});")

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -366,6 +367,10 @@ def test_several_runs_are_columns_and_what_differs_can_be_picked(browser: webdri
     assert [badge.text for badge in rule.find_elements(By.CSS_SELECTOR, "summary.row .v")] == ["PASS", "FAIL"]
     verdicts = rule.find_elements(By.CSS_SELECTOR, "details.case")[4].get_attribute("data-verdicts")
     assert verdicts == "- PASS"
+    levels = browser.execute_script(
+        "return [...document.querySelectorAll('h1,h2,h3,h4')].map(each => +each.tagName[1])"
+    )
+    assert [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1] == []
 
 
 def test_the_essentials_need_no_script(browser: webdriver.Chrome, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ well, unless a behaviour of the persona masks it (masking.py).
 from __future__ import annotations
 
 import collections
+import gc
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -157,6 +158,7 @@ def try_personas(
 ) -> Iterator[Outcome]:
     """Runs the cases on each persona, then tries the violations there; yields the outcomes in order."""
     named = [each.name for each in personas]
+    gc.freeze()  # the cases stay, and stay shared with the processes
     cleans = list(in_processes(lambda number: run_clean(personas[number], cases), named, jobs))
     if not violations:
         yield from map(outcome, personas, cleans)
