@@ -11,6 +11,7 @@ import pytest
 
 from commands.__main__ import main
 from commands.report import renderer
+from conformance.errors import UserError
 from conformance.model.evidence import Needs
 from conformance.model.record import FooterRecord
 from conformance.model.verdict import Verdict
@@ -136,13 +137,14 @@ def test_a_run_that_claims_other_tables_is_not_believed(one: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("changed", [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0}])
-def test_a_summary_that_contradicts_itself_is_not_believed(one: Path, changed: dict[str, object]) -> None:
+def test_a_summary_that_contradicts_itself_is_damaged(one: Path, tmp_path: Path, changed: dict[str, object]) -> None:
     known = json.loads(str(renderer("summary").render([read(one)])))
     rule = next(iter(known["rules"]))
     violated = {**known, "rules": {**known["rules"], rule: "FAIL"}, "exit_status": 1}
     assert Facts.of(violated).rules[rule] == "FAIL"
-    with pytest.raises(ValueError, match=""):
-        Facts.of({**violated, **changed})
+    (tmp_path / "summary.json").write_text(json.dumps({**violated, **changed}))
+    with pytest.raises(UserError, match=r"summary\.json is damaged"):
+        facts_of(tmp_path)
 
 
 def test_an_older_file_of_other_tables_does_not_know_what_was_left_out(one: Path, tmp_path: Path) -> None:
