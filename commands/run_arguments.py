@@ -40,7 +40,8 @@ def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> 
     shown = option.default if default == argparse.SUPPRESS else default
     if name in _CHOICES:
         choices, shown = _CHOICES[name]
-        option = replace(option, choices=choices)
+        # As a word of usage, all of them together would be wider than a terminal.
+        option = replace(option, choices=choices, metavar=name.upper(), help=f"{option.help}: {', '.join(choices)}")
     group.add_argument(option.flag, dest=name, default=default, **option.settings(shown))
 
 

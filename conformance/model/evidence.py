@@ -111,13 +111,16 @@ def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
 def shown_by(case: Case) -> tuple[Shown, ...]:
     """What a row, or a resolved point of a sweep, shows of its rules if it passes; nothing if it is open.
 
-    A judged call that succeeds is only the way to what is shown afterwards, if anything is.
+    A judged call that succeeds is only the way to what is shown afterwards, if anything is. What follows one for which
+    there was no memory shows that nothing else was harmed, which is no part of its rule.
     """
     if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
         return ()
     steps = [step for step in (case.when, *case.afterwards) if step.then.outcome in _DIRECTIONS]
     if len(steps) > 1 and case.when.then.outcome == "success":
         del steps[0]
+    if "failing_allocations" in case.needs:
+        del steps[1:]
     return tuple(dict.fromkeys(_shown(case, step) for step in steps))
 
 
