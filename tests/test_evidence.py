@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.errors import UserError
+from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.case import Case
 from conformance.model.evidence import Needs, Shown, controls, shown_by, shown_of_rules
 from conformance.model.record import ResultRecord
@@ -141,6 +142,13 @@ def test_what_passed_in_a_sweep_is_evidence_whatever_its_violation_counts_as(eff
     )
     found = conclude_rules([sweep, line(REFUSED)], BOTH)
     assert {rule: each.verdict for rule, each in found.items()} == {"REG-05": "PASS", "REG-17": effective}
+
+
+def test_a_rule_is_verified_without_what_needs_a_kernel_for_tests() -> None:
+    needs = replace(BOTH, cases={"REG-05": 3})
+    for reason, verdict in ((OF_TEST_KERNELS, "PASS"), ("no swap", "PARTIAL")):
+        found = concluded(line(GRANTED), line(REFUSED), line(ON_DEMAND, "UNREACHABLE", reason=reason), needs=needs)
+        assert found.verdict == verdict
 
 
 def test_a_control_that_the_device_does_not_offer_leaves_nothing_to_be_done() -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.evidence import GRANTED, REFUSED, Needs, named
 from conformance.model.record import EvidenceFacts, Missing, ResultRecord, Shows
 from conformance.model.rules import Registry
@@ -144,7 +145,7 @@ def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted:
     needed = len(needs.items.get(rule, ()))
     count: Counter[str] = Counter()
     for verdict, record in zip(verdicts, records, strict=True):
-        if verdict in _ABSENT:
+        if verdict in _ABSENT and record["reason"] != OF_TEST_KERNELS:
             name = _absent(verdict, record)
             count[name] += 1
             if name in missing or not any(each["shows"] in missing for _, each in _shows(record, rule)):
