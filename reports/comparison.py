@@ -81,17 +81,22 @@ class Comparison:
         new, old = self.new.open_defects, self.old.open_defects
         known, now = _fingerprints(old) | _unconfirmed(self.old), _fingerprints(new)
         unseen = [each for each in old if now.isdisjoint(each.fingerprints)]
+        decided = [each for each in unseen if self._is_decided(each)]
         return {
             NEW: [each for each in new if known.isdisjoint(each.fingerprints)],
-            GONE: [each for each in unseen if self._is_decided(each)],
+            GONE: decided,
             IN_BOTH: [_as_bad_as(each, old) for each in new if not known.isdisjoint(each.fingerprints)],
-            NOT_DECIDED: [each for each in unseen if not self._is_decided(each)],
+            NOT_DECIDED: [each for each in unseen if each not in decided],
         }
 
     def _is_decided(self, defect: Defect) -> bool:
-        if not _unconfirmed(self.new).isdisjoint(defect.fingerprints):
+        if not self._unconfirmed_now.isdisjoint(defect.fingerprints):
             return False
         return not {self._verdicts.get(case, Verdict.MISSED) for case in defect.cases} & set(INCOMPLETE)
+
+    @cached_property
+    def _unconfirmed_now(self) -> set[str]:
+        return _unconfirmed(self.new)
 
     @cached_property
     def _verdicts(self) -> Mapping[str, Verdict]:

@@ -43,9 +43,7 @@ def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -
         raise UserError(f"{folder / FOLDER} is a symbolic link; the points of sweeps are written to no other place")
     write_atomically(folder / name, json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode() + b"\n")
     points = Points.of_data(data)
-    found = deviations(points, record["repro"])
-    if record.get("space", {}).get("tries"):
-        found = [{**each, "when": BY_CHANCE, "minimal": True} for each in found]
+    found = deviations(points, record["repro"], by_chance=bool(record.get("space", {}).get("tries")))
     if case:
         found = [_with_procedure(each, case) for each in found]
     kept = record.copy()
@@ -65,17 +63,17 @@ def _file_name(case: str) -> str:
     return f"{name}.json"
 
 
-def deviations(points: Points, repro: str) -> list[Deviation]:
+def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[Deviation]:
     """The deviating points by outcome, the most frequent first, as far as a record keeps them.
 
-    `repro` is the command that runs the sweep alone.
+    `repro` is the command that runs the sweep alone. No formula tells apart points that deviate `by_chance`.
     """
     counts = points.counts()
     found: list[Deviation] = []
     effort = Effort()
     for number in sorted(_deviating(points), key=lambda number: -counts[number])[:MOST_DEVIATIONS]:
         outcome = points.outcomes[number]
-        explained = explain(points, number, effort)
+        explained = explain(points, number, effort, BY_CHANCE if by_chance else "")
         text = points.space.text(explained.smallest)
         found.append(
             {

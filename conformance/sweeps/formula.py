@@ -48,8 +48,11 @@ class Effort:
     left: int = _MOST_MINIMISED
 
 
-def explain(points: Points, number: int, effort: Effort | None = None) -> Explanation:
-    """The explanation of the points with the outcome `number`; without a formula once the effort is spent."""
+def explain(points: Points, number: int, effort: Effort | None = None, known: str = "") -> Explanation:
+    """The explanation of the points with the outcome `number`; without a formula once the effort is spent.
+
+    `known` is one that needs no search.
+    """
     own = points.outcomes[number]
     same = (own.expected, own.rule, own.clause)
     marks = [
@@ -61,7 +64,7 @@ def explain(points: Points, number: int, effort: Effort | None = None) -> Explan
     smallest = min(
         (point for point, mark in enumerate(table) if mark == 2), key=lambda point: (points.space.weight(point), point)
     )
-    when, minimal = describe(points.space, table, effort)
+    when, minimal = (known, True) if known else describe(points.space, table, effort)
     return Explanation(when, minimal, len(table) - table.count(0), smallest)
 
 
