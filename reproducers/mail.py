@@ -9,10 +9,11 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from conformance.defects import Defect, Symptom, answering_of, severity_of
+from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
 from conformance.defects.answering import CORE, LIBIBVERBS, PROVIDER
+from conformance.defects.kernel_site import site_of
 from conformance.judging import Basis, first_alarm
-from conformance.model.observation import KernelEvidence
+from conformance.model.fault import Effect
 from conformance.model.set_up import set_up_of
 from conformance.tables.suite import Suite
 from reports.digest import Digest
@@ -27,6 +28,15 @@ _OUR_CALLS = {
     "post_local_inv": "a LOCAL_INV work request",
     "post_bind_mw": "a BIND_MW work request",
 }
+_OPEN = "an answer of any kind, which the document leaves open"
+# How the program ends where it cannot say what it saw.
+_ENDINGS = {
+    Severity.KERNEL_CRASH: "it stops the kernel: run it in a virtual machine",
+    Severity.PROCESS_CRASH: "it is killed by a signal",
+    Severity.HANG: "it does not come back",
+}
+_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # of software drivers, whose devices are made by a command
+_OF_LIBRARIES = re.compile(r'Binary file "[^"]*/lib(?:ibverbs|[a-z0-9_]+-rdmav)[^"]*\.so|segfault at ')
 _KERNEL_LINES = 40
 
 
@@ -39,7 +49,7 @@ def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Seq
 
 def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]) -> Iterator[str]:
     defect = _defect_of(symptom, run)
-    title = defect.title if defect else symptom.line
+    title = _subject(symptom, defect.title if defect else symptom.line)
     yield from _wrapped(f"Subject: {_at_fault(symptom, run)}: {title}", further=" ")
     yield ""
     line = symptom.line.removeprefix("afterwards ")
@@ -69,11 +79,13 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
     for call, words in _OUR_CALLS.items():
         if any(f" {call}(" in each for each in calls):
             yield from _wrapped(f"{call}: {words}", "  ", "    ")
-    yield from _wrapped(f"expected: {symptom.expected}", "", "  ")
+    if " should " not in line:  # else the observation says what was expected of which step
+        expected = _OPEN if symptom.expected == "open" else symptom.expected
+        yield from _wrapped(f"expected: {expected}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
     yield from _wrapped(f"answered by: {answering_of(symptom)}", "", "  ")
     yield ""
-    yield from _kernel_log(symptom.record["kernel"])
+    yield from _evidence(symptom.record["kernel"].get("log", ()), symptom.fault.effect is Effect.PROCESS_DIED)
     yield from _tested(run)
     if history:
         yield ""
@@ -82,11 +94,34 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
             stack = f"{_stack(each)}{_told_apart(each, run)}"
             yield from _wrapped(f"{stack}: {_has(symptom, defect, each)}", "  - ", "    ")
     yield ""
+    yield from _wrapped(f"Found by the case {symptom.name} of rdma-cts. The program below shows it without that suite:")
+    yield ""
+    device = run.header["device"]
+    yield from (f"  {command}" for command in _commands(device.get("driver", ""), device.get("name", "DEVICE")))
+    yield ""
+    ending = _ENDINGS.get(severity_of(symptom))
+    begin = f"On the stack tested above {ending}. Where it comes to its end, it" if ending else "It"
     yield from _wrapped(
-        f"Found by the case {symptom.name} of rdma-cts. The program below shows it without that suite; it ends with"
-        " status 1 if the document is violated, 0 if it is kept, 77 if the device does not support what is needed,"
-        " and 2 if something could not be set up."
+        f"{begin} ends with status 1 if the document is violated, 0 if it is kept, 77 if the device does not support"
+        " what is needed, and 2 if something could not be set up."
     )
+
+
+def _subject(symptom: Symptom, title: str) -> str:
+    """The title of a defect; where a kernel died, with the function."""
+    site = site_of(symptom.fault)
+    if site is None or any(name in title for name in site.lasting):
+        return title
+    return f"kernel fault in {site.lasting[0]}: {title}"
+
+
+def _commands(driver: str, device: str) -> Iterator[str]:
+    """How to run the program: as root, with the device made if its driver is one of software."""
+    if driver in _MODULES:
+        yield f"modprobe {_MODULES[driver]}"
+        yield f"rdma link add {device} type {driver} netdev NETDEV    # an interface that is up"
+    yield "cc -o shown FILE.c -libverbs"
+    yield f"./shown {device}"
 
 
 def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
@@ -107,14 +142,15 @@ def _at_fault(symptom: Symptom, run: Digest) -> str:
     return parts.get(answering_of(symptom).layer, driver)
 
 
-def _kernel_log(kernel: KernelEvidence) -> Iterator[str]:
-    """The kernel's messages as it wrote them, from its first complaint on."""
-    log = kernel.get("log", ())
+def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
+    """The kernel's messages as it wrote them, from its first complaint on; of a process, the libraries on its stack."""
+    if process_died:  # the frames of the suite's own Python are of no use to others
+        log = [line.strip() for line in log if _OF_LIBRARIES.search(line)]
     if not log:
         return
     complaint = first_alarm(log)
     start = next((number for number, line in enumerate(log) if complaint and complaint in line), 0)
-    yield "The kernel's messages:"
+    yield "Where the process was, innermost first:" if process_died else "The kernel's messages:"
     yield from (f"  {line}".rstrip() for line in log[start : start + _KERNEL_LINES])
     if more := len(log[start + _KERNEL_LINES :]):
         yield f"  ({more} more lines)"

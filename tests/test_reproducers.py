@@ -20,6 +20,7 @@ from conformance.defects import answering_of, symptoms_of
 from conformance.judging import Basis
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
+from conformance.model.fault import Effect
 from conformance.model.kind import Kind
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Patch, Says
@@ -270,6 +271,33 @@ def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it() -> None:
     assert output[:40] == [f"  {line}".rstrip() for line in log[first : first + 40]]
     assert output[40] == f"  ({len(log) - first - 40} more lines)"
     assert any("RIP: " in line for line in output)
+
+
+def test_a_mail_says_how_to_run_the_program_and_where_the_kernel_dies() -> None:
+    name = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
+    symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == name)
+    text = mail(symptom, forky(), SUITE, basis_of(RECORDED / "forky.jsonl"), [])
+    subject = " ".join(text.partition("\n\n")[0].split())
+    assert subject.startswith("Subject: rxe: kernel fault in rxe_odp_mr_copy: on-demand")
+    device = forky().header["device"]["name"]
+    assert (
+        f"  rdma link add {device} type rxe netdev NETDEV"
+        in text.splitlines()[text.splitlines().index("  modprobe rdma_rxe") + 1]
+    )
+    assert f"  ./shown {device}\n" in text
+    assert "it stops the kernel" in text
+
+
+def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
+    found = (each for defect in forky().defects for each in defect.symptoms)
+    symptom = next(each for each in found if each.fault.effect is Effect.PROCESS_DIED)
+    provider = 'Binary file "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so", at +0x484f [0x7fa1d566384f]'
+    frames = ['  File "/suite/conformance/execution/steps.py", line 264 in _bind', '  Binary file "python3" [0x450bc9]']
+    died = replace(symptom, record={**symptom.record, "kernel": {"log": [*frames, f"  {provider}"]}})
+    text = mail(died, forky(), SUITE, basis_of(RECORDED / "forky.jsonl"), [])
+    assert text.partition("Where the process was, innermost first:\n")[2].startswith(f"  {provider}\n\nTested: ")
+    assert "/suite/" not in text
+    assert "it is killed by a signal" in " ".join(text.split())
 
 
 def test_the_command_writes_a_program_a_mail_and_all_programs(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
