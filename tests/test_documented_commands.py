@@ -10,15 +10,16 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from commands.__main__ import main, parser_of
 from conformance.errors import UserError
-from conformance.tables.suite import ROOT
+from conformance.tables.suite import ROOT, load_suite
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
 # At the prompt or in a script, a crontab and a unit of systemd, or, with arguments, within a sentence.
 _PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*/)?(?:\./)?"
 _COMMAND = re.compile(
@@ -121,6 +122,8 @@ def test_every_command_of_a_page_is_parsed(page: str, line: str, shelf: Path, mo
         parser_of(words[:1]).parse_args(words)
     except UserError as error:
         pytest.fail(f"{page}: {line}: {error}")
+    for option, name in pairwise(words):  # of a command that is not run here, too
+        assert option != "--only" or "/" not in name or load_suite().find(name), f"{page}: {line}"
 
 
 @pytest.mark.usefixtures("desk")
