@@ -18,7 +18,7 @@ from conformance.tables.suite import load_suite
 from fixtures.guest.changes import Change
 from trial import kernel_runs
 from trial.kernel import report
-from trial.kernel.guest import Answer, Guests, Lost, NoSession
+from trial.kernel.guest import Answer, Guests, Lost, MutantGuest, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import Mutant, chosen_mutants, read_mutants
 from trial.kernel.trying import (
@@ -267,3 +267,17 @@ def test_a_night_tries_what_was_not_killed_and_a_tenth_of_the_rest(monkeypatch: 
         halves.append(kernel_runs._chosen(arguments, {}))
     assert sorted(each.name for half in halves for each in half) == sorted(each.name for each in known)
     assert abs(len(halves[0]) - len(halves[1])) <= 1
+
+
+def test_no_order_is_sent_before_the_guest_has_opened_its_port() -> None:
+    class Port:
+        is_open = False
+
+        def next_line(self, _timeout: float) -> bytes:
+            self.is_open = True
+            return b'{"event":"open"}\n'
+
+        def send(self, _data: bytes, _timeout: float) -> bool:
+            return self.is_open
+
+    MutantGuest(cast(Any, Port()), [])

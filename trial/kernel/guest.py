@@ -111,6 +111,7 @@ class MutantGuest:
         self._guest = guest
         self.module: Path | None = None  # None: the mended driver, with which it was started
         self.loads = 0
+        self._next("before its first order")  # what comes while nobody has the port open is lost
         self._order(cases=_packed(pickle.dumps(list(cases))))
 
     def load(self, module: Path) -> str:

@@ -121,6 +121,7 @@ def main(port: str) -> int:
     warm.wake(moment)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     orders, known = Orders(port), dict[str, Case]()
+    orders.answer("open")
     for order in orders:
         if "cases" in order:
             known |= {case.id: case for case in pickle.loads(zlib.decompress(base64.b64decode(order["cases"])))}
