@@ -52,7 +52,8 @@ _DECLARED: Mapping[str, str] = {
     "odp": "device.odp_caps.general_caps & IBV_ODP_SUPPORT",
     "odp_implicit": "device.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT",
     **{
-        on_demand(transport, operation): f"device.odp_caps.per_transport_caps.{transport}_odp_caps"
+        on_demand(transport, operation): "device."
+        f"{'' if transport == 'xrc' else 'odp_caps.per_transport_caps.'}{transport}_odp_caps"
         f" & {_ODP_WITHOUT_NAMES.get(operation, f'IBV_ODP_SUPPORT_{operation.upper()}')}"
         for transport, operations in ODP_OPERATIONS.items()
         for operation in operations

@@ -119,6 +119,13 @@ def test_on_demand_memory_is_declared_for_each_transport() -> None:
         *("odp_flush", "odp_atomic_write", "odp_ud_send", "odp_ud_recv"),
     }
     assert need_on_demand("traffic", "RDMA_WRITE", "UC") == "odp_uc_write"
+    assert need_on_demand("local_traffic", "RECV", "XRC") == "odp_xrc_srq_recv"
+
+
+def test_what_is_declared_over_xrc_is_told_apart() -> None:
+    caps = declared_capabilities(DeviceAttributes(0, 0, 1, 0xFF, odp_xrc_caps=0x29))
+    declared = {name for name, value in caps.items() if name.startswith("odp_xrc_") and value}
+    assert declared == {"odp_xrc_send", "odp_xrc_read", "odp_xrc_srq_recv"}
     assert need_on_demand("traffic", "RDMA_READ", "UC") is None
     assert need_on_demand("local_traffic", "RECV", "RC_SRQ") == "odp_srq_recv"
 

@@ -24,6 +24,7 @@ from conformance.device import port as ports
 from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
 from conformance.device.port import SYSFS, Port
+from conformance.device.uverbs import xrc_odp_caps
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.model.capability import DeviceAttributes, declared_capabilities
@@ -137,6 +138,7 @@ class Device:
             odp_rc_caps=attributes.odp_caps.rc_odp_caps,
             odp_uc_caps=attributes.odp_caps.uc_odp_caps,
             odp_ud_caps=attributes.odp_caps.ud_odp_caps,
+            odp_xrc_caps=xrc_odp_caps(self.context.cmd_fd),
             max_sge_rd=self.attributes.max_sge_rd,
             max_sge=self.attributes.max_sge,
         )
@@ -273,6 +275,7 @@ class Device:
                 "odp_rc_caps": self.declared.odp_rc_caps,
                 "odp_uc_caps": self.declared.odp_uc_caps,
                 "odp_ud_caps": self.declared.odp_ud_caps,
+                "odp_xrc_caps": self.declared.odp_xrc_caps,
                 "max_mr_size": self.attributes.max_mr_size,
                 "max_mw": self.attributes.max_mw,
             },

@@ -21,6 +21,7 @@ from conformance.bench.calls import Buffer, IbvMr, Mr, Pd, Return, Sge, Told
 from conformance.verbs import ENUMS, of_method
 
 _REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13  # enum ib_uverbs_write_cmds
+_EX_QUERY_DEVICE = 0x80000001  # of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
 _OBJECT_MR = 7  # enum uverbs_default_objects
 _ADVISE_MR, _QUERY_MR, _REG_DMABUF_MR, _METHOD_REG_MR = 2, 3, 4, 5  # enum uverbs_methods_mr
 _UNKNOWN = 0x3FF  # an attribute that no method has
@@ -218,3 +219,17 @@ def _region(pd: Pd, addr: int, length: int, handle: int, lkey: int, rkey: int) -
     fields.context, fields.pd, fields.addr, fields.length = pd.context_pointer, pd.pointer, addr, length
     fields.handle, fields.lkey, fields.rkey = handle, lkey, rkey
     return Mr(fields)
+
+
+def xrc_odp_caps(cmd_fd: int) -> int:
+    """The member of this name of struct ib_uverbs_ex_query_device_resp; 0 of a kernel that is older than it.
+
+    pyverbs has no way to this member of struct ibv_device_attr_ex.
+    """
+    response = ctypes.create_string_buffer(304)
+    header = struct.pack("=IHHQHHI", _EX_QUERY_DEVICE, 1, len(response) // 8, ctypes.addressof(response), 0, 0, 0)
+    try:
+        os.write(cmd_fd, header + bytes(8))
+    except OSError:
+        return 0
+    return int(struct.unpack_from("=I", response, 296)[0])

@@ -22,6 +22,7 @@ ODP_OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "rc": _EVERY_ODP,
     "uc": ("send", "recv", "write"),
     "ud": ("send", "recv"),
+    "xrc": ("send", "write", "read", "atomic", "srq_recv"),  # it receives from shared receive queues alone
 }
 
 
@@ -132,7 +133,7 @@ _ON_DEMAND_NEEDS: Mapping[str, str] = {
 def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
     """The capability that an operation on on-demand memory needs over a type of queue pair; None if there is none."""
     known = _ON_DEMAND_NEEDS.get(f"{call} {operation}")
-    if qp_type == "RC_SRQ" and known == "recv":
+    if qp_type in ("RC_SRQ", "XRC") and known == "recv":
         known = "srq_recv"
     transport = qp_type.lower().removesuffix("_srq")
     return on_demand(transport, known) if known in ODP_OPERATIONS.get(transport, ()) else None
@@ -195,12 +196,18 @@ class DeviceAttributes:
     max_sge: int = 0
     odp_uc_caps: int = 0
     odp_ud_caps: int = 0
+    odp_xrc_caps: int = 0
 
 
 def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
     """Returns, for each capability that a device can declare, whether it declares it."""
     flags = declared.device_cap_flags
-    on_transport = {"rc": declared.odp_rc_caps, "uc": declared.odp_uc_caps, "ud": declared.odp_ud_caps}
+    on_transport = {
+        "rc": declared.odp_rc_caps,
+        "uc": declared.odp_uc_caps,
+        "ud": declared.odp_ud_caps,
+        "xrc": declared.odp_xrc_caps,
+    }
     return {
         "atomics": declared.atomic_cap != 0,
         "mw_type_1": bool(flags & _MEM_WINDOW),
