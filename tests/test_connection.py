@@ -19,7 +19,9 @@ from conformance.device.posting import WC
 from conformance.errors import LoopbackLost
 from conformance.execution import connection
 from conformance.execution.connection import ExchangeSpec, LoopbackConnection, exchanges
+from conformance.model.deadline import TURNS_PER_S, Wait
 from conformance.model.transport import INFINIBAND, IWARP
+from conformance.tables.suite import ROOT
 
 SIZE = 64
 
@@ -441,3 +443,17 @@ def test_python_waits_for_the_final_state_where_c_has_not(monkeypatch: pytest.Mo
     (exchange,) = exchanges([spec])
     assert waited == [("RDMA_WRITE", failed.completions, pair.requester)]
     assert exchange.responder_state == "RTS"
+
+
+def test_a_wait_gives_up_the_processor_however_late_the_clock_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[None] = []
+    monkeypatch.setattr("time.monotonic", itertools.count(step=60.0).__next__)
+    monkeypatch.setattr("os.sched_yield", lambda: turns.append(None))
+    wait = Wait(0.2)
+    while not wait.over():
+        assert len(turns) < TURNS_PER_S
+    assert len(turns) + 1 == 0.2 * TURNS_PER_S
+
+
+def test_c_code_waits_for_as_many_turns() -> None:
+    assert f"TURNS_PER_S = {TURNS_PER_S} " in (ROOT / "conformance/device/exchange.c").read_text()

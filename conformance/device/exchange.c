@@ -10,6 +10,7 @@ enum { AREAS = 2, RECEIVED = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
 enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
 enum { NOT_QUERIED = -1 };             /* as in native_exchange.py */
 enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused: no result of the exchange */
+enum { TURNS_PER_S = 1000 };            /* as in model/deadline.py */
 
 /* Takes the place of `silence`, in nanoseconds, once a queue pair has not entered the error state: it may never do so. */
 enum { SHORT_SILENCE = 1000000 };
@@ -126,15 +127,24 @@ static uint64_t now(void)
     return time.tv_sec * 1000000000ull + time.tv_nsec;
 }
 
+/* As class Wait: whether a wait that began then is over after so many turns, each of which gives up the processor. */
+static int over(uint64_t began, uint64_t timeout, uint64_t *turns)
+{
+    if (++*turns >= timeout / (1000000000 / TURNS_PER_S) && now() - began >= timeout)
+        return 1;
+    sched_yield();
+    return 0;
+}
+
 /* Waits for the next completion, at most `timeout` nanoseconds: 1, 0 after the timeout, or the negative value that
  * ibv_poll_cq returned. */
 static int completion(struct ibv_cq *cq, struct ibv_wc *wc, uint64_t timeout)
 {
-    uint64_t began = now();
+    uint64_t began = now(), turns = 0;
     int found;
 
-    while (!(found = ibv_poll_cq(cq, 1, wc)) && now() - began < timeout)
-        sched_yield();
+    while (!(found = ibv_poll_cq(cq, 1, wc)) && !over(began, timeout, &turns))
+        ;
     return found;
 }
 
@@ -151,14 +161,13 @@ static int state(struct ibv_qp *qp)
 /* Waits until a queue pair on which a request has failed is in the error state, but not for ever. */
 static void settle(struct connection *connection, int end)
 {
-    uint64_t began = now();
+    uint64_t began = now(), turns = 0;
 
     while (state(connection->ends[end].qp) != IBV_QPS_ERR) {
-        if (now() - began >= connection->silence) {
+        if (over(began, connection->silence, &turns)) {
             connection->silence = SHORT_SILENCE;
             return;
         }
-        sched_yield();
     }
 }
 

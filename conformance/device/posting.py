@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import socket
-import time
 from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
 from conformance.bench.calls import Return, Sge
 from conformance.bench.work_requests import WR_OPCODES, Completion, SendRequest, wc_opcode, wc_status
+from conformance.model.deadline import Wait
 
 MAX_SGE = 8
 _MAX_POLLED = 16
@@ -120,7 +119,7 @@ class Poster:
 
     def completions(self, count: int, deadline_s: float) -> list[Completion]:
         """The next `count` completions, fewer if the deadline passes. Raises OSError if polling fails."""
-        until = 0.0
+        wait: Wait | None = None
         found: list[Completion] = []
         while len(found) < count:
             number = self._poll_cq(self._cq, min(_MAX_POLLED, count - len(found)), self._wc_at)
@@ -128,10 +127,9 @@ class Poster:
                 raise OSError(-number, "ibv_poll_cq")
             found += [completion(self._wc, index) for index in range(number)]
             if not number:
-                until = until or time.monotonic() + deadline_s
-                if time.monotonic() >= until:
+                wait = wait or Wait(deadline_s)
+                if wait.over():
                     break
-                os.sched_yield()
         return found
 
 

@@ -7,8 +7,6 @@ a message that must arrive shows that there is an end to answer. Not for choosin
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -18,6 +16,7 @@ from conformance.bench.memory_areas import Area
 from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
 from conformance.device import native_exchange
 from conformance.errors import HarnessFailure, LoopbackLost
+from conformance.model.deadline import Wait
 from conformance.model.expected_errors import RELIABLE
 
 # Seconds to wait for a completion that may legitimately be missing. Both ends are in this machine.
@@ -124,15 +123,14 @@ class LoopbackConnection:
         iWARP does not; there it depends on the driver and on the kind of refusal, and each kind has one long wait.
         """
         lingering = self.pair.lingering
-        until = time.monotonic() + (_SHORT_SILENCE_S if refusal in lingering else self._error_s)
+        wait = Wait(_SHORT_SILENCE_S if refusal in lingering else self._error_s)
         while state_of(self.pair, queue) not in (ERROR_STATE, ""):
-            if time.monotonic() >= until:
+            if wait.over():
                 if self.pair.transport.iba:
                     self._error_s = _SHORT_SILENCE_S
                 else:
                     lingering.add(refusal)
                 return
-            os.sched_yield()
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
         """Renews the connection if necessary, posts the request and the SEND behind it, and returns the results.

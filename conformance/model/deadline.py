@@ -6,6 +6,9 @@ it. Not for what is done when it has passed (supervision/).
 
 from __future__ import annotations
 
+import os
+import time
+
 # How long a case may take unless the user says otherwise, in seconds; each sign of progress starts it again. Most
 # cases take milliseconds, one compiles a program; software emulation on a busy machine is a hundred times slower.
 CASE_DEADLINE_S = 120.0
@@ -14,6 +17,8 @@ CASE_DEADLINE_S = 120.0
 # still be judged before it counts as a hang.
 COMPLETION_DEADLINE_S = 20.0
 _COMPLETION_SHARE = 1 / 6
+# How often a second of waiting gives up the processor at least. An idle emulated processor does it ten times as often.
+TURNS_PER_S = 1000
 # How many of its deadlines a case may take as a whole, whatever progress it makes: two hours by default.
 _DEADLINES = 60
 
@@ -26,3 +31,23 @@ def completion_deadline_s(case_deadline_s: float) -> float:
 def longest_case_s(case_deadline_s: float) -> float:
     """How long a case with that deadline may take as a whole; both in seconds."""
     return case_deadline_s * _DEADLINES
+
+
+class Wait:
+    """A wait for what a thread of the kernel brings about, such as a completion.
+
+    It is over once `seconds` have passed and the processor has been given up for others a thousand times for each of
+    them: where a guest's processor gets little time itself, the clock alone says nothing about the driver.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        self._turns = int(seconds * TURNS_PER_S)
+
+    def over(self) -> bool:
+        """Whether it is over; gives up the processor if it is not."""
+        self._turns -= 1
+        if self._turns <= 0 and time.monotonic() >= self._until:
+            return True
+        os.sched_yield()
+        return False
