@@ -88,6 +88,11 @@ class ProtectionDomain:
         self.device.pointers.forget_pd(self.pyverbs)
 
 
+# What providers read when a queue pair is made. mlx5 puts a message of up to 32 bytes into the completion, from where the
+# library copies it to its place: by no key, so that it would show nothing of the region.
+LIBRARY_SETTINGS = {"MLX5_SCATTER_TO_CQE": "0"}
+
+
 class Device:
     """An open device. Use as a context manager."""
 
@@ -109,6 +114,8 @@ class Device:
             raise UserError(
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
+        for variable, value in LIBRARY_SETTINGS.items():
+            os.environ.setdefault(variable, value)
         try:
             self.context = Context(name=name)
         except PyverbsError as error:

@@ -43,8 +43,8 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     HugePagesNotOffered: ("dmabuf-every-flag", "dmabuf-on-demand"),
     HugetlbWithoutPagingRefused: ("dmabuf-on-demand",),
     # The old key is that of a new region.
-    LowestFreeKey: ("stale-keys-found", "posted-receives-keep-their-region"),
-    LastKeyComesBack: ("stale-keys-found", "posted-receives-keep-their-region"),
+    LowestFreeKey: ("posted-receives-keep-their-region",),
+    LastKeyComesBack: ("posted-receives-keep-their-region",),
     # Every address is a pointer, so that none is an offset too far.
     ZeroBasedIsDropped: ("zero-based-from-the-page", "zero-based-to-the-pages-end"),
     # Nobody has a key with which to read it.
