@@ -78,7 +78,7 @@ def suited(cases: Sequence[Case]) -> list[Case]:
 
 
 def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
-    """Whether a mutant violates one of the rules, or a part of a rule that was split since: REG-09a is one of REG-09."""
+    """Whether a mutant violates one of the rules, or a rule of which one is a part since it was split (REG-09a)."""
     return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
 
 
