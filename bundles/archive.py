@@ -220,7 +220,6 @@ class _Source:
         return data
 
     def whole(self, size: int) -> bytes:
-        """So many bytes."""
         return b"".join(self.read(size))
 
     def end(self) -> None:

@@ -77,7 +77,6 @@ class Difference:
 
     @property
     def reason(self) -> str:
-        """The difference in one line."""
         return f"{self.what}: {self.here or 'none'}, its equals {self.usual or 'none'}"
 
 
@@ -162,7 +161,6 @@ class Fleet:
 
     @cached_property
     def differing(self) -> Mapping[str, list[Difference]]:
-        """The differences of each node that has one."""
         found: dict[str, list[Difference]] = {}
         for group in self.groups:
             for each in group.differences:
@@ -194,7 +192,6 @@ class Fleet:
         return 3 if self.missing else 0
 
     def as_data(self) -> dict[str, object]:
-        """All of it as plain data."""
         return {
             "schema": SCHEMA,
             "headline": self.headline,
@@ -233,7 +230,6 @@ def _grouped(device: tuple[str, ...], nodes: Sequence[Node]) -> Iterator[Group]:
 
 
 def page(fleet: Fleet) -> bytes:
-    """The page."""
     return environment().get_template("fleet.html").render(fleet=fleet).encode()
 
 

@@ -155,7 +155,6 @@ class CaseView:
 
     @property
     def first(self) -> ResultRecord:
-        """The result of the first run that has one."""
         return next(record for record in self.records if record)
 
 
@@ -213,13 +212,10 @@ def _shown(number: int, run: Digest, defect: Defect) -> Shown:
 
 @dataclass(frozen=True)
 class Page:
-    """The data of the page."""
-
     runs: Sequence[Digest]
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
-        """The rules of all runs."""
         found: dict[str, RuleFacts] = {}
         for run in self.runs:
             for id_ in (*run.rules, *run.verdicts):
@@ -378,7 +374,6 @@ class _Compiled(BytecodeCache):
                 bucket.bytecode_from_string(path.read_bytes())
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Stores what the bucket has."""
         cache.store(self._name(bucket), bucket.bytecode_to_string())
 
     @staticmethod

@@ -394,7 +394,6 @@ def well(worker: Worker) -> None:
 
 
 def names() -> Iterator[str]:
-    """All of these, in their order."""
     own = list(globals().items())
     first = next(number for number, (name, _) in enumerate(own) if name == "forge_every_result_and_exit")
     return (name for name, _ in own[first:] if name not in ("well", "names", "main"))

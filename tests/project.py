@@ -67,7 +67,6 @@ class Project:
         return str(path)
 
     def pytest(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Runs pytest in a process of its own."""
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
         return ended(*command, cwd=self.root, env=self.environment)
 
@@ -77,5 +76,4 @@ class Project:
         return self.pytest("cases", *chosen, "--rdma-out", "out", *arguments)
 
     def results(self) -> Recorded:
-        """What `run` recorded."""
         return read_results(self.root / "out")

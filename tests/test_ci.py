@@ -105,7 +105,6 @@ class Scripts:
             write(self.root / "made", run)
 
     def call(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Calls a script."""
         settings = [f"{name}={value}" for name, value in environment.items()]
         command = ["env", *settings, str(self.root / "suite" / "ci" / script), *arguments]
         return ended(*command, cwd=self.root, stdin=subprocess.DEVNULL)
@@ -122,7 +121,6 @@ def scripts(tmp_path: Path) -> Scripts:
 
 
 def verdicts(*each: str) -> Recorded:
-    """A run with these verdicts."""
     return recorded([result(case, verdict) for case, verdict in zip(SUITE.cases, each, strict=False)])
 
 

@@ -30,7 +30,6 @@ NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15
 
 
 def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, complete: bool = True) -> Path:
-    """A directory with the results of a run."""
     ids = [line["case"] for line in lines]
     waivers = {"waivers": {"sha256": "0" * 64}} if any(line["waiver"] for line in lines) else {}
     head = header(planned=ids, suite={"version": "0", "tables_sha256": tables}, **waivers)
@@ -44,7 +43,6 @@ def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, 
 
 
 def digested(*lines: ResultRecord, tables: str, **head: Any) -> Digest:
-    """A run of these tables."""
     ids = [line["case"] for line in lines]
     start = header(planned=ids, suite={"version": "0", "tables_sha256": tables}, **head)
     return digest(Recorded(start, list(lines), footer_record(ids, list(lines), registry(), duration_s=1.0)), Path())

@@ -43,7 +43,6 @@ class RecordingConnection:
 
 
 def specs(stub: RecordingConnection, count: int) -> list[ExchangeSpec]:
-    """Exchanges numbered from 0."""
     used, areas = cast(LoopbackConnection, stub), cast(Any, ())
     return [ExchangeSpec(used, SendRequest("RDMA_WRITE", wr_id), areas) for wr_id in range(count)]
 
@@ -78,8 +77,6 @@ def test_python_executes_what_c_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Memory:
-    """Memory of this process."""
-
     size = SIZE
 
     def __init__(self) -> None:
@@ -99,21 +96,17 @@ class Side:
         self._opcodes, self._polled, self._polls = list(opcodes), polled, 0
 
     def post_send(self, request: SendRequest) -> Return:
-        """Succeeds."""
         return Return(0, 0)
 
     def post_receive(self, sges: Sequence[Any], wr_id: int) -> Return:
-        """Succeeds."""
         return Return(0, 0)
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        """The next completion."""
         self._polls += 1
         self._polled(self._polls)
         return [Completion(1, "SUCCESS", self._opcodes.pop(0))]
 
     def query_state(self) -> str:
-        """RTS."""
         return "RTS"
 
 
@@ -199,7 +192,6 @@ class Unending(Side):
         self.asked = 0
 
     def query_state(self) -> str:
-        """RTS."""
         self.asked += 1
         return "RTS"
 
@@ -248,7 +240,6 @@ class Refused(Side):
         self._statuses, self.waited = statuses, cast(list[float], [])
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        """The refusal, if there is one."""
         self.waited.append(deadline_s)
         return [Completion(1, status) for status in self._statuses]
 
@@ -286,7 +277,6 @@ class MadeAnew(Pair):
         self.renewals = 0
 
     def renew(self) -> None:
-        """Counts."""
         self.renewals += 1
 
 

@@ -46,7 +46,6 @@ def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
 
 
 def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True) -> Path:
-    """A results file with these results."""
     footer = [footer_record([], lines, samples.registry(), duration_s=1.0)] if complete else []
     path = tmp_path / "results.jsonl"
     path.write_bytes(b"".join(encode(line) for line in (samples.header(), *lines, *footer)))

@@ -19,7 +19,6 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
 def yaml_in(page: Path) -> list[str]:
-    """The YAML examples of a page."""
     return re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 

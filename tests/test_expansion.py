@@ -27,7 +27,6 @@ def values(text: str) -> list[object]:
 
 
 def field_x(row: Node) -> Node:
-    """The row's field `x`."""
     assert isinstance(row.value, dict)
     return row.value["x"]
 

@@ -60,7 +60,6 @@ def run(tree: Path, command: str) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the tree."""
     return Path(shutil.copytree(ROOT, tmp_path / "tree", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT)))
 
 

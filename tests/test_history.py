@@ -36,7 +36,6 @@ VARIANTS = 10
 
 
 def name_of(number: int) -> str:
-    """The name of a night."""
     return f"{FIRST + timedelta(days=number):%Y%m%dT%H%M%SZ}"
 
 
@@ -104,7 +103,6 @@ def short(tmp_path_factory: Folders) -> Path:
 
 @pytest.fixture
 def page(browser: webdriver.Chrome, short: Path, tmp_path: Path) -> webdriver.Chrome:
-    """Its page, in the light."""
     media(browser, "light")
     return shown(browser, short, tmp_path)
 

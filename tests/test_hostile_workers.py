@@ -141,7 +141,6 @@ class Stand:
         return recorded
 
     def run_once(self, what: str, deadline_s: float) -> Recorded:
-        """A run with this deadline of a case."""
         self.started = 0
         path = self.folder / "results.jsonl"
         path.unlink(missing_ok=True)

@@ -67,8 +67,6 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root: whoever is not is refused, which is tested below")
 class TestAsRoot:
-    """What only root can do."""
-
     def test_the_worker_is_another_user_without_any_right(self, place: Path) -> None:
         results, python = place / "results.jsonl", place / "python"
         results.write_text("kept")

@@ -35,7 +35,6 @@ class Mapping:
 
 
 def mappings() -> list[Mapping]:
-    """What this process has mapped."""
     found = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         extent, protection, _offset, _device, inode, *_path = line.split()

@@ -61,7 +61,6 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 
 def run(directory: Path, lines: list[ResultRecord], **head: Any) -> Digest:
-    """The digest of a run of these results."""
     ids = [line["case"] for line in lines]
     footer = footer_record(ids, lines, registry(), duration_s=12.5)
     return digest(Recorded(header(planned=ids, rules=RULES, **head), lines, footer), directory)
@@ -394,7 +393,6 @@ PAGES = re.compile(rb"/Type\s*/Page\b")
 
 
 def printed(browser: webdriver.Chrome) -> bytes:
-    """The page as the browser prints it, in A4."""
     paper = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
     return base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
 

@@ -27,7 +27,6 @@ class FakeGuests:
         type(self).asked = [options, out]
 
     def run_again(self, cases: Sequence[str]) -> FakeGuests:
-        """A guest for no case."""
         assert not cases
         if self.obstacle:
             raise UserError(self.obstacle, status=3)

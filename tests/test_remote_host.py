@@ -101,7 +101,6 @@ class StandIn:
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
     def host(self, **means: Any) -> RemoteHost:
-        """The host, open."""
         wanted = {"device": "", "port": 1, "gid_index": None, "peer": None, "shared": False, "uses": ()}
         host = RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), self.said.append)
         try:

@@ -35,7 +35,6 @@ HOSTILE = "a\x00b\x1b[31mc\nd\re\tf <b>&amp; ]]> \"'g\u2028h\x85 \U0001f600 \uff
 
 
 def recorded(results: Sequence[ResultRecord], *, complete: bool = True, **changes: Any) -> Recorded:
-    """A run with these results."""
     ids = [line["case"] for line in results]
     footer = footer_record(ids, results, registry(), duration_s=2.5) if complete else None
     return Recorded(header(planned=ids, **changes), list(results), footer)

@@ -71,7 +71,6 @@ def short(tmp_path_factory: Folders) -> Path:
 
 @pytest.fixture(scope="module")
 def site(short: Path, tmp_path_factory: Folders) -> Path:
-    """Its site."""
     return made(short, tmp_path_factory.mktemp("site"))
 
 

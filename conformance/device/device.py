@@ -174,7 +174,6 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Closes the device and all objects on it."""
         if self.connection_manager is not None:
             self.connection_manager.close()
         self.context.close()

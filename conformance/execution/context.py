@@ -174,7 +174,6 @@ class CaseContext:
         return (0x5100 << 48) + self.work_requests
 
     def number(self, argument: Argument) -> int:
-        """The value of an argument in this case."""
         if isinstance(argument, Quantity):
             return self.bytes(argument)
         if isinstance(argument, Flags):

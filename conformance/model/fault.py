@@ -100,7 +100,6 @@ _VERDICTS: Mapping[FaultKind, Verdict] = {
 
 
 def verdict_of(kind: FaultKind) -> Verdict:
-    """The verdict on a case with a fault of this kind."""
     return _VERDICTS.get(kind, Verdict.FAIL)
 
 
@@ -183,7 +182,6 @@ class Fault:
 
     @property
     def effect(self) -> Effect:
-        """What it comes to."""
         return self.kind.effect
 
     @property

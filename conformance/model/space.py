@@ -114,7 +114,6 @@ class Space:
         return strides
 
     def axis(self, name: str) -> Axis:
-        """Returns the axis with this name."""
         return next(axis for axis in self.axes if axis.name == name)
 
     def values(self, point: int) -> dict[str, int]:

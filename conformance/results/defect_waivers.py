@@ -38,7 +38,6 @@ class DefectWaiver:
 
     @property
     def target(self) -> str:
-        """What it is for."""
         return f"defect {self.defect}"
 
     def covers(self, symptom: Symptom) -> bool:

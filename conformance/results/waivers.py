@@ -84,7 +84,6 @@ class Waiver:
 
     @property
     def target(self) -> str:
-        """What it is for."""
         return self.case or self.rule
 
     def covers(self, record: ResultRecord) -> bool:
