@@ -131,7 +131,6 @@ class Posted:
     wr_id: int
     elements: tuple[Element, ...]
     before: tuple[bytes | None, ...] = ()
-    emptied: bool = False
     note: object = None
 
 
