@@ -75,7 +75,6 @@ class Coverage:
 
     @property
     def without_case(self) -> list[str]:
-        """The rules that no case names."""
         return [rule.id for rule in self.rules if not rule.cases]
 
     @property

@@ -65,7 +65,6 @@ class Access(Windows):
         return self.opens(region, domain)
 
     def allows(self, region: Region, right: int) -> bool:
-        """Returns whether a region has a right."""
         return region.access & right == right
 
     def allows_local_write(self, region: Region) -> bool:

@@ -62,7 +62,6 @@ class Node:
 
     @property
     def violates(self) -> bool:
-        """Whether it violates a rule."""
         return bool(self.facts and any(verdict in VIOLATIONS for verdict in self.facts.rules.values()))
 
 
@@ -156,7 +155,6 @@ class Fleet:
 
     @cached_property
     def missing(self) -> tuple[Node, ...]:
-        """The nodes whose run is missing or not whole."""
         return tuple(node for node in self.nodes if node.problem)
 
     @cached_property

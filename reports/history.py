@@ -58,7 +58,6 @@ class Outcome:
     selection: tuple[str, ...] = ()
 
     def encoded(self) -> bytes:
-        """The content of the file."""
         return (json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n").encode("ascii")
 
     @staticmethod

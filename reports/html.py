@@ -69,7 +69,6 @@ class CellView:
     restriction: str = ""
 
     def of(self, verdicts: Sequence[str]) -> int:
-        """The number of cases with one of these verdicts."""
         return sum(self.counts.get(verdict, 0) for verdict in verdicts)
 
 
@@ -196,7 +195,6 @@ class DefectView:
 
     @property
     def defect(self) -> Defect:
-        """The defect in the first run that has it."""
         return self.by_run[0].defect
 
 

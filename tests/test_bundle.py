@@ -216,15 +216,6 @@ def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsy
     assert re.search(r"partial: .* but for \d+ waived rules? \(exit status 3\)", said)
 
 
-def test_a_waived_result_without_its_waivers_is_refused(small: Suite, tmp_path: Path, capsys: Says) -> None:
-    run = waived_run(small, tmp_path)
-    lines = lines_of(run)
-    forged = repacked(run, tmp_path / "forged", lines)
-    status, said = verified(forged, capsys)
-    assert status == 2
-    assert "its header names waivers, and it has no waivers.yaml" in said
-
-
 def test_waivers_that_have_changed_since_the_run_are_no_longer_its_own(
     small: Suite, tmp_path: Path, capsys: Says
 ) -> None:

@@ -76,7 +76,6 @@ def test_the_scripts_are_shell_scripts_that_can_be_started(script: Path) -> None
 
 
 def write(folder: Path, run: Recorded) -> None:
-    """The results file of a run."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [run.header, *run.results, *([run.footer] if run.footer else [])]
     (folder / "results.jsonl").write_bytes(b"".join(encode(line) for line in lines))

@@ -128,15 +128,6 @@ def test_a_crash_of_what_the_old_stack_did_not_have_is_a_regression(tmp_path: Pa
     assert re.fullmatch(r"something has regressed: 1 new defect, the worst: .*crash \(exit status 1\)", last)
 
 
-def test_new_defects_are_counted_where_nothing_was_supported_before(tmp_path: Path) -> None:
-    case = SUITE.cases[0]
-    old = read(run(tmp_path / "old", [result(case, "UNSUPPORTED")]))
-    new = read(run(tmp_path / "new", [result(case, "FAIL", "ibv_reg_mr(access=0) should fail, returned an MR")]))
-    assert [*text(compare(old, new), None)][-1] == (
-        "what is newly supported is wrong: 1 new defect, the worst: not refused (exit status 1)"
-    )
-
-
 def test_two_files_of_one_directory_are_named_by_their_files(tmp_path: Path) -> None:
     for name in ("old", "new"):
         (run(tmp_path / name, [result(SUITE.cases[0])]) / "results.jsonl").rename(tmp_path / f"{name}.jsonl")

@@ -229,8 +229,3 @@ def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixt
     without = json.loads(capsys.readouterr().out)["totals"]["cases"]
     main(["coverage", "--json", "--cases", str(tmp_path)])
     assert json.loads(capsys.readouterr().out)["totals"]["cases"] == without + 1
-
-
-def test_results_that_are_not_there_are_a_persons_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["coverage", "--run", str(tmp_path / "gone")]) == 2
-    assert "cannot be read" in capsys.readouterr().err

@@ -108,7 +108,6 @@ def page(browser: webdriver.Chrome, short: Path, tmp_path: Path) -> webdriver.Ch
 
 
 def shown(browser: webdriver.Chrome, history: Path, folder: Path) -> webdriver.Chrome:
-    """Opens the page of a history."""
     path = folder / "page.html"
     assert main(["report", "--history", str(history), "--out", str(path)]) == 0
     browser.get(path.as_uri())
@@ -116,7 +115,6 @@ def shown(browser: webdriver.Chrome, history: Path, folder: Path) -> webdriver.C
 
 
 def lane(page: webdriver.Chrome, track: str, stack: str) -> str:
-    """What a lane says, in one line."""
     for each in page.find_element(By.ID, track).find_elements(By.CLASS_NAME, "lane"):
         if each.text.startswith(stack):
             return " ".join(each.text.split())

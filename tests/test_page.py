@@ -100,7 +100,6 @@ def varied(directory: Path) -> list[ResultRecord]:
 
 
 def show(browser: webdriver.Chrome, path: Path, *runs: Digest) -> None:
-    """Opens the page of these runs."""
     page = path / "report.html"
     page.write_text(html.render(runs))
     browser.get(page.as_uri())

@@ -183,7 +183,6 @@ class CaseContext:
         raise TypeError(f"{argument!r} names an object, not a number")
 
     def numbers(self, arguments: Mapping[str, Argument], *keys: str) -> list[int]:
-        """The values of several arguments."""
         return [self.number(arguments[key]) for key in keys]
 
     def bytes(self, quantity: Quantity) -> int:

@@ -50,7 +50,6 @@ class Shown:
         return named(self.item, ", ".join(self.set_up))
 
     def as_data(self) -> Shows:
-        """In the form of results."""
         return {"shows": self.item, "on": ", ".join(self.set_up)}
 
 

@@ -194,7 +194,6 @@ class Fault:
         return next((each for each in found if each not in _NO_ANSWERS and each[:1].isalpha()), "")
 
     def as_data(self) -> FaultData:
-        """The fault in the form of results."""
         data: dict[str, Any] = {"kind": self.kind.value}
         for field in fields(self)[1:]:
             value = getattr(self, field.name)

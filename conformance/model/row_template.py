@@ -124,7 +124,6 @@ class MrTemplate:
         return axes_of(self.arguments.values())
 
     def at(self, values: Values) -> MrSpec:
-        """The region at a point."""
         return replace(self.first, arguments=_at(self.first.arguments, self.arguments, values))
 
 

@@ -49,7 +49,6 @@ class DefectWaiver:
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def as_data(self) -> WaiverFacts:
-        """What a result says of the waiver that it has."""
         return {
             "for": self.target,
             "issue": self.issue,

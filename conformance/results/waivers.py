@@ -106,7 +106,6 @@ class Waiver:
         return self.known.differs(record)
 
     def as_data(self) -> WaiverFacts:
-        """What a result says of the waiver that it has."""
         return {
             "for": self.target,
             "issue": self.issue,

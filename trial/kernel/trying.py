@@ -98,7 +98,6 @@ class Trial:
         self._guest = None
 
     def try_alone(self, mutant: Mutant, only: Sequence[str] = ()) -> Finding:
-        """A mutant with the cases of its rules, or only with these."""
         if mutant.equivalent:
             return finding(mutant, EQUIVALENT, reason=mutant.equivalent)
         began = time.monotonic()
