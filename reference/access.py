@@ -46,7 +46,7 @@ class Access(Windows):
         return self.place(found, addr, length)
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
-        """Returns the address in this process of the bytes of an own work request, or None."""
+        """Returns the address in this process of the bytes of a local work request, or None."""
         found = self.found(lkey)
         if not isinstance(found, Region) or not self.opens_locally(found, domain):
             return None

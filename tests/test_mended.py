@@ -35,7 +35,7 @@ MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_mw.c", "", "
 
 
 class Workshop:
-    """Stands for mmdebstrap with its hook, and for the compilers: what they make holds the sources' text."""
+    """Stands for mmdebstrap with its hook, and for the compilers: what they make contains the text of the sources."""
 
     def __init__(self) -> None:
         self.made, self.compiled, self.log = 0, 0, ""
@@ -95,7 +95,7 @@ def test_module_and_provider_are_built_once_and_again_when_damaged(tmp_path: Pat
         ensure_mended([WHY, PROVIDER], RECIPE, image(tmp_path), tmp_path, print).module.read_bytes()
         != b"something else"
     )
-    assert (workshop.made, workshop.compiled) == (1, 2), "the workshop stays"
+    assert (workshop.made, workshop.compiled) == (1, 2), "the workshop is kept"
     kept = ["build-mended-forky.log", "mended", "workshop.lock", "workshops"]
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 

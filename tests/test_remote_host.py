@@ -453,7 +453,7 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
             "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nOffending ED25519 key in known_hosts:1\n"
             "Host key verification failed.\n",
             255,
-            "host.invalid: its host key is not the one that is known",
+            "host.invalid: its host key is not the known one",
         ),
         (
             "No ED25519 host key is known for x and you have requested strict checking.\n"
@@ -464,7 +464,7 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
         (
             "root@x: Permission denied (publickey,password).\n",
             255,
-            "host.invalid: no right to log in without a password (the host offers: publickey,password); ",
+            "host.invalid: cannot log in without a password (the host offers: publickey,password); ",
         ),
         (
             "ssh: Could not resolve hostname x: Name or service not known\n",

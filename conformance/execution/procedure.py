@@ -47,7 +47,7 @@ def not_set_up(refusal: SetupRefused) -> Observation:
 
 
 def refused_once(refusal: SetupRefused) -> Observation:
-    """What is recorded of a case whose set-up was refused, and was done when it was made again."""
+    """What is recorded of a case whose set-up was refused, and succeeded when it was made again."""
     return {**not_set_up(refusal), "setup_refused_once": refusal.call}
 
 
