@@ -50,12 +50,10 @@ class Finding:
     seconds: float = 0.0
 
     def as_data(self) -> dict[str, Any]:
-        """The finding for a report."""
         return asdict(self)
 
 
 def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
-    """A finding on a mutant."""
     return Finding(mutant.name, mutant.file, mutant.kind, mutant.rules, mutant.about, outcome, **more)
 
 
@@ -93,7 +91,6 @@ class Trial:
     def __init__(
         self, cases: Sequence[Case], modules: Modules, guests: Guests, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        """`cases` are those of `suited`."""
         self._cases = list(cases)
         self._modules, self._guests, self._say = modules, guests, say
         self._guest: MutantGuest | None = None
@@ -107,7 +104,6 @@ class Trial:
         self._guest = None
 
     def try_alone(self, mutant: Mutant, only: Sequence[str] = ()) -> Finding:
-        """A mutant with the cases of its rules, or only with these."""
         if mutant.equivalent:
             return finding(mutant, EQUIVALENT, reason=mutant.equivalent)
         began = time.monotonic()
