@@ -1,4 +1,4 @@
-"""API-01 with headers of our own, each broken in one place, so that no test rests on this machine's.
+"""API-01 with headers of our own, each broken in one place, so that no test depends on this machine's.
 
 A C compiler is needed; without one these tests fail. Only the last one looks at an installed header,
 and says so when there is none.
@@ -34,7 +34,7 @@ def header(tmp_path: Path) -> Callable[..., Path]:
     def write(*edits: Edit) -> Path:
         text = own_header()
         for old, new in edits:
-            assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in the header"
+            assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in the header, not once"
             text = text.replace(old, new)
         (tmp_path / "infiniband").mkdir()
         (tmp_path / "infiniband" / "verbs.h").write_text(text)
@@ -44,7 +44,7 @@ def header(tmp_path: Path) -> Callable[..., Path]:
 
 
 def findings(checks: list[Check]) -> dict[str, str]:
-    """Outcome by item of what did not pass, without the vendor's dialect, which no own header has."""
+    """Outcome by item of what did not pass, without the vendor's dialect, which no header here has."""
     return {
         each.item: each.outcome for each in checks if each.outcome != PASS and not each.item.endswith("(experimental)")
     }

@@ -42,13 +42,12 @@ def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]
 
 
 def not_set_up(refusal: SetupRefused) -> Observation:
-    """The observation of a case whose set-up was refused."""
     seen: Observation = {"setup_failed": str(refusal), "errno": refusal.code}
     return {**seen, "no_pair": refusal.not_offered} if refusal.not_offered else seen
 
 
 def refused_once(refusal: SetupRefused) -> Observation:
-    """What is recorded of a case whose set-up was refused, and was done when it was made again."""
+    """What is recorded of a case whose set-up was refused, and succeeded when it was made again."""
     return {**not_set_up(refusal), "setup_refused_once": refusal.call}
 
 
