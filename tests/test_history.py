@@ -71,7 +71,7 @@ def short_history(folder: Path) -> Path:
 
 
 def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
-    """Summaries of a recorded run in which some verdicts are others."""
+    """Summaries of a recorded run in which some verdicts differ."""
     run = read_results(RECORDED / f"{recorded}.jsonl")
     for number in range(VARIANTS):
         results = [

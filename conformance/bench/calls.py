@@ -122,7 +122,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Told:
-    """What the kernel tells of a region."""
+    """What the kernel reports about a region."""
 
     lkey: int
     rkey: int

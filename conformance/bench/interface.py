@@ -98,7 +98,7 @@ class Pair(Protocol):
     The responder is in the PD of the regions that are accessed remotely.
 
     `connect` moves both on to RTS, `renew` restores the state of both after creation. If `renews_by_reset` is false, it
-    makes other queue pairs. `tells_state`: ibv_query_qp tells of the error state. `lingering`: the refusals after which
+    makes other queue pairs. `tells_state`: ibv_query_qp reports the error state. `lingering`: the refusals after which
     an end of a pair of this device has not entered that state in time, or flushed its receive; who sees one adds it.
     """
 

@@ -1,4 +1,4 @@
-"""Operations with a list of several scatter/gather elements, and messages into receives that were posted before.
+"""Operations with a list of several SGEs, and messages into receives that were posted before.
 
 The elements can be in several regions. Before an operation all memory of the elements has known contents; afterwards
 every element is compared, and everything between them. Not for operations on one range (traffic.py).

@@ -99,7 +99,7 @@ def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
 
 
 def keeps_from_children(bench: Bench) -> bool:
-    """Whether a registered page is kept from forked children; ibv_is_fork_initialized does not tell."""
+    """Whether a registered page is kept from forked children; ibv_is_fork_initialized does not report it."""
     pd, memory, entry = bench.alloc_pd(), bench.allocate("anonymous", 3 * bench.page), bench.entry("libibverbs")
     addr = memory.addr + bench.page  # no byte at an end of the mapping
     mr = entry.reg_mr(pd, addr, bench.page, _PLAIN).mr

@@ -48,7 +48,7 @@ class PinningFaultsAreEnomem(Device):
 
 
 class EmptyArgumentsHaveNoErrno(Device):
-    """The library refuses a region at address 0, and one of no bytes, without a reason in errno."""
+    """The library refuses a region at address 0, and one of zero bytes, without a reason in errno."""
 
     _without_reason = False
 
