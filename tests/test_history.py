@@ -1,4 +1,4 @@
-"""The page of a history, in a real browser: since when each violation is there, in a light and a dark scheme."""
+"""The page of a history, in a real browser: when each violation began, in a light and a dark scheme."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def short(tmp_path_factory: Folders) -> Path:
 
 @pytest.fixture
 def page(browser: webdriver.Chrome, short: Path, tmp_path: Path) -> webdriver.Chrome:
-    """Its page, in the light."""
+    """Its page, in the light scheme."""
     media(browser, "light")
     return shown(browser, short, tmp_path)
 
@@ -236,7 +236,7 @@ def test_200_nights_on_four_stacks_are_a_small_page(browser: webdriver.Chrome, l
 
 
 def calls_of_page(history: Path) -> int:
-    """How many calls of Python functions make the page."""
+    """The number of calls of Python functions that making the page takes."""
     count = 0
 
     def profile(frame: FrameType, event: str, argument: object) -> None:

@@ -1,4 +1,4 @@
-"""Bursts and many regions at once: each finds the fault that it is for, and passes on the reference without it."""
+"""Bursts and many regions at once: each finds its fault, and passes on the reference without it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
 UNTOUCHED, REPLACED, OTHER = range(3)
 SHOWN = 64  # how many bytes of a torn transfer, or how many differing ranges, a result shows
 _NOT_ZERO = re.compile(rb"[^\0]+")
-# So many bytes in a row that occur in another memory too come from there: by chance they would not.
+# This many bytes in a row that also occur in another memory were copied from there, and do not occur by chance.
 _TELLING = 4
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)

@@ -166,7 +166,7 @@ class LoopbackConnection:
         return exchange._replace(responder_state=state_of(self.pair, self.pair.responder))
 
     def check_answered(self, found: Sequence[Completion], received: Sequence[Completion], opcode: str) -> None:
-        """Checks that a request was answered, if not by an end, then by what this connection carries afterwards.
+        """Checks that a request was answered, either by an end, or by what this connection carries afterwards.
 
         `found` are the completions of a request that was posted, `received` those at its peer. Raises LoopbackLost if
         neither end has answered it and no message arrives.

@@ -35,7 +35,7 @@ def _elements(context: CaseContext, step: Step) -> tuple[Sge, ...]:
 
 
 def _slices(sges: Sequence[Sge]) -> list[bytes]:
-    """The part of a message that belongs to each element."""
+    """The part of a message that belongs to each SGE."""
     content, found = pattern(sum(sge.length for sge in sges)), []
     for sge in sges:
         found.append(content[: sge.length])

@@ -66,7 +66,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
 
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
-    """Whether HUGETLB can be had; nothing where this host has no huge pages, or no region of them is had on demand."""
+    """Whether HUGETLB is granted; nothing where this host has no huge pages or no on-demand region of them."""
     try:
         memory = bench.allocate("huge", bench.hugepage)
     except HostLacks:
