@@ -43,7 +43,6 @@ class Timed(unittest.TestResult):
 
 
 def main() -> None:
-    """Runs the modules."""
     device, *modules = sys.argv[1:]
     # As in their own run_tests.py: their options must be parsed before any test is imported.
     sys.path[:0] = [str(HERE), str(HERE / "tests")]

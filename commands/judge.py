@@ -35,7 +35,6 @@ _MOST_SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("run", type=given_path, metavar="RUN", help="the directory of a run")
     parser.add_argument(
         "--out", type=out_directory, metavar="DIR", help="write the new results there, as those of a run"

@@ -214,7 +214,6 @@ class _HostRun:
             self.wait()
 
     def column(self) -> page.Column:
-        """What the page says of this host."""
         if self._refused:
             return page.Column(self.host.name, self.host.group, None, self._refused)
         run, reason = self._run(), ""

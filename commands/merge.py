@@ -31,7 +31,6 @@ from runs.folder import run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("shards", nargs="+", type=given_path, metavar="RUN", help="the directory of each shard")
     parser.add_argument("--out", type=out_directory, required=True, metavar="DIR", help="write the run there")
     parser.add_argument(

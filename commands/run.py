@@ -53,7 +53,6 @@ NAME = "run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.usage = f"{parser.prog} [OPTION ...]"
     run_arguments.add_arguments(parser)
     several = parser.add_argument_group("several hosts")

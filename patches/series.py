@@ -80,7 +80,6 @@ class Scratch:
         self._git("init", "--quiet", "--initial-branch=series", "--template=", ".")
 
     def commit(self, files: Mapping[str, str], letter: Letter) -> None:
-        """Commits these files with a message."""
         for name, text in files.items():
             path = self._path / self._tree.inside(name)
             path.parent.mkdir(parents=True, exist_ok=True)

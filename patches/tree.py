@@ -52,7 +52,6 @@ class Tree:
         object.__setattr__(self, "project", PROJECTS[self.name])
 
     def inside(self, file: str) -> str:
-        """Where in the tree a file of a change is."""
         return f"{self.project.folder}/{file.partition('/')[2]}"
 
     def origins(self, wanted: Collection[str]) -> dict[str, str]:

@@ -34,7 +34,6 @@ class Access(Windows):
     """Resolves keys. A result of None means that the access is refused."""
 
     def found(self, key: int) -> Region | Window | None:
-        """Returns the region or window that has the key, or None."""
         return self.keys.get(key)
 
     def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
@@ -66,7 +65,6 @@ class Access(Windows):
         return self.opens(region, domain)
 
     def allows(self, region: Region, right: int) -> bool:
-        """Returns whether a region has a right."""
         return region.access & right == right
 
     def allows_local_write(self, region: Region) -> bool:

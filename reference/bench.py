@@ -75,7 +75,6 @@ class HeldQueue:
         self.state = "RESET"  # the state that the program has set; it does not show a transition to ERR
 
     def move_to(self, state: str) -> None:
-        """Moves the queue pair to a state."""
         self.state = state
         self._device.move_qp(self.queue, state)
 
@@ -108,7 +107,6 @@ class HeldQueue:
 
     @property
     def capacity(self) -> tuple[int, int, int]:
-        """See Queue."""
         return self._device.capacity(self.queue)
 
     def post_send(self, request: SendRequest) -> Return:

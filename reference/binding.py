@@ -27,7 +27,6 @@ class Binding(Queues):
         return 0, key
 
     def bound_region(self, info: BindInfo) -> Region | None:
-        """Returns the region that a bind names, or None."""
         return self.regions.get(info.mr.handle) if info.mr else None
 
     def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:

@@ -118,7 +118,6 @@ class Extended(Regions):
         return buffer
 
     def free_buf(self, handle: int) -> None:
-        """ibv_free_buf."""
         self.buffers.pop(handle).memory.close()
 
     def reg_buf_mr(self, pd: int, buf: int, addr: int, length: int, access: int) -> Region:

@@ -45,7 +45,6 @@ class Forking:
         return sum(_advise(page, _MADV_DOFORK) for page in left) == len(left)
 
     def pages_kept(self, addr: int, length: int) -> range:
-        """The addresses of the pages of a range."""
         return range(addr // PAGE * PAGE, addr + length, PAGE)
 
     def ends(self, page: int) -> bool:

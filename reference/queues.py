@@ -82,7 +82,6 @@ class Queues(Access):
         return queue
 
     def move_qp(self, queue: Queue, state: str) -> None:
-        """Moves a queue pair to a state."""
         queue.state = queue.asked_state = state
 
     def query_qp(self, queue: Queue) -> str:

@@ -98,7 +98,6 @@ class Reregistration(Regions):
         return self.access_fault(access) or self.range_fault(addr, length, access)
 
     def move(self, region: Region, domain: Domain) -> None:
-        """Moves a region to a domain."""
         region.domain.users -= 1
         region.domain = domain
         domain.users += 1

@@ -190,7 +190,6 @@ class Work(Binding):
         return self.memory.write(addr, content)
 
     def read(self, queue: Queue, request: SendRequest) -> str:
-        """RDMA READ."""
         length = sum(sge.length for sge in request.sges)
         if not self.allows_operation(queue, request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
@@ -269,7 +268,6 @@ class Work(Binding):
         return answer if queue.kind in _RELIABLE else SUCCESS
 
     def complete_receive(self, peer: Queue, done: Completion) -> None:
-        """Adds the completion of a receive."""
         peer.polled.append(done)
 
     def received_length(self, length: int, sges: Sequence[Sge]) -> int:

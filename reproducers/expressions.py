@@ -144,7 +144,6 @@ class Names:
         return _joined([own, *self._terms(quantity, base)])
 
     def number(self, quantity: Quantity) -> str:
-        """A quantity as a number of 64 bits."""
         base = _base(quantity, self.pointers)
         if base is None:
             return _joined(self._terms(quantity)) or "0"

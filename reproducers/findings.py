@@ -42,7 +42,6 @@ class Run:
 
     @property
     def by_fingerprint(self) -> Mapping[str, Defect]:
-        """The defects of the run."""
         return {defect.fingerprint: defect for defect in self.digest.defects}
 
 

@@ -29,7 +29,6 @@ _STATUS = {
 
 
 def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> dict[str, Any]:
-    """All objects, by their kinds."""
     found: dict[str, Any] = {"version": _VERSION}
     ids = {id(run): f"{origin}:{_digest(run)}" for run in runs}
     found["checkouts"] = [

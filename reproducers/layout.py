@@ -52,7 +52,6 @@ def _split(piece: str, width: int) -> list[str]:
 
 
 def comment(paragraphs: list[str], width: int = WIDTH) -> list[str]:
-    """A block comment of these paragraphs."""
     lines = []
     for paragraph in paragraphs:
         lines += textwrap.wrap(paragraph.replace("*/", "* /").replace("/*", "/ *"), width - 6, break_on_hyphens=False)

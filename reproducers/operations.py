@@ -238,7 +238,6 @@ def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
 
 
 def local_inv(writer: Writer, step: Step) -> None:
-    """A local invalidation."""
     _invalidated(writer, step, 0, "IBV_WR_LOCAL_INV")
     done = "!error && status == IBV_WC_SUCCESS"
     if step.then.opcode:
@@ -335,7 +334,6 @@ def fill(writer: Writer, step: Step) -> None:
 
 
 def unmap(writer: Writer, step: Step) -> None:
-    """Unmaps memory."""
     name = str(step.arguments["memory"])
     writer.say(f"SET_UP(!munmap({identifier(name)}, {writer.names.of(name, 'size')}));")
 

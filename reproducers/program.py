@@ -87,7 +87,6 @@ class Program:
 
     @property
     def lines(self) -> int:
-        """The number of its lines."""
         return self.text.count("\n")
 
 

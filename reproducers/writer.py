@@ -108,7 +108,6 @@ class Writer:
         self.say("}")
 
     def number(self, argument: Argument) -> str:
-        """A quantity as a number."""
         assert isinstance(argument, Quantity)
         return self._known(argument, self.names.number(argument))
 
@@ -124,7 +123,6 @@ class Writer:
         return text
 
     def access(self, argument: Argument, of: str = "ibv_access_flags") -> str:
-        """Flags."""
         assert isinstance(argument, Flags)
         return expressions.flags(argument, of)
 

@@ -65,7 +65,6 @@ def write_plan(plan: Plan, folder: Path) -> None:
 
 
 def write_lab_plan(plan: LabPlan, folder: Path) -> None:
-    """The same for a lab."""
     _write(folder / LAB_FILE_NAME, LAB_SCHEMA, plan)
 
 

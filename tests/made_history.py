@@ -40,5 +40,4 @@ def write_run(folder: Path, run: Recorded) -> None:
 
 
 def option(command: Sequence[str], flag: str) -> str:
-    """The value of an option in a command line."""
     return command[command.index(flag) + 1] if flag in command else ""

@@ -91,7 +91,6 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> dict[str, Any]:
-    """The command as a program of its own."""
     done = subprocess.run(command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return {"status": done.returncode, "said": (done.stdout + done.stderr)[-600:]}
 

@@ -69,7 +69,6 @@ def case(row: str, verb: str = "reg_mr") -> Case:
 
 
 def suite(tables: Sequence[Table]) -> Suite:
-    """A suite of these tables alone."""
     return Suite(registry(), tuple(tables), "0" * 64)
 
 

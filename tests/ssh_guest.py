@@ -40,7 +40,6 @@ exec /usr/bin/sleep infinity
 
 
 def host_image(say: Callable[[str], None] = print) -> Image:
-    """The image with sshd."""
     recipe = recipe_for()
     more = replace(
         recipe,
@@ -61,7 +60,6 @@ class SshGuest:
 
     @property
     def address(self) -> str:
-        """For --host."""
         return f"root@127.0.0.1:{self.port}"
 
     @property

@@ -342,7 +342,6 @@ def failed(good: list[Line]) -> list[Line]:
 
 
 def written(lines: Sequence[Line], folder: Path) -> Path:
-    """The run of these lines."""
     folder.mkdir()
     (folder / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
     return folder

@@ -76,7 +76,6 @@ def test_the_scripts_are_shell_scripts_that_can_be_started(script: Path) -> None
 
 
 def write(folder: Path, run: Recorded) -> None:
-    """The results file of a run."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [run.header, *run.results, *([run.footer] if run.footer else [])]
     (folder / "results.jsonl").write_bytes(b"".join(encode(line) for line in lines))
@@ -105,7 +104,6 @@ class Scripts:
             write(self.root / "made", run)
 
     def call(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Calls a script."""
         settings = [f"{name}={value}" for name, value in environment.items()]
         command = ["env", *settings, str(self.root / "suite" / "ci" / script), *arguments]
         return ended(*command, cwd=self.root, stdin=subprocess.DEVNULL)
@@ -122,7 +120,6 @@ def scripts(tmp_path: Path) -> Scripts:
 
 
 def verdicts(*each: str) -> Recorded:
-    """A run with these verdicts."""
     return recorded([result(case, verdict) for case, verdict in zip(SUITE.cases, each, strict=False)])
 
 

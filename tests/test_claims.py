@@ -12,7 +12,7 @@ from conformance.bench.calls import Pd
 from conformance.bench.work_requests import SendRequest
 from conformance.execution.claims import absent_on
 from conformance.judging import Basis, conclude
-from conformance.model.capability import Capabilities
+from conformance.model.capability import Capabilities, DeviceAttributes, declared_capabilities
 from conformance.model.case import QpSpec
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation
@@ -108,3 +108,15 @@ def test_what_was_absent_is_known_when_a_run_is_judged_again() -> None:
     known = known_capabilities(Recorded(first, [line]))
     assert known.undeclared(["mw_type_1", "odp", "rc", "uc"], "libibverbs") == ["mw_type_1", "odp", "rc"]
     assert set(known.absent) == {"mw_type_1"}
+
+
+def test_atomics_on_demand_are_declared_for_the_transport_and_not_in_general() -> None:
+    assert declared_capabilities(DeviceAttributes(0, 1, 1, 0b01111))["odp_atomic"] is False
+    assert declared_capabilities(DeviceAttributes(0, 1, 1, 0b11111))["odp_atomic"] is True
+
+
+def test_an_entry_whose_commands_need_the_drivers_part_cannot_be_judged() -> None:
+    capabilities = Capabilities({}, {}, {"raw_registration": False})
+    assert "driver" in capabilities.unreachable([], "uverbs")
+    assert capabilities.unreachable([], "libibverbs") == ""
+    assert Capabilities({}, {}, {"raw_registration": True}).unreachable([], "uverbs") == ""

@@ -30,7 +30,6 @@ NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15
 
 
 def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, complete: bool = True) -> Path:
-    """A directory with the results of a run."""
     ids = [line["case"] for line in lines]
     waivers = {"waivers": {"sha256": "0" * 64}} if any(line["waiver"] for line in lines) else {}
     head = header(planned=ids, suite={"version": "0", "tables_sha256": tables}, **waivers)
@@ -44,7 +43,6 @@ def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, 
 
 
 def digested(*lines: ResultRecord, tables: str, **head: Any) -> Digest:
-    """A run of these tables."""
     ids = [line["case"] for line in lines]
     start = header(planned=ids, suite={"version": "0", "tables_sha256": tables}, **head)
     return digest(Recorded(start, list(lines), footer_record(ids, list(lines), registry(), duration_s=1.0)), Path())
@@ -128,15 +126,6 @@ def test_a_crash_of_what_the_old_stack_did_not_have_is_a_regression(tmp_path: Pa
     new = read(run(tmp_path / "new", [result(case, "CRASH", "the kernel died")]))
     last = [*text(compare(old, new), None)][-1]
     assert re.fullmatch(r"something has regressed: 1 new defect, the worst: .*crash \(exit status 1\)", last)
-
-
-def test_new_defects_are_counted_where_nothing_was_supported_before(tmp_path: Path) -> None:
-    case = SUITE.cases[0]
-    old = read(run(tmp_path / "old", [result(case, "UNSUPPORTED")]))
-    new = read(run(tmp_path / "new", [result(case, "FAIL", "ibv_reg_mr(access=0) should fail, returned an MR")]))
-    assert [*text(compare(old, new), None)][-1] == (
-        "what is newly supported is wrong: 1 new defect, the worst: not refused (exit status 1)"
-    )
 
 
 def test_two_files_of_one_directory_are_named_by_their_files(tmp_path: Path) -> None:

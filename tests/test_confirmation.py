@@ -325,8 +325,6 @@ def swept(cases: Sequence[str], fails: Callable[[Sequence[str]], bool], suite: S
 
 
 class Swept(Run):
-    """A run of these."""
-
     def __init__(self, folder: Path, fails: Callable[[Sequence[str]], bool], suite: Suite = SWEPT) -> None:
         super().__init__(folder, always())
         self.fails, self.swept = fails, suite

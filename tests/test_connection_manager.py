@@ -83,7 +83,6 @@ class Library:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
-    """Replaces the library."""
     made = Library()
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: made)
     yield made

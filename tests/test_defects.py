@@ -66,7 +66,6 @@ FORKY = {
 
 
 def results(name: str) -> Sequence[ResultRecord]:
-    """The results of a recorded run."""
     return read(RUNS / f"{name}.jsonl").results
 
 

@@ -32,7 +32,6 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fingerprint(out: Path) -> str:
-    """The fingerprint of the one defect."""
     return read(out / "first").defects[0].fingerprint
 
 

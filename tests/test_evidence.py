@@ -69,7 +69,6 @@ def line(of: Case, verdict: str = "PASS", **more: object) -> ResultRecord:
 
 
 def concluded(*lines: ResultRecord, needs: Needs = BOTH) -> RuleConclusion:
-    """The conclusion about the one rule of these results."""
     return conclude_rules(lines, needs)["REG-05"]
 
 

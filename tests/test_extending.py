@@ -74,7 +74,6 @@ def test_a_case_that_is_gone_and_not_retired(suite: Suite) -> None:
 
 
 def only(messages: Iterable[str], *parts: str) -> None:
-    """Asserts that there is one message and that it has these parts."""
     (message,) = messages
     assert [part for part in parts if part not in message] == [], message
 

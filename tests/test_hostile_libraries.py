@@ -52,7 +52,6 @@ def tables(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """The run of all rows."""
     place = tmp_path_factory.mktemp("hostile")
     overlay = bad_driver.overlay(place / "overlay", "hostile.c")
     chosen = ("--cases", tables(place / "tables"), "--overlay", overlay, "-k", "hostile/", "--guests", "1")

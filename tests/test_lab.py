@@ -376,7 +376,6 @@ def test_what_can_be_no_device_is_reported_before_anything_is_looked_at(
 
 
 def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
-    """A run with these verdicts."""
     results: list[ResultRecord] = [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=True)]
     ids = [line["case"] for line in results]
     footer = footer_record(ids, results, registry(), duration_s=2.5)

@@ -46,7 +46,6 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 def on_guest(guest: SshGuest, command: str) -> str:
-    """The output of a command on the guest."""
     ssh = [str(guest.folder / "bin" / "ssh"), "-p", str(guest.port), "root@127.0.0.1", command]
     return subprocess.run(ssh, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
 

@@ -38,7 +38,6 @@ class Host:
 
     @property
     def bin(self) -> Path:
-        """The only directory on the path."""
         return self.root / "bin"
 
     @property
@@ -47,7 +46,6 @@ class Host:
         return self.root / "cache" / "install.log"
 
     def stub(self, name: str, script: str) -> None:
-        """A program of this host."""
         path = self.bin / name
         path.write_text(f"#!{self.bin}/sh\n{script}\n")
         path.chmod(0o755)
@@ -58,7 +56,6 @@ class Host:
         return path.read_text().splitlines() if path.exists() else []
 
     def environment(self) -> dict[str, str]:
-        """For programs on this host."""
         return {
             "PATH": str(self.bin),
             "HOME": str(self.root),

@@ -181,7 +181,6 @@ def mostly(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def words(*names: str) -> st.SearchStrategy[str]:
-    """One of the names."""
     return st.sampled_from(names)
 
 

@@ -79,7 +79,6 @@ class Nights:
         return out + err
 
     def outcomes(self, name: str) -> list[str]:
-        """The outcomes of a cell, night by night."""
         return [cell.outcome.outcome for cell in read_history(self.folder).of(name)]
 
 

@@ -125,7 +125,6 @@ def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) ->
 
 @pytest.fixture(scope="module")
 def files(rpm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of the RPM."""
     folder = tmp_path_factory.mktemp("files")
     run("sh", "-ec", f"rpm2cpio {rpm} | cpio --quiet -idm", cwd=folder)
     return folder

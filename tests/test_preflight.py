@@ -48,8 +48,6 @@ class Lost(Device):
 
 
 class NotPosted(Device):
-    """No request can be posted."""
-
     def post_send(self, queue: Queue, request: SendRequest) -> int:
         return 22
 

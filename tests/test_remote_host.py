@@ -31,7 +31,7 @@ from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place, RemoteWorker
 from kinds import Patch
 from patience import PATIENCE_S, await_true, is_running
-from project import Project
+from project import QUIET_VERDICTS, Project
 from samples import footer_of, user_error
 
 ADDRESS = Address("host.invalid")
@@ -101,7 +101,6 @@ class StandIn:
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
     def host(self, **means: Any) -> RemoteHost:
-        """The host, open."""
         wanted = {"device": "", "port": 1, "gid_index": None, "peer": None, "shared": False, "uses": ()}
         host = RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), self.said.append)
         try:
@@ -241,13 +240,8 @@ def test_a_violation_is_tried_again_on_the_host(verdicts_of: Any, stand_in: Stan
 
 
 def test_a_run_over_ssh_has_the_verdicts_of_one_without(verdicts_of: Any, stand_in: StandIn) -> None:
-    found, recorded, made = verdicts_of("works", "wrongly-accepted", "not-supported", "harness-trouble")
-    assert found == {
-        "works": "PASS",
-        "wrongly-accepted": "FAIL",
-        "not-supported": "UNSUPPORTED",
-        "harness-trouble": "BROKEN",
-    }
+    found, recorded, made = verdicts_of(*QUIET_VERDICTS)
+    assert found == QUIET_VERDICTS
     assert recorded.header["device"]["name"] == "fake0"
     assert recorded.footer["complete"] is True
     assert recorded.footer["boots"] == 1

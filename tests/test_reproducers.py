@@ -47,7 +47,6 @@ WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
 
 
 def row(id_: str) -> Case:
-    """The row with an id."""
     found = SUITE.find(id_)
     assert found is not None
     return found

@@ -25,7 +25,6 @@ CASE = case("{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {ou
 
 
 def written(path: Path, *records: Record) -> Path:
-    """A results file with these records."""
     file = ResultsFile(path / "results.jsonl")
     for record in records:
         file.append(record)

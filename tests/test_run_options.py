@@ -138,7 +138,6 @@ def parsed_by_pytest(arguments: list[str]) -> dict[str, Any]:
 
 
 def without(options: RunOptions, names: set[str]) -> RunOptions:
-    """The options with those of these names as by default."""
     defaults: dict[str, Any] = {name: getattr(RunOptions(), name) for name in names}
     return replace(options, **defaults)
 

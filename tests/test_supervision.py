@@ -22,7 +22,7 @@ from conformance.results.writer import ResultsFile
 from conformance.supervision import TRIES, Recording, RunPlan, Supervisor, Worker, session
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
-from project import Project
+from project import QUIET_VERDICTS, Project
 from samples import footer_of, header, user_error
 
 REFUSAL = encode({"type": "guest", "event": "broken", "reason": "loopback does not work"})
@@ -339,13 +339,8 @@ class TestPytestAsWorker:
         return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}, recorded
 
     def test_verdicts_of_a_whole_run_arrive(self, project: Project, tmp_path: Path) -> None:
-        found, recorded = self.run(project, tmp_path, "works", "wrongly-accepted", "not-supported", "harness-trouble")
-        assert found == {
-            "works": "PASS",
-            "wrongly-accepted": "FAIL",
-            "not-supported": "UNSUPPORTED",
-            "harness-trouble": "BROKEN",
-        }
+        found, recorded = self.run(project, tmp_path, *QUIET_VERDICTS)
+        assert found == QUIET_VERDICTS
         assert recorded.header["device"]["name"] == "fake0"
         assert footer_of(recorded)["complete"] is True
 

@@ -130,8 +130,6 @@ def test_values_that_meet_at_no_point_need_not_fit_together() -> None:
 
 
 class Types(pickle.Pickler):
-    """Pickles, and keeps the types of what it has pickled."""
-
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.found: set[type] = set()

@@ -73,7 +73,6 @@ COMMANDS = (
 
 
 def refused(arguments: list[str], capsys: Says) -> str:
-    """The one line with which the arguments are refused."""
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)

@@ -206,7 +206,6 @@ def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "
 
 
 def _needed(given: Objects, taken: Sequence[TakenStep]) -> Objects:
-    """The objects that the steps name."""
     written = " ".join(text for _, arguments, _ in taken for text in arguments.values())
     named = set(written.replace(".", " ").replace(",", " ").replace("}", " ").split())
     return {

@@ -31,7 +31,6 @@ Say = Callable[[str], None]
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """The subcommand's own arguments."""
     command.add_argument("--mutant", action="append", default=[], metavar="NAME", help="only this mutant")
     command.add_argument("--rule", action="append", default=[], metavar="ID", help="only mutants of this rule")
     command.add_argument("--file", action="append", default=[], metavar="NAME", help="only of this file of the driver")

@@ -100,7 +100,6 @@ def left_out(
 
 
 def table(findings: Sequence[LeftOut]) -> str:
-    """The findings as a table in Markdown."""
     lines = ["| left out | rules | violated again | not verified any more | defects | comes back |"]
     lines.append("|---|---|---:|---:|---|---|")
     for each in findings:

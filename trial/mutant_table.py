@@ -122,7 +122,6 @@ class _Was(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """A name, or the call if it is `was`."""
         return self._call({}) if node.id == "was" else node
 
     def _call(self, others: Mapping[str, Any]) -> ast.AST:

@@ -30,7 +30,6 @@ class Trial:
     undetected: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, outcome: str) -> list[Finding]:
-        """The findings with an outcome."""
         return [each for each in self.findings if each.outcome == outcome]
 
     @property
@@ -84,7 +83,6 @@ def _alarm(finding: Finding) -> str:
 
 
 def line(finding: Finding) -> str:
-    """One finding as a line."""
     detected = f" · detected by {finding.by[0]}: {finding.reason}" if finding.by else f" · not in {finding.tried} cases"
     return f"{finding.outcome:<13} {finding.rule:<9} {finding.name}: {finding.about}{detected}"
 

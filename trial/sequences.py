@@ -129,7 +129,6 @@ class Sequences(RuleBasedStateMachine):
 
     @property
     def subject(self) -> Subject:
-        """What is compared."""
         return self.current_search.subject
 
     @initialize(
@@ -275,7 +274,6 @@ class Sequences(RuleBasedStateMachine):
         self.bind_to(self.among(bound, window), self.among(_REGIONS[:2], region), "buf + 1 page", "0", "[]")
 
     def bind_to(self, name: str, region: str, addr: str, length: str, access: str) -> None:
-        """A bind, if there are a window and a region for it."""
         if self.over or self.queue_broken or not name or not region:
             return
         self.dead.clear()

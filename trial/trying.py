@@ -42,7 +42,6 @@ class Finding:
     broken: tuple[str, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
-        """The finding for a report."""
         return asdict(self)
 
 

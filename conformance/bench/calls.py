@@ -116,7 +116,6 @@ class Buffer:
 
     @property
     def pointer(self) -> int:
-        """The handle."""
         return self.handle
 
 

@@ -137,7 +137,6 @@ class Area:
 
 @functools.lru_cache(maxsize=8)
 def repeated(byte: int, size: int) -> bytes:
-    """Returns `size` bytes, all of them `byte`."""
     return bytes([byte]) * size
 
 

@@ -70,7 +70,6 @@ class Cause:
 
 
 def cause_of(symptom: Symptom) -> Cause:
-    """The cause of a symptom."""
     return Cause(tuple(map(str, _key(symptom))))
 
 

@@ -44,7 +44,6 @@ _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
 
 
 def device_names(sysfs: Path = SYSFS) -> list[str]:
-    """The names of the RDMA devices of this host."""
     return sorted(entry.name for entry in sysfs.iterdir()) if sysfs.is_dir() else []
 
 
@@ -174,7 +173,6 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Closes the device and all objects on it."""
         if self.connection_manager is not None:
             self.connection_manager.close()
         self.context.close()

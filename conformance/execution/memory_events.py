@@ -32,7 +32,6 @@ def fill(context: CaseContext, step: Step) -> Observation:
 
 
 def unmap(context: CaseContext, step: Step) -> Observation:
-    """Unmaps the memory."""
     context.memory[str(step.arguments["memory"])].close()
     return _done()
 

@@ -42,7 +42,6 @@ def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]
 
 
 def not_set_up(refusal: SetupRefused) -> Observation:
-    """The observation of a case whose set-up was refused."""
     seen: Observation = {"setup_failed": str(refusal), "errno": refusal.code}
     return {**seen, "no_pair": refusal.not_offered} if refusal.not_offered else seen
 

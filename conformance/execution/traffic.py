@@ -221,7 +221,6 @@ def _send(
     kind: str,
     flags: int,
 ) -> tuple[Observation, _Answer | None]:
-    """A SEND from the region to the peer."""
     target, other = sides
     connection.renew_if_stale()
     initiator, peer = connection.pair.responder, connection.pair.requester
@@ -377,7 +376,6 @@ def _answered(
 
 
 def _named(opcode: str, found: Sequence[Completion], received: Sequence[Completion]) -> Observation:
-    """The opcode of a completion, if it is not that of the request."""
     differing = other_opcode(opcode, found, received)
     return {"opcode": differing} if differing else {}
 

@@ -54,7 +54,6 @@ class Judgement:
 
     @classmethod
     def of_fault(cls, fault: Fault, notes: tuple[str, ...] = ()) -> Judgement:
-        """The judgement on a case with this fault."""
         return cls(verdict_of(fault.kind), sentence(fault), notes, fault)
 
 

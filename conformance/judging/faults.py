@@ -63,7 +63,6 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
 
 
 def answer_of(kind: FaultKind, seen: Observation) -> Fault:
-    """A fault of this kind, with the answer that was observed."""
     statuses = tuple(seen["wc"]) if "wc" in seen and seen["returned"] == "0" else None
     unheard = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
     return Fault(

@@ -100,7 +100,6 @@ _VERDICTS: Mapping[FaultKind, Verdict] = {
 
 
 def verdict_of(kind: FaultKind) -> Verdict:
-    """The verdict on a case with a fault of this kind."""
     return _VERDICTS.get(kind, Verdict.FAIL)
 
 
@@ -183,7 +182,6 @@ class Fault:
 
     @property
     def effect(self) -> Effect:
-        """What it comes to."""
         return self.kind.effect
 
     @property
@@ -196,7 +194,6 @@ class Fault:
         return next((each for each in found if each not in _NO_ANSWERS and each[:1].isalpha()), "")
 
     def as_data(self) -> FaultData:
-        """The fault in the form of results."""
         data: dict[str, Any] = {"kind": self.kind.value}
         for field in fields(self)[1:]:
             value = getattr(self, field.name)

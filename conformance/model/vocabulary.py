@@ -340,7 +340,6 @@ class ExpectationSpec:
     several: bool = False
 
     def applies_to(self, call: str) -> bool:
-        """Whether it can be expected of the call."""
         return not self.calls or call in self.calls
 
 

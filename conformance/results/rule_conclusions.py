@@ -59,7 +59,6 @@ class RuleConclusion:
         return all(each["why"] in _SETTLED for each in self.missing.values())
 
     def as_data(self) -> EvidenceFacts:
-        """The evidence in the form of results."""
         return {"needed": self.needed, "seen": self.needed - len(self.missing), "missing": self.missing}
 
 

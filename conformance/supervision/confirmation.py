@@ -217,7 +217,6 @@ def _batches(like: Sequence[Violation], workers: int) -> list[Sequence[Violation
 
 
 def _verdict_at(record: ResultRecord, point: str) -> str:
-    """The verdict of a result, of a sweep that at one point."""
     if not point or "points_data" not in record:
         return record["verdict"]
     points = Points.of_data(record["points_data"])

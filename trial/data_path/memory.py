@@ -9,8 +9,6 @@ from typing import Any
 
 
 class _Part(ctypes.Structure):
-    """struct iovec."""
-
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
@@ -30,7 +28,6 @@ def _moved(name: str, addr: int, buffer: Any, length: int) -> bool:
 
 
 def content_at(addr: int, length: int) -> bytes | None:
-    """The `length` bytes at `addr`; None where there is no memory."""
     buffer = ctypes.create_string_buffer(length or 1)
     return buffer.raw[:length] if not length or _moved("process_vm_readv", addr, buffer, length) else None
 

@@ -56,7 +56,6 @@ class Orders:
             yield json.loads(line)
 
     def answer(self, event: str, **more: object) -> None:
-        """Sends an answer."""
         write_all(self._port, json.dumps({"event": event, **more}, separators=(",", ":")).encode() + b"\n")
 
 

@@ -44,7 +44,6 @@ class Mutant:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules that it violates."""
         return self.change.rules
 
     @property
@@ -54,7 +53,6 @@ class Mutant:
 
     @property
     def about(self) -> str:
-        """What it does, in a sentence."""
         return self.change.about
 
 

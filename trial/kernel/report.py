@@ -72,7 +72,6 @@ def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
 
 
 def line(found: Finding) -> str:
-    """One finding as a line."""
     by = f" · {found.by[0]}: {found.reason}" if found.by else f" · {found.reason}" if found.reason else ""
     return f"{found.outcome:<18} {','.join(found.rules):<16} {found.file}/{found.name}: {found.about}{by}"
 

@@ -10,7 +10,6 @@ from reference.queues import Queue
 from trial.violation import permits, plain, violates
 
 GIB = 1 << 30
-_GIB = 1 << 30
 
 
 @violates("REG-20", Device.local)
