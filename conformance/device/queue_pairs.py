@@ -27,7 +27,7 @@ from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
-# The scatter/gather elements of a request, on a device that has so many.
+# The SGEs of a request, on a device that has so many.
 ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^17 = 537 ms, three retries. On a busy host an emulated processor
 # stands still for longer than 67 ms, and what is retried needlessly shows the faults of retries. Soft-RoCE takes 7 for "without end".
@@ -45,7 +45,7 @@ _SEND_ONLY = ("XRC_SEND",)
 
 
 def elements_on(device: Device) -> int:
-    """The scatter/gather elements for which queues are made on a device."""
+    """The SGEs for which queues are made on a device."""
     return min(ELEMENTS, device.max_elements or ELEMENTS)
 
 
@@ -284,7 +284,7 @@ class DevicePair:
 
     @property
     def tells_state(self) -> bool:
-        """Whether ibv_query_qp tells of the error state, as far as preflight has found."""
+        """Whether ibv_query_qp reports the error state, as far as preflight has found."""
         return self._spec[0].findings.tells_state
 
     @property

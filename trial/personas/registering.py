@@ -55,7 +55,7 @@ class PinningFaultsAreEnomem(Device):
 
 
 class NoBytesWithinAPage(Device):
-    """A region of no bytes is registered where its address is not the beginning of a page: the page is pinned."""
+    """A region of zero bytes is registered where its address is not the beginning of a page: the page is pinned."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         inside = not length and addr % PAGE
@@ -63,7 +63,7 @@ class NoBytesWithinAPage(Device):
 
 
 class EmptyArgumentsHaveNoErrno(Device):
-    """The library refuses a region at address 0, and one of no bytes, without a reason in errno."""
+    """The library refuses a region at address 0, and one of zero bytes, without a reason in errno."""
 
     _without_reason = False
 
