@@ -29,8 +29,9 @@ from conformance.verbs import ENUMS
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
 # The SGEs of a request, on a device that has so many.
 ELEMENTS = 3
-# Attributes of the connection: local ACK timeout 4.096 us * 2^17 = 537 ms, three retries. On a busy host an emulated processor
-# stands still for longer than 67 ms, and what is retried needlessly shows the faults of retries. Soft-RoCE takes 7 for "without end".
+# Attributes of the connection: local ACK timeout 4.096 us * 2^17 = 537 ms, three retries. On a busy host, an emulated
+# processor stands still for more than 67 ms, and needless retries are not what is tested. Soft-RoCE takes 7 retries for
+# "without end".
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 17, 3, 7, 12
 # The queue key of datagrams: an attribute of the receiving queue pair, and part of each send request. Any value whose
 # highest bit is clear will do; the others are reserved for privileged users.

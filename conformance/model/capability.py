@@ -46,7 +46,7 @@ MEANING: Mapping[str, str] = {
     "lists": "max_sge of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
     "read_sinks": "memory for the answer of an RDMA READ needs no right of peers: iWARP may want REMOTE_WRITE for it",
-    "iba_statuses": "the transport is InfiniBand or RoCE, whose specification defines statuses and has a request begin with its length",
+    "iba_statuses": "the transport is InfiniBand or RoCE: statuses, and lengths in first packets, are of no other",
     **{
         on_demand(transport, operation): f"{transport}_odp_caps has IBV_ODP_SUPPORT_{operation.upper()}"
         for transport, operations in ODP_OPERATIONS.items()
