@@ -1,4 +1,4 @@
-"""The queue pairs of the reference and their completions. Not for carrying out requests (work.py, binding.py)."""
+"""The queue pairs of the reference and their completions. Not for carrying out requests (work.py)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from conformance.model.evidence import Needs, Shown, controls, shown_by, shown_o
 from conformance.model.record import ResultRecord
 from conformance.model.vocabulary import TIERS
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
-from conformance.results.shown import shown_in
+from conformance.results.writer import shown_in
 from conformance.tables.selection import Selection
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import of_tier
