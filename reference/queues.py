@@ -1,7 +1,5 @@
 """The queue pairs of the reference and their completions. Not for carrying out requests (work.py)."""
 
-from __future__ import annotations
-
 import errno
 from collections import deque
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A bind with arguments that are never valid is refused when it is posted. A bind 
 with its completion. The page allows both ways in both cases. Not for the requests (work.py).
 """
 
-from __future__ import annotations
-
 import errno
 
 from reference.objects import (

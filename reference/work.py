@@ -5,8 +5,6 @@ is a LOC_… error. If the responder's side does not, it is a REM_… error, and
 error state. On unreliable queue pairs the requester gets no error from the responder.
 """
 
-from __future__ import annotations
-
 import errno
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The programs of a run: one for each symptom of a violation, which is a row or the smallest point of a deviation."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Programs that are run to their end, and `./rdma-cts` as a person runs it, with the Python of the tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

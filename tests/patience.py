@@ -3,8 +3,6 @@
 A bound here ends a test that hangs; it never decides whether a test passes. So it is longer than any machine needs.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

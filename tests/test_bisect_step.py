@@ -1,7 +1,5 @@
 """A step of git bisect: what verdicts mean for a commit, and what ends the bisection instead of blaming a commit."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Derived files: what was read once is not read again, and nothing that is out of date or damaged is ever used."""
 
-from __future__ import annotations
-
 import ctypes
 import marshal
 import os

@@ -1,7 +1,5 @@
 """What a CI system copies or calls: the workflows, and the scripts in ci/."""
 
-from __future__ import annotations
-
 import configparser
 import io
 import json

@@ -1,7 +1,5 @@
 """What a device declares and does not have: one violation of a CAP rule each, and what rests on it is unsupported."""
 
-from __future__ import annotations
-
 import errno
 from contextlib import closing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Two runs compared: by case, by point, and what the command says and exits with."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A rule is verified by evidence: operations at each entry, granted and refused, and for each refusal a control."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

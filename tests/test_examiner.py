@@ -1,7 +1,5 @@
 """What this side makes of a worker's line: the worker's own verdict where it is honest, and never a forged one."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Texts of tables: expansion of axes with order, splicing, locations and bounds; addresses and lengths."""
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.model.quantity import parse

@@ -3,8 +3,6 @@
 RDMA_CTS_FUZZED says how many files there are; each is read by all readers. The files are those of a seed.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -4,8 +4,6 @@ A C compiler is needed; without one these tests fail. Only the last one looks at
 and says so when there is none.
 """
 
-from __future__ import annotations
-
 import enum
 import os
 import sys

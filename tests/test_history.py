@@ -1,7 +1,5 @@
 """The page of a history, in a real browser: since when each violation is there, in a light and a dark scheme."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

@@ -3,8 +3,6 @@
 A host may lie about its device; it may not choose a name, a size or a time here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

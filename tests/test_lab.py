@@ -1,7 +1,5 @@
 """A lab: its file with located mistakes, runs on several hosts at once, and the page that compares them."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """The launcher and the installing of packages, on a path of stubs; and what the doctor finds."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import pty

@@ -1,7 +1,5 @@
 """What a person relies on without thinking of it: pipes, full devices, signals, mistakes in a command line."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

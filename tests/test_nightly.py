@@ -1,7 +1,5 @@
 """`rdma-cts nightly`: what a night says, keeps and exits with, whatever befalls its cells."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

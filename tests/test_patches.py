@@ -1,7 +1,5 @@
 """Series for git am: made from trees with and without history, applied by git; and trees that do not fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which port, GID and partition traffic uses, and what is told of those that cannot be used; on a made-up /sys."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

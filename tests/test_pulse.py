@@ -1,7 +1,5 @@
 """A process that somebody else has stopped is told from one that hangs: by its state, and by the time it has used."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

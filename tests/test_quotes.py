@@ -1,7 +1,5 @@
 """The words that the rules quote stand in the manual pages and headers that this machine has installed."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The types of records, the checks of what is read, and the page about them name the same keys."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, get_args, get_type_hints

@@ -3,8 +3,6 @@
 Between two devices: test_two_guests.py.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import multiprocessing

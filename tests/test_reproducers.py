@@ -1,7 +1,5 @@
 """C programs of cases: what can be expressed, their shape, that they compile, the mail, the page of findings."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The contract of results.jsonl: the lines, the file, what is read back, and the exit status."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from pathlib import Path

@@ -3,8 +3,6 @@
 Nothing here is skipped: a guest that does not boot fails these tests.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

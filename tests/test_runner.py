@@ -1,7 +1,5 @@
 """The runner: each kind of case goes its own way, and kernel, accounts and profile count for all of them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from contextlib import closing

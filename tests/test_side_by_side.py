@@ -1,7 +1,5 @@
 """Bursts and many regions at once: each finds the fault that it is for, and passes on the reference without it."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pytest

@@ -1,7 +1,5 @@
 """The scripts for Slurm: what a node runs, and an acceptance on the real daemons, where they are installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The Soft-RoCE guest: its recipe, its cache, how it fails, and that it really boots."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

@@ -1,7 +1,5 @@
 """Source trees of Linux and rdma-core: what of them is copied and compiled, and what is wrong with one, in a line."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Workers that lie, babble, hang and die: what is recorded of them, and that every run comes to an end."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

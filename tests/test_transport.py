@@ -1,7 +1,5 @@
 """Transports that do not acknowledge: SUCCESS says that a request was sent, and the bytes say what became of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

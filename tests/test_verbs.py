@@ -1,7 +1,5 @@
 """The descriptions against the installed manual pages; tests/test_header.py compares them with the installed header."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import errno

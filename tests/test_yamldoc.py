@@ -1,7 +1,5 @@
 """Located YAML: what is read, what is refused, and the location of each mistake."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
