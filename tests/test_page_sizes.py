@@ -1,7 +1,5 @@
 """No expectation rests on pages of 4 KiB: every case passes on the reference with the pages of other machines, too."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
