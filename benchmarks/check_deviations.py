@@ -8,6 +8,8 @@ observation of the deviation. Its neighbour, which differs in one flag or value 
 the same way. Exit status 1 if one of them does otherwise.
 """
 
+from __future__ import annotations
+
 import argparse
 import subprocess
 import sys

@@ -6,6 +6,8 @@ The tests are in `tests` beside this file. Prints one JSON line: how many test m
 many of these did not pass, and how many seconds they took, including their set-up and nothing else.
 """
 
+from __future__ import annotations
+
 import contextlib
 import io
 import json

@@ -6,6 +6,8 @@ RUN is the results.jsonl of a recorded run (default: that of the project's tests
 which nothing was recorded. Printed are seconds of the processor, in the program and in the kernel, and the most memory.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os

@@ -11,6 +11,8 @@ Prints each time, and a table in Markdown with the medians. The first repetition
 not count. Exit status 1 if a goal is missed. Run it on an idle machine.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os

@@ -1,5 +1,7 @@
 """The measurements of sweeps.py, inside the guest: writes a JSON line for each to the results port."""
 
+from __future__ import annotations
+
 import json
 import resource
 import subprocess

@@ -7,6 +7,8 @@ repetitions counts, because other work of the machine can only add time. The C p
 directory `tests` of rdma-core's source, in the release of the guest; some of its tests are measured too.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys

@@ -1,5 +1,7 @@
 """All commands and options as Markdown, from the texts of --help, as the manual page is; for docs/commands.md."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys

@@ -3,6 +3,8 @@
 Usage: PYTHONPATH=. python3 packaging/man_page.py
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 from collections.abc import Iterator

@@ -6,6 +6,8 @@
 What the suite's own programs write, bind and listen on is logged by a hook of Python's that sees each of them.
 """
 
+from __future__ import annotations
+
 import importlib
 import json
 import os

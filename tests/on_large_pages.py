@@ -4,6 +4,8 @@ The memory is this machine's, mapped in multiples of the given size. mincore(2) 
 its answer is given here for the larger ones.
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import mmap

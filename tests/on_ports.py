@@ -4,6 +4,8 @@ What preflight finds on each: with IPv6 alone, with large frames, beside another
 cannot be used.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess

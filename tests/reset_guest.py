@@ -1,5 +1,7 @@
 """Resets the guest whose QEMU listens on a socket: the power command of a host that is a guest. No test itself."""
 
+from __future__ import annotations
+
 import json
 import socket
 import sys

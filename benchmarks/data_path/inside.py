@@ -1,5 +1,7 @@
 """Runs in the guest: makes data-path probes as in a sweep, and the same with floor.c; prints probes per second."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
 import time

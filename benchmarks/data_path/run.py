@@ -5,6 +5,8 @@ allowed, and one that is refused. Both prepare and inspect all memory, and reset
 the medians in probes per second; exit status 1 if a probe of the suite takes more than 3 times as long as in C.
 """
 
+from __future__ import annotations
+
 import argparse
 import statistics
 import sys
