@@ -1,4 +1,4 @@
-"""The page of a history, in a real browser: since when each violation is there, in a light and a dark scheme."""
+"""The page of a history, in a real browser: when each violation began, in a light and a dark scheme."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def short_history(folder: Path) -> Path:
 
 
 def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
-    """Summaries of a recorded run in which some verdicts are others."""
+    """Summaries of a recorded run in which some verdicts differ."""
     run = read_results(RECORDED / f"{recorded}.jsonl")
     for number in range(VARIANTS):
         results = [

@@ -369,7 +369,7 @@ def test_otherwise_an_absent_capability_changes_nothing(
 
 
 class DeregistrationEndsTwoKeys(Device):
-    """The region behind the one that is deregistered loses its key as well."""
+    """The region after the one that is deregistered loses its key as well."""
 
     def forget_key(self, region: Region) -> None:
         self.keys.pop(region.key, None)
@@ -379,7 +379,7 @@ class DeregistrationEndsTwoKeys(Device):
 
 
 class KeysOpenTheNeighbour(Device):
-    """A key opens the bytes behind its region as well, if there is another region."""
+    """A key opens the bytes beyond its region as well, if there is another region."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         more = region.length if any(each.addr == region.addr + region.length for each in self.regions.values()) else 0
