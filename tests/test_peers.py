@@ -13,8 +13,8 @@ PAGE = (ROOT / "docs" / "peers.md").read_text()
 
 def alternatives(pattern: str) -> list[str]:
     """The patterns that one with `{a,b}` stands for."""
-    parts = re.split(r"\{([^}]*)\}", pattern)
-    return ["".join(each) for each in itertools.product(*([p] if i % 2 == 0 else p.split(",") for i, p in enumerate(parts)))]
+    parts = [each.split(",") for each in re.split(r"[{}]", pattern)]
+    return ["".join(each) for each in itertools.product(*parts)]
 
 
 def test_every_case_that_is_named_exists() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from conformance.bench.calls import ABSENT, Pd, Return
+from conformance.bench.calls import ABSENT, Mr, Pd, Return
 from conformance.bench.interface import Bench, Entry
 from conformance.device.failing import can_fail
 from conformance.device.libibverbs import Libibverbs
@@ -50,6 +50,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
         results["rereg_mr"] = entry.rereg_mr(mr, _CHANGE_ACCESS, None, 0, 0, _PLAIN)
         results["rereg_translation"] = entry.rereg_mr(mr, _CHANGE_TRANSLATION, None, addr, length, 0)
     results["reg_dmabuf_mr"] = dmabuf = entry.reg_dmabuf_mr(pd, 0, bench.page, 0, -1, 0)
+    results |= _made_otherwise(entry, pd, mr) if entry_name == "libibverbs" else {}
     for region in (mr, dmabuf.mr, *(returned.mr for returned in regions.values())):
         if region:
             entry.dereg_mr(region)
@@ -63,6 +64,23 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
     kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
     return verbs | kinds | huge | types | newer
+
+
+def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
+    """What the verbs answer that make a region or a domain otherwise; what they made is given up."""
+    null = entry.alloc_null_mr(pd)
+    if null.mr:
+        entry.dereg_mr(null.mr)
+    found = {"alloc_null_mr": null, "import_pd": entry.import_pd(pd.context_pointer, pd.handle)}
+    found["alloc_parent_domain"] = entry.alloc_parent_domain(pd.context_pointer, pd)
+    if mr:
+        found["import_mr"] = imported = entry.import_mr(pd, mr.handle)
+        if imported.release:
+            imported.release()
+    for domain in (found["import_pd"].pd, found["alloc_parent_domain"].pd):
+        if domain:
+            domain.close()
+    return found
 
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
