@@ -375,4 +375,19 @@ _DRIVERS = (
     _IONIC,
     _SIW,
 )
-PERSONAS = tuple(replace(each, behaves={**_OF_ALL, **each.behaves}) for each in _DRIVERS)
+_MADE_OTHERWISE = {
+    "libibverbs/dummy_ops.c: alloc_null_mr": ("alloc_null_mr", (_MLX5,)),
+    "libibverbs/dummy_ops.c: import_mr": ("import_mr", (_MLX5,)),
+    "libibverbs/dummy_ops.c: import_pd": ("import_pd", (_MLX5,)),
+    "libibverbs/dummy_ops.c: alloc_parent_domain": ("alloc_parent_domain", (_MLX5, _EFA, _HNS, _MANA)),
+}
+
+
+def _absent(driver: Persona) -> dict[str, str]:
+    """What a provider without an operation of its own leaves to the library, which refuses it."""
+    return {name: where for where, (name, having) in _MADE_OTHERWISE.items() if driver not in having}
+
+
+PERSONAS = tuple(
+    replace(each, behaves={**_OF_ALL, **each.behaves}, lacks={**_absent(each), **each.lacks}) for each in _DRIVERS
+)
