@@ -26,6 +26,8 @@ from conformance.verbs import ENUMS
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
+# The verbs that make a region or a domain otherwise than by registration, which no command of the kernel does.
+_MADE_OTHERWISE = ("alloc_null_mr", "import_mr", "import_pd", "alloc_parent_domain")
 _OFFSET = 128  # bytes
 _ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
 _ON_DEMAND, _HUGETLB = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ON_DEMAND", "HUGETLB"))
@@ -51,10 +53,11 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
         results["rereg_translation"] = entry.rereg_mr(mr, _CHANGE_TRANSLATION, None, addr, length, 0)
     results["reg_dmabuf_mr"] = dmabuf = entry.reg_dmabuf_mr(pd, 0, bench.page, 0, -1, 0)
     results |= _made_otherwise(entry, pd, mr) if entry_name == "libibverbs" else {}
+    newer = dict.fromkeys(() if entry_name == "libibverbs" else _MADE_OTHERWISE, False)
     for region in (mr, dmabuf.mr, *(returned.mr for returned in regions.values())):
         if region:
             entry.dereg_mr(region)
-    newer = {poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd) for poster in BUILDERS}
+    newer |= {poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd) for poster in BUILDERS}
     newer |= {name: entry.offers(name) for name in capability.BY_SYMBOL}
     huge = _on_huge_pages(bench, entry, pd)
     types = {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
