@@ -49,7 +49,6 @@ EFFECT = (
 
 
 def table(rule: str, axes: str, points: int, when: str, call: str = "") -> Case:
-    """A case with one sweep."""
     text = TABLE.format(rule=rule, axes=axes, points=points, when=when, call=call)
     registry, _ = read_registry([CASES], ROOT)
     made, mistakes = parse_table(read_bytes(text.encode(), "benchmark"), Path("reg_mr/benchmark.yaml"), registry)
@@ -117,7 +116,6 @@ class Measuring:
 
 
 def main() -> None:
-    """Makes all measurements."""
     measuring = Measuring(int(sys.argv[1]))
     if not available():
         raise SystemExit("no compiler")

@@ -68,7 +68,6 @@ class Manifest:
         return sum(member.size for member in self.files.values())
 
     def encoded(self) -> bytes:
-        """The content of the file."""
         data = {"schema": SCHEMA, **self.about, "files": {name: vars(member) for name, member in self.files.items()}}
         return (json.dumps(data, indent=1) + "\n").encode("ascii")
 
@@ -220,7 +219,6 @@ class _Source:
         return data
 
     def whole(self, size: int) -> bytes:
-        """So many bytes."""
         return b"".join(self.read(size))
 
     def end(self) -> None:

@@ -46,7 +46,6 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def options(self, command: str = "") -> list[str]:
-        """The options of this parser, or of one of its commands."""
         return [name for action in self._of_command(command)._actions for name in action.option_strings]
 
     def commands(self) -> dict[str, Parser]:

@@ -29,7 +29,6 @@ from runs.plan import read_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("run", type=given_path, metavar="RUN", help="the directory of a run")
     parser.add_argument("--out", type=out_path, metavar="FILE", help=f"where to write (default: RUN{SUFFIX})")
     parser.add_argument(

@@ -28,7 +28,6 @@ _PATHS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("shell", choices=tuple(SCRIPTS), help="for example: source <(./rdma-cts completion bash)")
 
 

@@ -75,7 +75,6 @@ class Coverage:
 
     @property
     def without_case(self) -> list[str]:
-        """The rules that no case names."""
         return [rule.id for rule in self.rules if not rule.cases]
 
     @property
@@ -85,7 +84,6 @@ class Coverage:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("--run", type=given_path, metavar="RUN", help="the results of a run, for verdicts")
     parser.add_argument("--json", action="store_true", help="print JSON")
     run_arguments.add_cases_argument(parser)
@@ -212,7 +210,6 @@ def _is(code: ReturnCode, verb: Verb, reason: str) -> bool:
 
 
 def as_data(coverage: Coverage) -> dict[str, Any]:
-    """The coverage as plain data."""
     codes = coverage.codes
     return {
         "rules": [asdict(rule) for rule in coverage.rules],

@@ -19,7 +19,6 @@ from runs.folder import OUT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument(
         "id",
         metavar="ID",

@@ -31,7 +31,6 @@ _KCIDB = "kcidb.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("runs", nargs="+", type=given_path, metavar="RUN", help="runs, those of the newest stack first")
     parser.add_argument("--title", default="Findings on Soft-RoCE", help="the title of the page (default: %(default)s)")
     parser.add_argument(

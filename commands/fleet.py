@@ -25,7 +25,6 @@ _MOST = 20  # differences that are printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument(
         "nodes",
         type=given_path,

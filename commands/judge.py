@@ -35,7 +35,6 @@ _MOST_SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("run", type=given_path, metavar="RUN", help="the directory of a run")
     parser.add_argument(
         "--out", type=out_directory, metavar="DIR", help="write the new results there, as those of a run"
@@ -123,7 +122,7 @@ def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[Confir
 
 
 def _without_side_file(record: ResultRecord) -> ResultRecord:
-    """The record without `points_file`: that file lies beside the results that were judged, not beside the new ones."""
+    """The record without `points_file`: that file is next to the results that were judged, not the new ones."""
     rest = record.copy()
     rest.pop("points_file", None)
     return rest

@@ -12,7 +12,6 @@ from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("--rules", dest="of_rules", action="store_true", help="show the rules instead of the cases")
     run_arguments.add_selection(parser, EXHAUSTIVE)
 

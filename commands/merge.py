@@ -31,7 +31,6 @@ from runs.folder import run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("shards", nargs="+", type=given_path, metavar="RUN", help="the directory of each shard")
     parser.add_argument("--out", type=out_directory, required=True, metavar="DIR", help="write the run there")
     parser.add_argument(
@@ -66,7 +65,7 @@ def _check_tables(parts: Sequence[Part], suite: Suite) -> None:
 
 
 def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers | None:
-    """The waivers of the run, on the day of its shards: whether each of them is needed, only the whole run tells."""
+    """The waivers of the run, on the day of its shards: only the whole run shows whether each of them is needed."""
     header = parts[0].recorded.header
     known = header.get("waivers")
     if not known:

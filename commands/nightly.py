@@ -77,7 +77,6 @@ _LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.usage = f"{parser.prog} --history DIR [OPTION ...]"
     parser.add_argument("--history", type=out_directory, required=True, metavar="DIR", help="where all runs are kept")
     parser.add_argument(

@@ -24,7 +24,6 @@ _SIGNED = re.compile(r"[^<>\n]*[^<>\s] <[^<>@\s]+@[^<>@\s]+>\Z")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     for name, project in PROJECTS.items():
         parser.add_argument(f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}; only read")
     parser.add_argument(

@@ -19,7 +19,6 @@ _OPTIONS = {WHERE: ("stack", "driver"), BUILDS: _BUILDS}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.usage = f"{parser.prog} [OPTION ...]"
     for title, names in _OPTIONS.items():
         group = parser.add_argument_group(title)

@@ -34,7 +34,6 @@ def load_beside() -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument(
         "runs", nargs="*", type=given_path, metavar="RUN", help="the directory or results.jsonl of a run"
     )

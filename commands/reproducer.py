@@ -28,7 +28,6 @@ _FILE = Path("repro.c")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument(
         "id",
         nargs="?",

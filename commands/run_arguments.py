@@ -100,5 +100,4 @@ def suite_of_run(options: RunOptions) -> Suite:
 
 
 def selection_from(arguments: argparse.Namespace | RunOptions) -> Selection:
-    """The cases that the options select."""
     return Selection(arguments.verbs, arguments.rules, arguments.words, arguments.only, arguments.tier)

@@ -16,7 +16,6 @@ SCHEMAS = {"table": table_schema, "rules": rules_schema, "waivers": waivers_sche
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument(
         "format", nargs="?", choices=tuple(SCHEMAS), default="table", help="which files (default: table)"
     )

@@ -45,7 +45,6 @@ _FILE = re.compile(rf"(?:index\.html|style\.css|(?:{'|'.join(site.FOLDERS)})/(?!
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument(
         "--history", type=given_path, required=True, metavar="DIR", help="where `nightly` keeps its runs"
     )

@@ -20,7 +20,6 @@ MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("--nightly", action="store_true", help="also the tests that are left for the night")
     parser.add_argument("--quick", action="store_true", help="only those that are fast and need no guest")

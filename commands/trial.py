@@ -22,7 +22,6 @@ _Trying = Callable[[argparse.Namespace, Suite, Callable[[str], None]], int]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The subcommands, each with its own arguments."""
     subparsers = parser.add_subparsers(dest="trial", metavar="TRIAL", required=True)
 
     def add(name: str, trying: _Trying, text: str) -> argparse.ArgumentParser:

@@ -51,7 +51,6 @@ _ISOLATED = "on a host: the library under test ran as the user {} there, who cou
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("bundle", type=given_path, metavar="BUNDLE", help="a file that `bundle` has written")
     parser.add_argument(
         "--signers", type=given_path, metavar="FILE", help="refuse what nobody in this file of ssh-keygen(1) has signed"

@@ -14,7 +14,6 @@ from reports.digest import Digest, read
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument(
         "--run",
         dest="runs",

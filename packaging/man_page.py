@@ -18,7 +18,7 @@ EXIT_STATUSES = (
     ("0", "No rule was violated; nothing has regressed."),
     ("1", "A rule was violated, or a waiver does not apply; something has regressed."),
     ("2", "A mistake in the command or in a table."),
-    ("3", "The run is incomplete, or harness or environment are broken."),
+    ("3", "The run is incomplete, or the harness or environment is broken."),
     ("4", "No device, and no way to make one."),
 )
 

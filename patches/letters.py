@@ -1,7 +1,5 @@
 """What goes with each change of a series: its message, and below it the C program that shows the defect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.judging import Basis
@@ -20,7 +18,6 @@ _HOW = "cc repro.c -libverbs && ./a.out DEVICE (0: the document is kept, 1: it i
 def letters_of(
     tree: Tree, changes: Sequence[Change], suite: Suite, basis: Basis, signed: str, seen: Mapping[str, Seen]
 ) -> dict[str, Letter]:
-    """By the names of changes, their letters."""
     origins = tree.origins({change.blame for change in changes if not change.feature})
     made = {}
     for change in changes:

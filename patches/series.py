@@ -3,8 +3,6 @@
 Each patch is the difference that a change makes after those before it. Not for finding out what a tree is (tree.py).
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,7 +78,6 @@ class Scratch:
         self._git("init", "--quiet", "--initial-branch=series", "--template=", ".")
 
     def commit(self, files: Mapping[str, str], letter: Letter) -> None:
-        """Commits these files with a message."""
         for name, text in files.items():
             path = self._path / self._tree.inside(name)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,6 @@
 A tree is only read. Not for what is changed in it (series.py).
 """
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess
@@ -52,7 +50,6 @@ class Tree:
         object.__setattr__(self, "project", PROJECTS[self.name])
 
     def inside(self, file: str) -> str:
-        """Where in the tree a file of a change is."""
         return f"{self.project.folder}/{file.partition('/')[2]}"
 
     def origins(self, wanted: Collection[str]) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """Resolves a key and an address to bytes in this process, with all checks. Not for the operations (work.py)."""
 
-from __future__ import annotations
-
 from reference.objects import (
     FLUSH_GLOBAL,
     FLUSH_PERSISTENT,
@@ -34,7 +32,6 @@ class Access(Windows):
     """Resolves keys. A result of None means that the access is refused."""
 
     def found(self, key: int) -> Region | Window | None:
-        """Returns the region or window that has the key, or None."""
         return self.keys.get(key)
 
     def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
@@ -47,7 +44,7 @@ class Access(Windows):
         return self.place(found, addr, length)
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
-        """Returns the address in this process of the bytes of an own work request, or None."""
+        """Returns the address in this process of the bytes of a local work request, or None."""
         found = self.found(lkey)
         if not isinstance(found, Region) or not self.opens_locally(found, domain):
             return None
@@ -66,7 +63,6 @@ class Access(Windows):
         return self.opens(region, domain)
 
     def allows(self, region: Region, right: int) -> bool:
-        """Returns whether a region has a right."""
         return region.access & right == right
 
     def allows_local_write(self, region: Region) -> bool:

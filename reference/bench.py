@@ -75,7 +75,6 @@ class HeldQueue:
         self.state = "RESET"  # the state that the program has set; it does not show a transition to ERR
 
     def move_to(self, state: str) -> None:
-        """Moves the queue pair to a state."""
         self.state = state
         self._device.move_qp(self.queue, state)
 
@@ -95,7 +94,7 @@ class HeldQueue:
         return self.queue.sq_sig_all
 
     def query_state(self) -> str:
-        """Returns the present state. Raises OSError if the device does not tell."""
+        """Returns the present state. Raises OSError if the device does not report it."""
         try:
             return self._device.query_qp(self.queue)
         except Refused as refused:
@@ -108,7 +107,6 @@ class HeldQueue:
 
     @property
     def capacity(self) -> tuple[int, int, int]:
-        """See Queue."""
         return self._device.capacity(self.queue)
 
     def post_send(self, request: SendRequest) -> Return:
@@ -155,7 +153,7 @@ class HeldPair:
 
     @property
     def tells_state(self) -> bool:
-        """Whether ibv_query_qp tells of the error state, as far as preflight has found."""
+        """Whether ibv_query_qp reports the error state, as far as preflight has found."""
         return self._bench.findings.tells_state
 
     def _create(self, spec: QpSpec, requester: Pd, responder: Pd) -> None:

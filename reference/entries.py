@@ -5,8 +5,6 @@ entry returns for a new region, for a refusal and for a change is that entry's a
 and its parts).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools
@@ -71,7 +69,6 @@ class KernelAnswers:
         return Return(0, 0, Mr(struct))
 
     def refused(self, device: Device, verb: Verb, errno: int) -> Return:
-        """The errno."""
         return Return(errno, errno)
 
     def changed(self, device: Device, mr: Mr, change: Change, pd: Pd | None) -> Return:
@@ -81,8 +78,6 @@ class KernelAnswers:
 
 
 class ReferenceEntry:
-    """One entry."""
-
     def __init__(self, device: Device, answers: Answers) -> None:
         self._device, self._answers = device, answers
         self.name = answers.name
@@ -139,7 +134,6 @@ class ReferenceEntry:
         return self._device.dereg_answer(self._verb(of_method("dereg_mr"), mr))
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """ibv_rereg_mr."""
         change = Change(flags, pd.handle if pd else None, addr, length, access)
         return self._answered(of_method("rereg_mr"), lambda: self._answers.changed(self._device, mr, change, pd))
 

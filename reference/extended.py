@@ -3,8 +3,6 @@
 Each decision is a method, as in regions.py.
 """
 
-from __future__ import annotations
-
 import errno
 from dataclasses import dataclass
 
@@ -118,7 +116,6 @@ class Extended(Regions):
         return buffer
 
     def free_buf(self, handle: int) -> None:
-        """ibv_free_buf."""
         self.buffers.pop(handle).memory.close()
 
     def reg_buf_mr(self, pd: int, buf: int, addr: int, length: int, access: int) -> Region:

@@ -3,8 +3,6 @@
 Also what the library answers where fork protection is turned on in a process of its own.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 from collections import Counter
@@ -45,7 +43,6 @@ class Forking:
         return sum(_advise(page, _MADV_DOFORK) for page in left) == len(left)
 
     def pages_kept(self, addr: int, length: int) -> range:
-        """The addresses of the pages of a range."""
         return range(addr // PAGE * PAGE, addr + length, PAGE)
 
     def ends(self, page: int) -> bool:

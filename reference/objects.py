@@ -51,7 +51,6 @@ class Domain:
 
     @property
     def handle(self) -> int:
-        """The handle in the structure."""
         return int(self._struct.handle)
 
     @property

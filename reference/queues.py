@@ -1,6 +1,4 @@
-"""The queue pairs of the reference and their completions. Not for carrying out requests (work.py, binding.py)."""
-
-from __future__ import annotations
+"""The queue pairs of the reference and their completions. Not for carrying out requests (work.py)."""
 
 import errno
 from collections import deque
@@ -82,7 +80,6 @@ class Queues(Access):
         return queue
 
     def move_qp(self, queue: Queue, state: str) -> None:
-        """Moves a queue pair to a state."""
         queue.state = queue.asked_state = state
 
     def query_qp(self, queue: Queue) -> str:

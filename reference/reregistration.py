@@ -3,8 +3,6 @@
 Each decision is a method, so that a seeded violation can override it (see regions.py).
 """
 
-from __future__ import annotations
-
 import errno
 from dataclasses import dataclass
 
@@ -98,7 +96,6 @@ class Reregistration(Regions):
         return self.access_fault(access) or self.range_fault(addr, length, access)
 
     def move(self, region: Region, domain: Domain) -> None:
-        """Moves a region to a domain."""
         region.domain.users -= 1
         region.domain = domain
         domain.users += 1

@@ -103,7 +103,6 @@ class Comparison:
         return {record["case"]: record["effective"] for record in self.new.results}
 
     def of(self, kind: str) -> list[Change]:
-        """The changes of a kind."""
         return [change for change in self.changes if change.kind == kind]
 
     @property

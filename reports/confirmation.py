@@ -88,7 +88,7 @@ def _unconfirmed(record: ConfirmationRecord) -> str:
     if after:
         return f"{text}; it occurs again after {_cases(after)}"
     times = record.get("repetitions")
-    return f"{text}; it did not occur again" + (f", in none of {times['of']} repetitions" if times else "")
+    return f"{text}; it did not occur again" + (f" in {times['of']} repetitions" if times else "")
 
 
 def _cases(names: Sequence[str]) -> str:

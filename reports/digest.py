@@ -385,7 +385,6 @@ class Digest:
 
     @property
     def device(self) -> str:
-        """The device's name."""
         return str(self.header["device"].get("name", "?"))
 
     @property

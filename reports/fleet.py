@@ -62,7 +62,6 @@ class Node:
 
     @property
     def violates(self) -> bool:
-        """Whether it violates a rule."""
         return bool(self.facts and any(verdict in VIOLATIONS for verdict in self.facts.rules.values()))
 
 
@@ -77,7 +76,6 @@ class Difference:
 
     @property
     def reason(self) -> str:
-        """The difference in one line."""
         return f"{self.what}: {self.here or 'none'}, its equals {self.usual or 'none'}"
 
 
@@ -157,12 +155,10 @@ class Fleet:
 
     @cached_property
     def missing(self) -> tuple[Node, ...]:
-        """The nodes whose run is missing or not whole."""
         return tuple(node for node in self.nodes if node.problem)
 
     @cached_property
     def differing(self) -> Mapping[str, list[Difference]]:
-        """The differences of each node that has one."""
         found: dict[str, list[Difference]] = {}
         for group in self.groups:
             for each in group.differences:
@@ -194,7 +190,6 @@ class Fleet:
         return 3 if self.missing else 0
 
     def as_data(self) -> dict[str, object]:
-        """All of it as plain data."""
         return {
             "schema": SCHEMA,
             "headline": self.headline,
@@ -233,7 +228,6 @@ def _grouped(device: tuple[str, ...], nodes: Sequence[Node]) -> Iterator[Group]:
 
 
 def page(fleet: Fleet) -> bytes:
-    """The page."""
     return environment().get_template("fleet.html").render(fleet=fleet).encode()
 
 

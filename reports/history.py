@@ -58,7 +58,6 @@ class Outcome:
     selection: tuple[str, ...] = ()
 
     def encoded(self) -> bytes:
-        """The content of the file."""
         return (json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n").encode("ascii")
 
     @staticmethod
@@ -176,7 +175,6 @@ class Facts:
 
     @cached_property
     def violated(self) -> frozenset[str]:
-        """The rules that are violated."""
         return frozenset(rule for rule, verdict in self.rules.items() if verdict in VIOLATIONS)
 
 
@@ -221,7 +219,6 @@ class History:
 
     @property
     def names(self) -> list[str]:
-        """The names of all cells."""
         return list(self._by_name)
 
     def of(self, name: str) -> Sequence[Cell]:

@@ -125,7 +125,6 @@ class Lane:
         return first
 
     def during(self, *states: str) -> list[str]:
-        """The nights in which it was in one of these states."""
         return [night for night, state in self._ran if state in states]
 
     @property
@@ -189,8 +188,6 @@ class Change:
 
 
 class HistoryPage:
-    """What the page shows."""
-
     def __init__(self, history: History) -> None:
         self.history = history
         self.nights = history.nights
@@ -360,7 +357,6 @@ def _changes(by_night: Mapping[str, Facts]) -> dict[str, tuple[tuple[str, str, s
 
 
 def page_of(history: History) -> str:
-    """The page."""
     page = HistoryPage(history)
     return (
         environment().get_template("history.html").render(page=page, under=_under, legend=legend(page.rules), **WORDS)

@@ -69,13 +69,12 @@ class CellView:
     restriction: str = ""
 
     def of(self, verdicts: Sequence[str]) -> int:
-        """The number of cases with one of these verdicts."""
         return sum(self.counts.get(verdict, 0) for verdict in verdicts)
 
 
 @dataclass(frozen=True)
 class SweepView:
-    """A sweep in one run: its record, and its points if their file lies beside the results."""
+    """A sweep in one run: its record, and its points if their file lies next to the results."""
 
     record: ResultRecord
     points: Points | None
@@ -155,7 +154,6 @@ class CaseView:
 
     @property
     def first(self) -> ResultRecord:
-        """The result of the first run that has one."""
         return next(record for record in self.records if record)
 
 
@@ -197,7 +195,6 @@ class DefectView:
 
     @property
     def defect(self) -> Defect:
-        """The defect in the first run that has it."""
         return self.by_run[0].defect
 
 
@@ -213,13 +210,10 @@ def _shown(number: int, run: Digest, defect: Defect) -> Shown:
 
 @dataclass(frozen=True)
 class Page:
-    """The data of the page."""
-
     runs: Sequence[Digest]
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
-        """The rules of all runs."""
         found: dict[str, RuleFacts] = {}
         for run in self.runs:
             for id_ in (*run.rules, *run.verdicts):
@@ -378,7 +372,6 @@ class _Compiled(BytecodeCache):
                 bucket.bytecode_from_string(path.read_bytes())
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Stores what the bucket has."""
         cache.store(self._name(bucket), bucket.bytecode_to_string())
 
     @staticmethod

@@ -34,7 +34,6 @@ class Run:
 
     @classmethod
     def of(cls, run: Digest) -> Run:
-        """The run of a digest."""
         facts = {name: text for name, text in run.facts.items() if name not in _OWN_FACTS}
         return cls(
             run.conclusion,
@@ -123,8 +122,6 @@ def _differing(values: Iterator[tuple[str, Mapping[str, str]]]) -> Iterator[Diff
 
 @dataclass(frozen=True)
 class Page:
-    """All that the page shows."""
-
     columns: Sequence[Column]
 
     @cached_property
@@ -157,7 +154,6 @@ class Page:
 
 
 def page_of(columns: Sequence[Column]) -> str:
-    """The page."""
     return environment().get_template("lab.html").render(page=Page(columns))
 
 

@@ -119,7 +119,6 @@ class Cell:
 
     @cached_property
     def total(self) -> int:
-        """The number of points."""
         return sum(self.counts.values())
 
 

@@ -107,11 +107,9 @@ class Site(HistoryPage):
         return legend([track])
 
     def papers(self, track: Track) -> Papers:
-        """Of a defect."""
         return self._papers.get(track.id) or Papers()
 
     def defects_of(self, rule: str) -> list[tuple[KnownDefect, Track]]:
-        """The defects that violate a rule."""
         return [pair for pair in self.defects if rule in pair[0].rules]
 
     def latest_facts(self, name: str) -> Facts | None:
@@ -119,7 +117,6 @@ class Site(HistoryPage):
         return self._facts[name][max(self._facts[name])] if self._facts[name] else None
 
     def cells_of(self, night: str) -> list[Cell]:
-        """The cells of a night."""
         return [cell for cell in self.history.cells if cell.night == night]
 
     def under_test(self, cell: Cell) -> tuple[tuple[str, str, str], ...]:

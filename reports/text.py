@@ -77,7 +77,6 @@ def format_count(number: int | float, one: str) -> str:
 
 
 def format_value(data: Any) -> str:
-    """Data as one line of text."""
     if isinstance(data, Mapping):
         return ", ".join(f"{name} {text}" for name, text in flat(data) if text)
     return "nothing" if data is None else str(data)

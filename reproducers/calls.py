@@ -1,7 +1,5 @@
 """The verbs as statements: the call, and what the document wants of its answer."""
 
-from __future__ import annotations
-
 from conformance.bench.doors import RegMrEx
 from conformance.model.case import Arguments, Expectation, SgeSpec, Step
 from conformance.model.quantity import Quantity
@@ -142,7 +140,6 @@ def copied(writer: Writer, name: str) -> None:
 
 
 def dereg(writer: Writer, step: Step) -> None:
-    """ibv_dereg_mr."""
     name = str(step.arguments["mr"])
     own, raw = identifier(name), writer.raw
     which = step.arguments["handle"]
@@ -167,7 +164,6 @@ def dereg(writer: Writer, step: Step) -> None:
 
 
 def rereg(writer: Writer, step: Step) -> None:
-    """ibv_rereg_mr."""
     name, domain = str(step.arguments["mr"]), str(step.arguments["pd"])
     own = identifier(name)
     flags = writer.access(step.arguments["flags"], "ibv_rereg_mr_flags")
@@ -202,7 +198,6 @@ def rereg(writer: Writer, step: Step) -> None:
 
 
 def advise(writer: Writer, step: Step) -> None:
-    """ibv_advise_mr."""
     domain = identifier(str(step.arguments["pd"]))
     elements = step.arguments["sg_list"]
     assert isinstance(elements, tuple)
@@ -258,7 +253,6 @@ def alloc_mw(writer: Writer, step: Step) -> None:
 
 
 def dealloc_mw(writer: Writer, step: Step) -> None:
-    """ibv_dealloc_mw."""
     name = str(step.arguments["mw"])
     own = identifier(name)
     writer.keep(f"{own}_key", f"{own}->rkey", "uint32_t")

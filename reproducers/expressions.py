@@ -1,7 +1,5 @@
 """Quantities, flags and values of a case as expressions of C. Not for statements (statements.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from conformance.model.case import Argument, Flags, Value
@@ -144,7 +142,6 @@ class Names:
         return _joined([own, *self._terms(quantity, base)])
 
     def number(self, quantity: Quantity) -> str:
-        """A quantity as a number of 64 bits."""
         base = _base(quantity, self.pointers)
         if base is None:
             return _joined(self._terms(quantity)) or "0"

@@ -1,7 +1,5 @@
 """The page of findings: each defect of a driver, on which stacks it was seen, and the program that shows it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +40,6 @@ class Run:
 
     @property
     def by_fingerprint(self) -> Mapping[str, Defect]:
-        """The defects of the run."""
         return {defect.fingerprint: defect for defect in self.digest.defects}
 
 

@@ -3,8 +3,6 @@
 Each recorded run is a checkout with one build. Not for sending them: that needs an account of a CI system.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -29,7 +27,6 @@ _STATUS = {
 
 
 def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> dict[str, Any]:
-    """All objects, by their kinds."""
     found: dict[str, Any] = {"version": _VERSION}
     ids = {id(run): f"{origin}:{_digest(run)}" for run in runs}
     found["checkouts"] = [

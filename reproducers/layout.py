@@ -1,7 +1,5 @@
 """C source in a number of columns: lines are wrapped where an argument or operand ends, never within a text."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator
 
@@ -52,7 +50,6 @@ def _split(piece: str, width: int) -> list[str]:
 
 
 def comment(paragraphs: list[str], width: int = WIDTH) -> list[str]:
-    """A block comment of these paragraphs."""
     lines = []
     for paragraph in paragraphs:
         lines += textwrap.wrap(paragraph.replace("*/", "* /").replace("/*", "/ *"), width - 6, break_on_hyphens=False)

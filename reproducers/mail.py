@@ -3,8 +3,6 @@
 Only the kernel's messages are as long as it wrote them.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -186,7 +184,6 @@ def _tested(run: Digest) -> Iterator[str]:
 
 
 def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
-    """Whether a run has the defect, in words."""
     if defect and any(each.fingerprint == defect.fingerprint for each in run.defects):
         return "has it"
     record = next((each for each in run.results if each["case"] == symptom.case), None)

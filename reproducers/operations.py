@@ -1,7 +1,5 @@
 """Requests as statements: traffic by a key, binds, invalidations, and what is done to queue pairs and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from conformance.model.case import Step
@@ -238,7 +236,6 @@ def _completion(writer: Writer, kept: str, call: str, should: str) -> None:
 
 
 def local_inv(writer: Writer, step: Step) -> None:
-    """A local invalidation."""
     _invalidated(writer, step, 0, "IBV_WR_LOCAL_INV")
     done = "!error && status == IBV_WC_SUCCESS"
     if step.then.opcode:
@@ -335,7 +332,6 @@ def fill(writer: Writer, step: Step) -> None:
 
 
 def unmap(writer: Writer, step: Step) -> None:
-    """Unmaps memory."""
     name = str(step.arguments["memory"])
     writer.say(f"SET_UP(!munmap({identifier(name)}, {writer.names.of(name, 'size')}));")
 

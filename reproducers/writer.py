@@ -1,7 +1,5 @@
 """A program while it is written: its objects by name, its statements, and the pieces that these need."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,7 +106,6 @@ class Writer:
         self.say("}")
 
     def number(self, argument: Argument) -> str:
-        """A quantity as a number."""
         assert isinstance(argument, Quantity)
         return self._known(argument, self.names.number(argument))
 
@@ -124,7 +121,6 @@ class Writer:
         return text
 
     def access(self, argument: Argument, of: str = "ibv_access_flags") -> str:
-        """Flags."""
         assert isinstance(argument, Flags)
         return expressions.flags(argument, of)
 

@@ -34,7 +34,6 @@ class Durations:
     path: Path
 
     def read(self) -> dict[str, float]:
-        """The durations that are known."""
         try:
             data = parse(read_regular(self.path))
             if data["schema"] != SCHEMA:

@@ -1,4 +1,4 @@
-"""The plan of a run or lab: what it was asked to do, written beside its results before it starts, to be resumed by.
+"""The plan of a run or lab: what it was asked to do, written next to its results before it starts, to be resumed by.
 
 The header of the results cannot replace it: it is written only when the first worker has reported its device.
 """
@@ -41,7 +41,7 @@ class Plan:
     def check(self, now: Plan) -> None:
         """Raises UserError that names the difference, unless `now` has the same cases, tables, stack and builds."""
         for what, same in (
-            ("the stack is another", self.stack == now.stack),
+            ("the stack differs", self.stack == now.stack),
             ("the tables have changed", self.tables_sha256 == now.tables_sha256),
             ("other cases are selected", self.planned == now.planned),
             ("the builds under test have changed", self.given == now.given),
@@ -65,7 +65,6 @@ def write_plan(plan: Plan, folder: Path) -> None:
 
 
 def write_lab_plan(plan: LabPlan, folder: Path) -> None:
-    """The same for a lab."""
     _write(folder / LAB_FILE_NAME, LAB_SCHEMA, plan)
 
 

@@ -24,7 +24,6 @@ Say = Callable[[str], None]
 
 
 def guest_driver(options: RunOptions) -> Driver:
-    """The driver of the device in the guest of a run."""
     return driver_for(options.driver or DEFAULT_DRIVER)
 
 

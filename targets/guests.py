@@ -170,7 +170,6 @@ class Guests:
                 terminal.relay(host_end)
 
     def _request(self, cases: Sequence[str]) -> Request:
-        """The request to run these cases."""
         return Request(
             (*recorded_to(PORT), *self._arguments(self._options)),
             tuple(sorted({f"cases/{case.partition('/')[0]}" for case in cases})),  # pytest collects no others

@@ -1,7 +1,5 @@
 """Workers that play a script, and a stage on which a supervisor meets them; no test itself."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -13,7 +11,7 @@ from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker, WorkerEnd
 from conformance.tables.suite import Suite
-from samples import header, numbered, observed_result
+from samples import footer_of, header, numbered, observed_result
 
 SUITE = numbered(4)
 IDS = [case.id for case in SUITE.cases]
@@ -156,6 +154,5 @@ def verdicts(recorded: Recorded) -> list[str]:
     """The verdict of each case in the order of the suite; no case has two results."""
     found = {line["case"]: line["verdict"] for line in recorded.results}
     assert len(found) == len(recorded.results)
-    assert recorded.footer is not None
-    assert sum(recorded.footer["verdicts"].values()) == len(recorded.results)
+    assert sum(footer_of(recorded)["verdicts"].values()) == len(recorded.results)
     return [found[case] for case in IDS]

@@ -1,9 +1,7 @@
-"""A clean Debian in a directory, with packages that a test names and nothing of this host. No test itself.
+"""A clean Debian in a directory, with packages that a test names and nothing of this host. Not itself a test.
 
 It is made once, in about a minute, and kept in the cache as an archive; each use unpacks a copy.
 """
-
-from __future__ import annotations
 
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Fixtures for the tests of the suite itself."""
 
-from __future__ import annotations
-
 import functools
 import os
 import tempfile
@@ -44,9 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Files that take more than a few seconds, or need a package that is not one of the suite's own: not in the quick loop.
 _SLOW = """
-bisect_step bundle cache ci docs evidence examiner explain extending extending_page faults formats fuzzed_results
+bisect_step bundle cache ci describe docs evidence examiner extending extending_page faults formats fuzzed_results
 header history hostile_host hostile_workers judge kernel_trial loader_properties manners nightly old_results
-one_conclusion one_verdict output own_builds packages page page_sizes patches personas plugin preflight recorded_run
+one_conclusion output own_builds packages page page_sizes patches personas plugin preflight recorded_run
 reference regular_file remote_host reproducers resume schema sequences sweeps template trial
 """
 SLOW = frozenset(_SLOW.split())

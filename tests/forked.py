@@ -1,6 +1,4 @@
-"""`./rdma-cts run` without a Python of its own, for scripts that run in the guest. No test itself."""
-
-from __future__ import annotations
+"""`./rdma-cts run` without a Python of its own, for scripts that run in the guest. Not itself a test."""
 
 import os
 import sys

@@ -3,8 +3,9 @@
     python3 hostile_worker.py LINES WHAT
 
 It speaks the port's protocol on its standard input and output: it is up, waits for a request, and answers. LINES is a
-file of what a good worker sends: its header, and a result for each case. WHAT is the name of a function below, which
-says what this one does in its second case. The functions get the worker, and return or end the process.
+file of what a good worker sends: its header, and a result for each case. WHAT is a key of CHANGES or TEXTS, or the
+name of a function below: what this one does in its second case. The functions get the worker, and return or end the
+process.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 HUGE = 100 << 20
@@ -77,6 +78,49 @@ class Worker:
             else:
                 self.result()
         say(b'{"type":"guest","event":"exit","status":0}\n')
+
+
+# What of the result is another than that of a good worker.
+CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "pass_what_fails": {"observed": {"rc": None, "returned": "NULL", "errno": "EINVAL"}},
+    "fail_what_passes": {"verdict": "FAIL", "effective": "FAIL"},
+    "pass_without_an_observation": {"observed": {}},
+    "pass_what_was_not_reached": {"observed": {"unreachable": "no way"}},
+    "pass_with_an_alarm": {"kernel": {"taint": 512, "taint_before": 0, "log": ["WARNING: bad"]}},
+    "pass_an_observation_of_nothing": {"observed": {"seed": 1}},
+    "say_other_rules_and_a_waiver": {
+        "rules": ["REG-99"],
+        "level": "may",
+        "source": {"file": "x", "line": 1},
+        "call": "x()",
+        "layer": "none",
+        "entry": "x",
+        "effective": "WAIVED",
+        "waiver": {"for": "REG-01", "owner": "me"},
+    },
+    "say_a_verdict_of_waivers": {"verdict": "WAIVED", "effective": "WAIVED"},
+    "say_an_unknown_verdict": {"verdict": "GREAT"},
+    "wrong_type_of_rules": {"rules": 7},
+    "wrong_type_of_the_observation": {"observed": ["returned"]},
+    "wrong_type_in_the_observation": {"observed": {"returned": "MR", "errno": "", "mr": {"addr": "0x0"}, "asked": []}},
+    "wrong_type_of_the_log": {"kernel": {"log": "WARNING: in one text"}},
+    "a_huge_log": {"kernel": {"taint": 0, "log": ["a line of the kernel " + "x" * 5000] * 5000}},
+    "words_for_the_terminal": {
+        "observed": {"rc": None, "returned": "\x1b[2J\x1b]0;owned\x07", "errno": "\u202e\ud800\n"},
+        "verdict": "FAIL",
+        "effective": "FAIL",
+    },
+}
+# The JSON that stands for the value of a key of the result.
+TEXTS: Mapping[str, tuple[str, str]] = {
+    "infinite_number": ("duration_us", "1e999"),
+    "number_of_400_digits": ("duration_us", "1" + "0" * 400),
+    "number_of_10000_digits": ("duration_us", "9" * 10_000),
+    "not_a_number": ("duration_us", "NaN"),
+    "nested_lists": ("observed", "[" * DEEP + "]" * DEEP),
+    "nested_objects": ("observed", '{"a":' * DEEP + "1" + "}" * DEEP),
+    "nested_observations": ("observed", '{"afterwards":[' * 500 + "{}" + "]}" * 500),
+}
 
 
 # What a library can do that has the descriptor and not the mark
@@ -143,53 +187,8 @@ def answer_every_case_at_once(worker: Worker) -> None:
     os._exit(0)
 
 
-def pass_what_fails(worker: Worker) -> None:
-    worker.result(observed={"rc": None, "returned": "NULL", "errno": "EINVAL"})
-
-
-def fail_what_passes(worker: Worker) -> None:
-    worker.result(verdict="FAIL", effective="FAIL")
-
-
-def pass_without_an_observation(worker: Worker) -> None:
-    worker.result(observed={})
-
-
-def pass_what_was_not_reached(worker: Worker) -> None:
-    worker.result(observed={"unreachable": "no way"})
-
-
 def pass_what_left_something_behind(worker: Worker) -> None:
     worker.result(observed={**worker.good["observed"], "left_behind": ["1 MR"]})
-
-
-def pass_with_an_alarm(worker: Worker) -> None:
-    worker.result(kernel={"taint": 512, "taint_before": 0, "log": ["WARNING: bad"]})
-
-
-def pass_an_observation_of_nothing(worker: Worker) -> None:
-    worker.result(observed={"seed": 1})
-
-
-def say_other_rules_and_a_waiver(worker: Worker) -> None:
-    worker.result(
-        rules=["REG-99"],
-        level="may",
-        source={"file": "x", "line": 1},
-        call="x()",
-        layer="none",
-        entry="x",
-        effective="WAIVED",
-        waiver={"for": "REG-01", "owner": "me"},
-    )
-
-
-def say_a_verdict_of_waivers(worker: Worker) -> None:
-    worker.result(verdict="WAIVED", effective="WAIVED")
-
-
-def say_an_unknown_verdict(worker: Worker) -> None:
-    worker.result(verdict="GREAT")
 
 
 def answer_twice(worker: Worker) -> None:
@@ -226,50 +225,6 @@ def withdraw_what_is_offered(worker: Worker) -> None:
 # Lines that are not records, or records of another shape
 
 
-def infinite_number(worker: Worker) -> None:
-    worker.with_text("duration_us", "1e999")
-
-
-def number_of_400_digits(worker: Worker) -> None:
-    worker.with_text("duration_us", "1" + "0" * 400)
-
-
-def number_of_10000_digits(worker: Worker) -> None:
-    worker.with_text("duration_us", "9" * 10_000)
-
-
-def not_a_number(worker: Worker) -> None:
-    worker.with_text("duration_us", "NaN")
-
-
-def nested_lists(worker: Worker) -> None:
-    worker.with_text("observed", "[" * DEEP + "]" * DEEP)
-
-
-def nested_objects(worker: Worker) -> None:
-    worker.with_text("observed", '{"a":' * DEEP + "1" + "}" * DEEP)
-
-
-def nested_observations(worker: Worker) -> None:
-    worker.with_text("observed", '{"afterwards":[' * 500 + "{}" + "]}" * 500)
-
-
-def wrong_type_of_rules(worker: Worker) -> None:
-    worker.result(rules=7)
-
-
-def wrong_type_of_the_observation(worker: Worker) -> None:
-    worker.result(observed=["returned"])
-
-
-def wrong_type_in_the_observation(worker: Worker) -> None:
-    worker.result(observed={"returned": "MR", "errno": "", "mr": {"addr": "0x0"}, "asked": []})
-
-
-def wrong_type_of_the_log(worker: Worker) -> None:
-    worker.result(kernel={"log": "WARNING: in one text"})
-
-
 def wrong_type_of_the_case(worker: Worker) -> None:
     worker.result(case=[worker.case])
 
@@ -292,18 +247,6 @@ def zeros(worker: Worker) -> None:
 
 def a_huge_observation(worker: Worker) -> None:
     worker.result(observed={**worker.good["observed"], "errno": "E" * (1 << 20)})
-
-
-def a_huge_log(worker: Worker) -> None:
-    worker.result(kernel={"taint": 0, "log": ["a line of the kernel " + "x" * 5000] * 5000})
-
-
-def words_for_the_terminal(worker: Worker) -> None:
-    worker.result(
-        observed={"rc": None, "returned": "\x1b[2J\x1b]0;owned\x07", "errno": "\u202e\ud800\n"},
-        verdict="FAIL",
-        effective="FAIL",
-    )
 
 
 def a_line_that_is_too_long(worker: Worker) -> None:
@@ -394,15 +337,21 @@ def well(worker: Worker) -> None:
 
 
 def names() -> Iterator[str]:
-    """All of these, in their order."""
+    """All that one of these can do."""
     own = list(globals().items())
     first = next(number for number, (name, _) in enumerate(own) if name == "forge_every_result_and_exit")
-    return (name for name, _ in own[first:] if name not in ("well", "names", "main"))
+    yield from (*CHANGES, *TEXTS)
+    yield from (name for name, _ in own[first:] if name not in ("well", "names", "main"))
 
 
 def main(lines: str, what: str) -> None:
     worker = Worker(lines)
-    worker.run(globals()[what])
+    if what in CHANGES:
+        worker.run(lambda worker: worker.result(**CHANGES[what]))
+    elif what in TEXTS:
+        worker.run(lambda worker: worker.with_text(*TEXTS[what]))
+    else:
+        worker.run(globals()[what])
 
 
 if __name__ == "__main__":

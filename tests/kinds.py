@@ -8,5 +8,4 @@ Says = pytest.CaptureFixture[str]
 
 
 def words(text: str) -> list[str]:
-    """The words of a text."""
     return text.split()

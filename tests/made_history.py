@@ -1,6 +1,4 @@
-"""Histories for tests: nights whose runs are made, not run. No test itself."""
-
-from __future__ import annotations
+"""Histories for tests: nights whose runs are made, not run. Not itself a test."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,5 +38,4 @@ def write_run(folder: Path, run: Recorded) -> None:
 
 
 def option(command: Sequence[str], flag: str) -> str:
-    """The value of an option in a command line."""
     return command[command.index(flag) + 1] if flag in command else ""

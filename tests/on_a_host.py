@@ -1,4 +1,4 @@
-"""Runs in the guest, which stands for a host with a device of its own; prints one line of JSON. No test itself.
+"""Runs in the guest, which stands for a host with a device of its own; prints one line of JSON. Not itself a test.
 
     python3 on_a_host.py            what is refused, two devices, a process that dies and one that is stuck
     python3 on_a_host.py MOMENTS    --isolate, a closed terminal, and so many kills of each process at a random moment
@@ -91,7 +91,6 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> dict[str, Any]:
-    """The command as a program of its own."""
     done = subprocess.run(command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return {"status": done.returncode, "said": (done.stdout + done.stderr)[-600:]}
 

@@ -1,9 +1,8 @@
 """A made-up project in which the engine runs on the device of fake_bench.py; no test itself."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +44,12 @@ rows:
     when: {access: []}
     then: success
 """
-QUIET_ROWS = ("works", "wrongly-accepted", "not-supported", "harness-trouble")
+QUIET_VERDICTS = {
+    "works": "PASS",
+    "wrongly-accepted": "FAIL",
+    "not-supported": "UNSUPPORTED",
+    "harness-trouble": "BROKEN",
+}
 
 
 @dataclass(frozen=True)
@@ -67,15 +71,13 @@ class Project:
         return str(path)
 
     def pytest(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Runs pytest in a process of its own."""
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
         return ended(*command, cwd=self.root, env=self.environment)
 
-    def run(self, *arguments: str, rows: tuple[str, ...] = QUIET_ROWS) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, rows: Iterable[str] = QUIET_VERDICTS) -> subprocess.CompletedProcess[str]:
         """Runs these rows of the table and records them in `out`."""
         chosen = ["--rdma-cases", str(self.tables), "--rdma-only", self.only(*rows)]
         return self.pytest("cases", *chosen, "--rdma-out", "out", *arguments)
 
     def results(self) -> Recorded:
-        """What `run` recorded."""
         return read_results(self.root / "out")

@@ -3,8 +3,6 @@
 Cases are made from YAML, as tables are, so that they follow the language wherever it goes.
 """
 
-from __future__ import annotations
-
 import functools
 import textwrap
 from array import array
@@ -69,7 +67,6 @@ def case(row: str, verb: str = "reg_mr") -> Case:
 
 
 def suite(tables: Sequence[Table]) -> Suite:
-    """A suite of these tables alone."""
     return Suite(registry(), tuple(tables), "0" * 64)
 
 

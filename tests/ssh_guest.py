@@ -1,10 +1,8 @@
-"""Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking. No test itself.
+"""Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking. Not itself a test.
 
 Their image is the default one with OpenSSH and a network card's module; it is built and kept like any other. A
 panic does not end such a guest, and a reset starts it again, as with a host.
 """
-
-from __future__ import annotations
 
 import os
 import shlex
@@ -40,7 +38,6 @@ exec /usr/bin/sleep infinity
 
 
 def host_image(say: Callable[[str], None] = print) -> Image:
-    """The image with sshd."""
     recipe = recipe_for()
     more = replace(
         recipe,
@@ -61,7 +58,6 @@ class SshGuest:
 
     @property
     def address(self) -> str:
-        """For --host."""
         return f"root@127.0.0.1:{self.port}"
 
     @property

@@ -1,11 +1,9 @@
-"""In place of ssh: runs the command for the host on this machine, and carries its input and output. No test itself.
+"""In place of ssh: runs the command for the host on this machine, and carries its input and output. Not itself a test.
 
 When it is killed, both ends see the connection break, as with ssh. Its environment says what else is to go wrong:
 STAND_IN_SAYS is a file with what it prints before it ends with STAND_IN_STATUS, in place of connecting; it is silent
 instead if STAND_IN_STATUS is empty. STAND_IN_BYTES is how many bytes from the host pass before the connection breaks.
 """
-
-from __future__ import annotations
 
 import os
 import select
@@ -30,7 +28,7 @@ def main() -> None:
         ["sh", "-c", prefix + sys.argv[-1]],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # as on a host: no signal of this end gets there
+        start_new_session=True,  # as on a host, which signals of this end do not reach
     ) as host:
         assert host.stdin
         assert host.stdout

@@ -4,8 +4,6 @@ Each row tries to get "conforms", or a better verdict, out of a run that has not
 adds a row, and a way of trying it if none of TRIED fits.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess
@@ -342,7 +340,6 @@ def failed(good: list[Line]) -> list[Line]:
 
 
 def written(lines: Sequence[Line], folder: Path) -> Path:
-    """The run of these lines."""
     folder.mkdir()
     (folder / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
     return folder
@@ -446,7 +443,7 @@ def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says
 
 
 def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`verify` says what it rests on."""
+    """`verify` says what it depends on."""
     assert attack.said in said_by(capsys, "verify", bundled(lines, folder))[1]
 
 

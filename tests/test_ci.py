@@ -1,7 +1,5 @@
 """What a CI system copies or calls: the workflows, and the scripts in ci/."""
 
-from __future__ import annotations
-
 import configparser
 import io
 import json
@@ -25,7 +23,7 @@ from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import STACKS, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
-from launched import ended
+from launched import ended, script
 from samples import result
 from test_reports import SUITE, recorded
 
@@ -76,7 +74,6 @@ def test_the_scripts_are_shell_scripts_that_can_be_started(script: Path) -> None
 
 
 def write(folder: Path, run: Recorded) -> None:
-    """The results file of a run."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [run.header, *run.results, *([run.footer] if run.footer else [])]
     (folder / "results.jsonl").write_bytes(b"".join(encode(line) for line in lines))
@@ -105,7 +102,6 @@ class Scripts:
             write(self.root / "made", run)
 
     def call(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Calls a script."""
         settings = [f"{name}={value}" for name, value in environment.items()]
         command = ["env", *settings, str(self.root / "suite" / "ci" / script), *arguments]
         return ended(*command, cwd=self.root, stdin=subprocess.DEVNULL)
@@ -122,7 +118,6 @@ def scripts(tmp_path: Path) -> Scripts:
 
 
 def verdicts(*each: str) -> Recorded:
-    """A run with these verdicts."""
     return recorded([result(case, verdict) for case, verdict in zip(SUITE.cases, each, strict=False)])
 
 
@@ -253,9 +248,7 @@ def test_tests_run_elsewhere_name_the_packages_they_need() -> None:
 def test_restraint_is_told_what_did_not_pass_and_the_whole(scripts: Scripts) -> None:
     scripts.will(1, verdicts("PASS", "FAIL"))
     for name in ("rstrnt-report-result", "rstrnt-report-log"):
-        stub = scripts.root / name
-        stub.write_text(f'#!/bin/sh\necho "$*" >>{scripts.root}/{name}.calls\n')
-        stub.chmod(0o755)
+        script(scripts.root / name, f'echo "$*" >>{scripts.root}/{name}.calls')
     path = f"{scripts.root}:/usr/bin:/bin:/usr/sbin:/sbin"
     done = scripts.call("restraint/runtest.sh", PATH=path, RDMA_CTS_OPTIONS="--guest")
     assert done.returncode == 0, done.stderr

@@ -1,10 +1,7 @@
 """Two runs compared: by case, by point, and what the command says and exits with."""
 
-from __future__ import annotations
-
 import json
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from conformance.results.records import Recorded, encode, footer_record
 from conformance.sweeps.outcome import Outcome
 from kinds import Says
 from made_sweeps import FLAGS, OUTCOMES, sweep
+from patience import calls_of
 from reports.comparison import KINDS, Change, compare, kind_of
 from reports.comparison_formats import as_markdown, text
 from reports.digest import Digest, digest, read
@@ -30,7 +28,6 @@ NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15
 
 
 def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, complete: bool = True) -> Path:
-    """A directory with the results of a run."""
     ids = [line["case"] for line in lines]
     waivers = {"waivers": {"sha256": "0" * 64}} if any(line["waiver"] for line in lines) else {}
     head = header(planned=ids, suite={"version": "0", "tables_sha256": tables}, **waivers)
@@ -44,7 +41,6 @@ def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, 
 
 
 def digested(*lines: ResultRecord, tables: str, **head: Any) -> Digest:
-    """A run of these tables."""
     ids = [line["case"] for line in lines]
     start = header(planned=ids, suite={"version": "0", "tables_sha256": tables}, **head)
     return digest(Recorded(start, list(lines), footer_record(ids, list(lines), registry(), duration_s=1.0)), Path())
@@ -130,15 +126,6 @@ def test_a_crash_of_what_the_old_stack_did_not_have_is_a_regression(tmp_path: Pa
     assert re.fullmatch(r"something has regressed: 1 new defect, the worst: .*crash \(exit status 1\)", last)
 
 
-def test_new_defects_are_counted_where_nothing_was_supported_before(tmp_path: Path) -> None:
-    case = SUITE.cases[0]
-    old = read(run(tmp_path / "old", [result(case, "UNSUPPORTED")]))
-    new = read(run(tmp_path / "new", [result(case, "FAIL", "ibv_reg_mr(access=0) should fail, returned an MR")]))
-    assert [*text(compare(old, new), None)][-1] == (
-        "what is newly supported is wrong: 1 new defect, the worst: not refused (exit status 1)"
-    )
-
-
 def test_two_files_of_one_directory_are_named_by_their_files(tmp_path: Path) -> None:
     for name in ("old", "new"):
         (run(tmp_path / name, [result(SUITE.cases[0])]) / "results.jsonl").rename(tmp_path / f"{name}.jsonl")
@@ -201,22 +188,6 @@ def test_points_of_spaces_that_differ_are_compared_by_their_names(tmp_path: Path
     new = swept(tmp_path / "new", "LOCAL_WRITE")
     found, _ = changes(tmp_path, old, new)
     assert {(change.kind, change.points) for change in found} == {("regressed", 1), ("new", 6)} | {("regressed", 0)}
-
-
-def calls_of(function: Callable[[], object]) -> int:
-    """How many calls, of Python and of C, a function makes: its cost on a machine of any speed."""
-    count = 0
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def test_a_hundred_thousand_points_cost_hardly_more_than_a_call_each(tmp_path: Path) -> None:

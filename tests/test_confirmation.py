@@ -1,7 +1,5 @@
 """Violations are tried again alone: confirmed, or with what brings them back; and how that is recorded and shown."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -325,8 +323,6 @@ def swept(cases: Sequence[str], fails: Callable[[Sequence[str]], bool], suite: S
 
 
 class Swept(Run):
-    """A run of these."""
-
     def __init__(self, folder: Path, fails: Callable[[Sequence[str]], bool], suite: Suite = SWEPT) -> None:
         super().__init__(folder, always())
         self.fails, self.swept = fails, suite

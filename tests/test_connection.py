@@ -1,7 +1,5 @@
 """Exchanges: the memory of one is examined before the next is executed, and late data is detected."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 from collections.abc import Callable, Sequence
@@ -13,7 +11,14 @@ import pytest
 from conformance.bench.calls import Return
 from conformance.bench.interface import Refusal
 from conformance.bench.memory_areas import BEFORE, Area, pattern, repeated
-from conformance.bench.work_requests import Completion, Exchange, SendRequest
+from conformance.bench.work_requests import (
+    EXTENDED_OPCODES,
+    WR_OPCODES,
+    Completion,
+    Exchange,
+    SendRequest,
+    other_opcode,
+)
 from conformance.device import native_exchange
 from conformance.device.posting import WC
 from conformance.errors import LoopbackLost
@@ -43,7 +48,6 @@ class RecordingConnection:
 
 
 def specs(stub: RecordingConnection, count: int) -> list[ExchangeSpec]:
-    """Exchanges numbered from 0."""
     used, areas = cast(LoopbackConnection, stub), cast(Any, ())
     return [ExchangeSpec(used, SendRequest("RDMA_WRITE", wr_id), areas) for wr_id in range(count)]
 
@@ -78,8 +82,6 @@ def test_python_executes_what_c_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Memory:
-    """Memory of this process."""
-
     size = SIZE
 
     def __init__(self) -> None:
@@ -99,21 +101,17 @@ class Side:
         self._opcodes, self._polled, self._polls = list(opcodes), polled, 0
 
     def post_send(self, request: SendRequest) -> Return:
-        """Succeeds."""
         return Return(0, 0)
 
     def post_receive(self, sges: Sequence[Any], wr_id: int) -> Return:
-        """Succeeds."""
         return Return(0, 0)
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        """The next completion."""
         self._polls += 1
         self._polled(self._polls)
         return [Completion(1, "SUCCESS", self._opcodes.pop(0))]
 
     def query_state(self) -> str:
-        """RTS."""
         return "RTS"
 
 
@@ -199,7 +197,6 @@ class Unending(Side):
         self.asked = 0
 
     def query_state(self) -> str:
-        """RTS."""
         self.asked += 1
         return "RTS"
 
@@ -248,7 +245,6 @@ class Refused(Side):
         self._statuses, self.waited = statuses, cast(list[float], [])
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        """The refusal, if there is one."""
         self.waited.append(deadline_s)
         return [Completion(1, status) for status in self._statuses]
 
@@ -286,7 +282,6 @@ class MadeAnew(Pair):
         self.renewals = 0
 
     def renew(self) -> None:
-        """Counts."""
         self.renewals += 1
 
 
@@ -322,7 +317,7 @@ def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> No
         ("RC", INFINIBAND, "RDMA_WRITE", "WR_FLUSH_ERR", "WR_FLUSH_ERR", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "FATAL_ERR", "", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "", "", False),
-        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the message behind it has come
+        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the message after it has come
         ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", False),
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "WR_FLUSH_ERR", False),
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),
@@ -441,3 +436,45 @@ def test_python_waits_for_the_final_state_where_c_has_not(monkeypatch: pytest.Mo
     (exchange,) = exchanges([spec])
     assert waited == [("RDMA_WRITE", failed.completions, pair.requester)]
     assert exchange.responder_state == "RTS"
+
+
+# enum ibv_wc_opcode of <infiniband/verbs.h>, a second time, by the request.
+COMPLETED = {
+    "RDMA_WRITE": "RDMA_WRITE",
+    "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
+    "SEND": "SEND",
+    "SEND_WITH_IMM": "SEND",
+    "RDMA_READ": "RDMA_READ",
+    "ATOMIC_CMP_AND_SWP": "COMP_SWAP",
+    "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
+    "LOCAL_INV": "LOCAL_INV",
+    "BIND_MW": "BIND_MW",
+    "SEND_WITH_INV": "SEND",
+    "FLUSH_GLOBAL": "FLUSH",
+    "FLUSH_PERSISTENT": "FLUSH",
+    "FLUSH_BOTH": "FLUSH",
+    "ATOMIC_WRITE": "ATOMIC_WRITE",
+}
+
+
+def completed(opcode: str, status: str = "SUCCESS") -> list[Completion]:
+    return [Completion(1, status, opcode if status == "SUCCESS" else "")]
+
+
+@pytest.mark.parametrize("request_", [*WR_OPCODES, *EXTENDED_OPCODES])
+def test_a_completion_names_the_operation_of_its_request(request_: str) -> None:
+    assert other_opcode(request_, completed(COMPLETED[request_])) == []
+    assert other_opcode(request_, completed("TSO")) == ["TSO", COMPLETED[request_]]
+
+
+def test_a_receive_tells_a_message_from_a_write() -> None:
+    message, write = completed("RECV"), completed("RECV_RDMA_WITH_IMM")
+    assert other_opcode("SEND", completed("SEND"), message) == []
+    assert other_opcode("SEND", completed("SEND"), write) == ["RECV_RDMA_WITH_IMM", "RECV"]
+    assert other_opcode("RDMA_WRITE_WITH_IMM", completed("RDMA_WRITE"), write) == []
+    assert other_opcode("RDMA_WRITE_WITH_IMM", completed("RDMA_WRITE"), message) == ["RECV", "RECV_RDMA_WITH_IMM"]
+
+
+def test_the_opcode_of_a_failure_is_not_valid() -> None:
+    assert other_opcode("RDMA_READ", completed("", "REM_ACCESS_ERR"), completed("", "WR_FLUSH_ERR")) == []
+    assert other_opcode("RDMA_READ", []) == []

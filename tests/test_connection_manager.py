@@ -1,7 +1,5 @@
 """The connection manager, with a stand-in for its library that records the calls and reports events."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import itertools
@@ -20,7 +18,7 @@ from conformance.errors import UserError
 
 ACTIVE, PASSIVE = 17, 42
 ADDRESS_RESOLVED, ROUTE_RESOLVED, REQUEST, REJECTED, ESTABLISHED, DISCONNECTED = 0, 2, 4, 8, 9, 10
-# What the real manager reports after each call, as (event, which end): the one that calls, or one that is new.
+# What the real manager reports after each call, as (event, id): the id of the call, or a new one.
 REPORTS = {
     "rdma_resolve_addr": [(ADDRESS_RESOLVED, "own")],
     "rdma_resolve_route": [(ROUTE_RESOLVED, "own")],
@@ -30,7 +28,7 @@ REPORTS = {
 
 
 class Library:
-    """librdmacm of no device: `alive` are its ids, `connected` the queue pairs by the call that named them."""
+    """A librdmacm without a device: `alive` are its ids, `connected` the queue pairs that each call named."""
 
     def __init__(self) -> None:
         self.read, self.write = os.pipe()
@@ -83,7 +81,6 @@ class Library:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
-    """Replaces the library."""
     made = Library()
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: made)
     yield made
@@ -163,7 +160,7 @@ def test_an_address_is_laid_out_as_the_system_calls_expect_it(address: str, pack
 
 
 class End:
-    """A queue pair of no device, which records what becomes of it."""
+    """A queue pair without a device, which records what is done to it."""
 
     def __init__(self, number: int) -> None:
         self.number, self.state, self.moves = number, "RESET", list[str]()

@@ -1,7 +1,5 @@
 """The ledger: which rule is proven by what, and which by nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +44,6 @@ def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
 
 
 def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True) -> Path:
-    """A results file with these results."""
     footer = [footer_record([], lines, samples.registry(), duration_s=1.0)] if complete else []
     path = tmp_path / "results.jsonl"
     path.write_bytes(b"".join(encode(line) for line in (samples.header(), *lines, *footer)))
@@ -54,7 +51,7 @@ def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True
 
 
 def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
-    """Cases, success, refused and open of each rule that has a case."""
+    """The numbers of cases and of successes, refusals and open ones, of each rule that has a case."""
     return {rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases}
 
 
@@ -230,8 +227,3 @@ def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixt
     without = json.loads(capsys.readouterr().out)["totals"]["cases"]
     main(["coverage", "--json", "--cases", str(tmp_path)])
     assert json.loads(capsys.readouterr().out)["totals"]["cases"] == without + 1
-
-
-def test_results_that_are_not_there_are_a_persons_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["coverage", "--run", str(tmp_path / "gone")]) == 2
-    assert "cannot be read" in capsys.readouterr().err

@@ -1,21 +1,23 @@
 """The alterations of the data path, on a provider made of Python functions that moves bytes within this process."""
 
-from __future__ import annotations
-
 import ctypes
+import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from conformance.bench.calls import IbvMr, Mr, Return
+from conformance.errors import UserError
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from trial.data_path import structures as wire
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.operations import FUNCTIONS
+from trial.mutant_table import mutants_of
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS
 from trial.trying import KILLED, SURVIVED, try_violation
 from trial.violation import Violation
@@ -250,3 +252,73 @@ def test_cases_pass_on_the_reference_behind_unaltered_functions() -> None:
 def test_alterations_on_the_reference_are_seen_by_the_cases_of_their_rule(name: str) -> None:
     violation = next(each for each in DATA_PATH_ALTERATIONS if each.name == name)
     assert _tried(violation, violation.rule) == KILLED
+
+
+class Made:
+    """What the rows of these tests change."""
+
+    size = 1
+
+    def __init__(self) -> None:
+        self.setup()
+
+    def setup(self) -> None:
+        """Keeps nothing."""
+
+    def answer(self, number: int, unit: int = 1) -> int:
+        """A multiple of the size."""
+        return number * unit * self.size
+
+
+def made(folder: Path, text: str) -> Iterator[Violation]:
+    """The mutants of a package that has this table alone."""
+    (folder / "topic.yaml").write_text(text)
+    package = types.ModuleType("package")
+    package.__file__ = str(folder / "__init__.py")
+    return mutants_of(package, Made, ())
+
+
+@pytest.mark.parametrize(
+    ("row", "answer"),
+    [
+        ("R-1 answer: 7", 7),
+        ("R-1 answer: was + 1", 31),
+        ("R-1 answer: was(unit=unit + 1) if number > 5 else was", 40),
+        ("R-1 answer: |\n    found = was\n    return found - EPERM", 29),
+        ("R-1 Made.size: 2", 60),
+        ("R-1 answer: was * self.kept\n  setup: self.kept = 3", 90),
+    ],
+)
+def test_a_row_replaces_members(tmp_path: Path, row: str, answer: int) -> None:
+    (violation,) = made(tmp_path, f"- some-name: A sentence.\n  {row}\n")
+    assert (violation.name, violation.rule, violation.about) == ("some-name", "R-1", "A sentence.")
+    assert violation.kind().answer(10, 3) == answer
+
+
+def test_marks_of_a_row(tmp_path: Path) -> None:
+    row = "- one: A sentence.\n  R-1 permitted answer: 7\n- two: Another.\n  R-2 blind answer: 8\n"
+    found = list(made(tmp_path, row + "  also: [R-3, R-4 blind three]\n"))
+    assert [(each.name, each.rule, each.written, each.permitted) for each in found] == [
+        ("one", "R-1", "", True),
+        ("two", "R-2", "blind", False),
+        ("two", "R-3", "", False),
+        ("three", "R-4", "blind", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "place", "message"),
+    [
+        ("R-1 answer: nummer", ":2:15:", "unknown name 'nummer'"),
+        ("R-1 answer: 7 +", ":2:15:", "not Python"),
+        ("R-1 anwser: 7", ":1:3:", "no rule and method: 'R-1 anwser'"),
+        ("R-1 seen answer: 7", ":1:3:", "no rule and method"),
+        ("R-1 answer: 7\n  sice: 2", ":1:3:", "Made has no 'sice'"),
+        ("also: R-2", ":1:3:", "a mutant is NAME: SENTENCE"),
+    ],
+)
+def test_a_mistake_is_located(tmp_path: Path, row: str, place: str, message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        list(made(tmp_path, f"- some-name: A sentence.\n  {row}\n"))
+    assert place in raised.value.message
+    assert message in raised.value.message

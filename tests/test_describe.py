@@ -1,16 +1,22 @@
 """`rdma-cts describe` as a person and as a program would use it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from commands import describe
+from commands import describe, run_arguments
+from commands.__main__ import COMMANDS, main
 from conformance.errors import UserError
+from conformance.tables.suite import load_suite
 from conformance.verbs import ENUMS, VERBS
+from kinds import Patch, Says
+from launched import ended
+from recorded_reference import record
+from reference.device import Device
+from reference.stack import without
 
 Shown = Callable[..., str]
 
@@ -132,3 +138,110 @@ def test_a_dialect_that_a_verb_lacks_is_a_usage_error() -> None:
         run("ibv_reg_mr", "--dialect", "experimental")
     assert caught.value.status == 2
     assert "ibv_rereg_mr" in caught.value.hint
+
+
+SUITE = load_suite()
+CASE = next(case for case in SUITE.cases if "REG-15" in case.rules and not case.sweep)
+
+
+def explained(capsys: Says, *arguments: str) -> str:
+    assert main(["explain", *arguments]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
+    capsys: Says, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_arguments, "suite_from", lambda arguments: SUITE)
+    for rule in SUITE.registry.values():
+        said = explained(capsys, rule.id)
+        for text in (rule.statement, rule.document, rule.section, rule.quote or rule.unquoted, rule.failure_means):
+            assert " ".join(text.split()) in said
+        count = sum(rule.id in case.rules for case in SUITE.cases)
+        assert (f"{count:,} cases prove it:" if count > 1 else "1 case proves it:") in said
+
+
+def test_the_last_verdict_is_that_of_the_newest_run(tmp_path: Path, capsys: Says, monkeypatch: Patch) -> None:
+    monkeypatch.chdir(tmp_path)
+    record(tmp_path / "out" / "first", SUITE, [CASE], Device(without("odp")))
+    assert "Last verdict: PARTIAL" in explained(capsys, "reg-15")
+    newest = record(tmp_path / "out" / "second", SUITE, [SUITE.cases[0]])
+    assert f"Last verdict: not run (reference, host, kernel 7.2.0; out/{newest.name})" in explained(capsys, "REG-15")
+
+
+def test_a_case_has_its_call_its_rules_and_what_came(tmp_path: Path, capsys: Says) -> None:
+    run = record(tmp_path / "run", SUITE, [CASE])
+    said = explained(capsys, CASE.id, "--run", str(run))
+    for text in (str(CASE.when), "expect: outcome refused", "REG-15", "If it fails:", "observed:", "errno EINVAL"):
+        assert text in said
+
+
+def test_a_defect_that_the_run_does_not_have_is_one_line(capsys: Says) -> None:
+    run = Path(__file__).with_name("recorded_violations")
+    assert main(["explain", "ffff", "--run", str(run / "forky.jsonl")]) == 2
+    assert f"rdma-cts: {run} has no defect ffff; " in capsys.readouterr().err
+
+
+def test_an_id_that_nothing_has_is_one_line_with_a_suggestion(capsys: Says) -> None:
+    assert main(["explain", "REG-155"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "there is no rule or case 'REG-155' (did you mean REG-15" in line
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("rdma-cts nig", ["nightly"]),
+        ("rdma-cts run --ti", ["--tier"]),
+        ("rdma-cts run --tier ", ["smoke", "default", "exhaustive"]),
+        ("rdma-cts run --quiet --tier ex", ["exhaustive"]),
+        ("rdma-cts compare /etc/passw", ["/etc/passwd"]),
+        ("rdma-cts compare --device", []),
+        ("rdma-cts run --verb rere", ["rereg_mr", "rereg_mr_experimental"]),
+        ("rdma-cts run --rule REG-09", ["REG-09", "REG-09a"]),
+        ("rdma-cts run --port ", []),
+        ("rdma-cts run /etc/passw", []),
+        ("rdma-cts completion fi", ["fish"]),
+        ("rdma-cts trial ker", ["kernel"]),
+        ("rdma-cts trial kernel --mut", ["--mutant"]),
+        ("rdma-cts trial reference --rule REG-09", ["REG-09", "REG-09a"]),
+        ("rdma-cts trial mended --list --cha", ["--change"]),
+        ("rdma-cts trial reference --mut", []),
+    ],
+)
+def test_bash_offers_what_fits(line: str, offered: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    words = line.split(" ")
+    ask = f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}; _rdma_cts"
+    text = f'{script}\n{ask}; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    done = ended("bash", "-uc", text, check=True)
+    found = [each for each in done.stdout.splitlines() if each not in ("", "/etc/passwd-")]
+    assert (found, done.stderr) == (offered, "")
+
+
+@pytest.mark.parametrize(("shell", "sign"), [("zsh", "#compdef rdma-cts\n"), ("fish", "complete -c rdma-cts")])
+def test_other_shells_know_all_commands(shell: str, sign: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert sign in script
+    assert all(f"{name} " in script for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["run", "--devcie", "x"], " (did you mean --device?); see ./rdma-cts run --help"),
+        (["run", "reg_mr"], " (did you mean --verb reg_mr?); see ./rdma-cts run --help"),
+        (["run", "ibv_dereg_mr"], " (did you mean --verb dereg_mr?); see ./rdma-cts run --help"),
+        (["list", "REG-15"], " (did you mean --rule REG-15?); see ./rdma-cts list --help"),
+        (["run", "reg_mr/keys/a"], " (did you mean --only reg_mr/keys/a?); see ./rdma-cts run --help"),
+        (["doctor", "REG-15"], "unrecognized arguments: REG-15; see ./rdma-cts doctor --help"),
+    ],
+)
+def test_what_was_meant_is_suggested(arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"rdma-cts: {arguments[0]}: unrecognized arguments: ")
+    assert error.endswith(f"{meant}\n")

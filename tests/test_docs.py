@@ -1,7 +1,5 @@
 """The examples and links in the pages are valid."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -19,7 +17,6 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
 def yaml_in(page: Path) -> list[str]:
-    """The YAML examples of a page."""
     return re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -67,3 +64,27 @@ def test_the_tests_that_the_threat_model_names_exist() -> None:
     named = set(re.findall(r"`(test_\w+\.py)`", (ROOT / "docs" / "threat-model.md").read_text()))
     assert len(named) > 10
     assert [name for name in sorted(named) if not (ROOT / "tests" / name).is_file()] == []
+
+
+HOOK = ROOT / "ci" / "hooks" / "commit-msg"
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        ("rxe: check the rkey's low byte\n\nA stale key opened the region.\n", ""),
+        ("# a comment\nrxe: check the rkey\n# another\n\nWhy.\n", ""),
+        ("x" * 72 + "\n\nWhy.\n", ""),
+        ("Merge branch 'other'\n", ""),
+        ("x" * 73 + "\n\nWhy.\n", "the subject has 73 characters"),
+        ("\n\nWhy.\n", "the subject has 0 characters"),
+        ("rxe: check the rkey\n", "a body that says why"),
+        ("rxe: check the rkey\nWhy.\n", "a blank line"),
+    ],
+)
+def test_a_subject_a_blank_line_and_a_body(message: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "message"
+    path.write_text(message)
+    done = subprocess.run([HOOK, path], capture_output=True, text=True, check=False)
+    assert done.returncode == bool(complaint)
+    assert complaint in done.stderr

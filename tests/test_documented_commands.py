@@ -3,8 +3,6 @@
 What a page writes in capitals is there by that name: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle.
 """
 
-from __future__ import annotations
-
 import lzma
 import re
 import shlex
@@ -49,7 +47,7 @@ NOT_RUN = {
     "test": "would run itself: tests/test_own_tests.py",
     "doctor --host": "needs another host: tests/test_remote_host.py",
     "doctor --device": "needs a device: tests/test_launcher.py",
-    "prepare": "makes an image: tests/test_prepare.py",
+    "prepare": "makes an image: tests/test_capacity.py",
     "fleet": "needs the runs of many nodes: tests/test_fleet.py",
     "merge": "needs three shards of one run: tests/test_shards.py",
     "bundle": "needs a run of today's tables: tests/test_bundle.py",

@@ -1,7 +1,5 @@
 """What an earlier run has shown is found again: for `explain` and `reproducer`, and for a run of the same cases."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -32,7 +30,6 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fingerprint(out: Path) -> str:
-    """The fingerprint of the one defect."""
     return read(out / "first").defects[0].fingerprint
 
 

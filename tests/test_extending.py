@@ -1,7 +1,5 @@
 """Nothing is forgotten of what docs/extending.md lists, and each forgotten step is reported with the file to edit."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import lzma
@@ -74,7 +72,6 @@ def test_a_case_that_is_gone_and_not_retired(suite: Suite) -> None:
 
 
 def only(messages: Iterable[str], *parts: str) -> None:
-    """Asserts that there is one message and that it has these parts."""
     (message,) = messages
     assert [part for part in parts if part not in message] == [], message
 

@@ -1,7 +1,5 @@
 """The examples of docs/extending.md, followed literally in a copy of the tree: what the page says suffices."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -24,7 +22,6 @@ LEFT_OUT = ("*.git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache
 
 
 def section(heading: str) -> str:
-    """The text of a section of the page."""
     return PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
 
 
@@ -60,7 +57,6 @@ def run(tree: Path, command: str) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the tree."""
     return Path(shutil.copytree(ROOT, tmp_path / "tree", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT)))
 
 
@@ -79,7 +75,6 @@ def test_the_page_suffices(heading: str, files: int, cases: int, tree: Path) -> 
 
 
 def counted(tree: Path) -> int:
-    """The number of cases of a tree."""
     found = re.search(r"^(\d+) cases", run(tree, "./rdma-cts list"), re.MULTILINE)
     assert found
     return int(found[1])

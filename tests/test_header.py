@@ -1,10 +1,8 @@
-"""API-01 with headers of our own, each broken in one place, so that no test rests on this machine's.
+"""API-01 with headers of our own, each broken in one place, so that no test depends on this machine's.
 
 A C compiler is needed; without one these tests fail. Only the last one looks at an installed header,
 and says so when there is none.
 """
-
-from __future__ import annotations
 
 import enum
 import os
@@ -21,6 +19,7 @@ import yaml
 from conformance.header import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, check_bindings, check_header
 from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS
 from kinds import Patch
+from launched import script
 from patience import longer_and_longer
 from reference.header import own_header
 
@@ -34,7 +33,7 @@ def header(tmp_path: Path) -> Callable[..., Path]:
     def write(*edits: Edit) -> Path:
         text = own_header()
         for old, new in edits:
-            assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in the header"
+            assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in the header, not once"
             text = text.replace(old, new)
         (tmp_path / "infiniband").mkdir()
         (tmp_path / "infiniband" / "verbs.h").write_text(text)
@@ -44,7 +43,7 @@ def header(tmp_path: Path) -> Callable[..., Path]:
 
 
 def findings(checks: list[Check]) -> dict[str, str]:
-    """Outcome by item of what did not pass, without the vendor's dialect, which no own header has."""
+    """Outcome by item of what did not pass, without the vendor's dialect, which no header here has."""
     return {
         each.item: each.outcome for each in checks if each.outcome != PASS and not each.item.endswith("(experimental)")
     }
@@ -241,13 +240,11 @@ def test_a_useless_compiler_in_CC_is_unreachable(
 
 
 def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
-    script = tmp_path / "hanging"
     child = tmp_path / "child"
-    script.write_text(f"#!/bin/sh\nsleep infinity &\necho $! > {child}\nwait\n")
-    script.chmod(0o755)
+    hanging = script(tmp_path / "hanging", f"sleep infinity &\necho $! > {child}\nwait")
     for timeout_s in longer_and_longer(0.5):
-        [check] = check_header(compiler=str(script), timeout_s=timeout_s)
-        assert (check.outcome, check.reason) == (UNREACHABLE, f"{script} did not end within {timeout_s:g} s")
+        [check] = check_header(compiler=str(hanging), timeout_s=timeout_s)
+        assert (check.outcome, check.reason) == (UNREACHABLE, f"{hanging} did not end within {timeout_s:g} s")
         if child.exists() and child.read_text():  # else it was killed before it had a child
             break
     # A killed orphan may wait for its new parent to collect it; a zombie runs no more.
@@ -267,7 +264,7 @@ def test_nothing_is_left_behind(broken: bool, monkeypatch: Patch, header: Callab
     assert list(scratch.iterdir()) == []
 
 
-# The bindings, with modules of our own in the place of pyverbs'.
+# The bindings, with modules of our own in place of pyverbs'.
 
 
 def own_bindings() -> ModuleType:

@@ -1,14 +1,10 @@
-"""The page of a history, in a real browser: since when each violation is there, in a light and a dark scheme."""
-
-from __future__ import annotations
+"""The page of a history, in a real browser: when each violation began, in a light and a dark scheme."""
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,13 +15,14 @@ from commands.__main__ import main
 from conformance.results.records import Recorded, footer_record, read_results
 from kinds import Folders, Says
 from made_history import RULES, SUITE, run_of, write_run
+from patience import calls_of
 from reports import history_page, summary
 from reports.digest import digest
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history
 from reports.history_page import HistoryPage
 from reports.text import plain
 from samples import registry
-from test_page import CONTRAST, MARKUP, browser, media
+from test_page import MARKUP, assert_fits, assert_legible, browser, media
 
 __all__ = ["browser"]  # a fixture
 
@@ -36,7 +33,6 @@ VARIANTS = 10
 
 
 def name_of(number: int) -> str:
-    """The name of a night."""
     return f"{FIRST + timedelta(days=number):%Y%m%dT%H%M%SZ}"
 
 
@@ -71,7 +67,7 @@ def short_history(folder: Path) -> Path:
 
 
 def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
-    """Summaries of a recorded run in which some verdicts are others."""
+    """Summaries of a recorded run in which some verdicts differ."""
     run = read_results(RECORDED / f"{recorded}.jsonl")
     for number in range(VARIANTS):
         results = [
@@ -104,13 +100,11 @@ def short(tmp_path_factory: Folders) -> Path:
 
 @pytest.fixture
 def page(browser: webdriver.Chrome, short: Path, tmp_path: Path) -> webdriver.Chrome:
-    """Its page, in the light."""
     media(browser, "light")
     return shown(browser, short, tmp_path)
 
 
 def shown(browser: webdriver.Chrome, history: Path, folder: Path) -> webdriver.Chrome:
-    """Opens the page of a history."""
     path = folder / "page.html"
     assert main(["report", "--history", str(history), "--out", str(path)]) == 0
     browser.get(path.as_uri())
@@ -118,7 +112,6 @@ def shown(browser: webdriver.Chrome, history: Path, folder: Path) -> webdriver.C
 
 
 def lane(page: webdriver.Chrome, track: str, stack: str) -> str:
-    """What a lane says, in one line."""
     for each in page.find_element(By.ID, track).find_elements(By.CLASS_NAME, "lane"):
         if each.text.startswith(stack):
             return " ".join(each.text.split())
@@ -215,10 +208,10 @@ def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_stands_out_from_what_is_behind_it(page: webdriver.Chrome, scheme: str) -> None:
     media(page, scheme)
-    found: dict[str, float] = page.execute_script(CONTRAST)
-    media(page)
-    assert len(found) > 12
-    assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
+    try:
+        assert len(assert_legible(page)) > 12
+    finally:
+        media(page)
 
 
 @pytest.fixture(scope="module")
@@ -236,19 +229,7 @@ def test_200_nights_on_four_stacks_are_a_small_page(browser: webdriver.Chrome, l
 
 
 def calls_of_page(history: Path) -> int:
-    """How many calls of Python functions make the page."""
-    count = 0
-
-    def profile(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(profile)
-    try:
-        history_page.page_of(read_history(history))
-    finally:
-        sys.setprofile(None)
-    return count
+    return calls_of(lambda: history_page.page_of(read_history(history)))
 
 
 def test_a_page_takes_work_in_proportion_to_its_nights(long: Path, tmp_path: Path) -> None:
@@ -261,12 +242,7 @@ def test_no_text_of_200_nights_makes_a_narrow_page_scroll_sideways(
 ) -> None:
     shown(browser, long, tmp_path)
     browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
-    narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
-    try:
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert_fits(browser)
 
 
 def test_a_defect_under_another_of_its_fingerprints_is_the_same(tmp_path: Path) -> None:

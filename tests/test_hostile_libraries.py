@@ -3,8 +3,6 @@
 One preloaded library does all of it (hostile.c): which attack, the row says. All rows are of one run.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -52,7 +50,6 @@ def tables(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """The run of all rows."""
     place = tmp_path_factory.mktemp("hostile")
     overlay = bad_driver.overlay(place / "overlay", "hostile.c")
     chosen = ("--cases", tables(place / "tables"), "--overlay", overlay, "-k", "hostile/", "--guests", "1")

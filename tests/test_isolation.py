@@ -1,6 +1,4 @@
-"""--isolate: what runs the library under test is another user's process, or one line says why it cannot be."""
-
-from __future__ import annotations
+"""--isolate: what runs the library under test is another user's process, or a message says why it cannot be."""
 
 import json
 import os
@@ -8,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from fixtures.system.host import HostWorker
 from fixtures.system.isolation import OtherUser
+from kinds import Patch, Says
 from patience import PATIENCE_S
 from targets import builds, hosts
 
@@ -60,27 +60,22 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def root(monkeypatch: pytest.MonkeyPatch) -> None:
+def root(monkeypatch: Patch) -> None:
     """This process is root, or passes for it until it has to be."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root: whoever is not is refused, which is tested below")
 class TestAsRoot:
-    """What only root can do."""
-
     def test_the_worker_is_another_user_without_any_right(self, place: Path) -> None:
         results, python = place / "results.jsonl", place / "python"
         results.write_text("kept")
         python.write_text(WORKER.format(python=sys.executable, results=str(results)))
         python.chmod(0o755)
         user = OtherUser.named(USER)
-        worker = HostWorker(place, str(python), [], ["a", "b"], place / "console.log", user=user)
-        try:
+        with closing(HostWorker(place, str(python), [], ["a", "b"], place / "console.log", user=user)) as worker:
             line = worker.next_line(PATIENCE_S)
             assert line, (place / "console.log").read_text()
-        finally:
-            worker.close()
         told = json.loads(line)
         assert told["ids"] == [user.uid] * 3 + [user.gid] * 3
         assert told["groups"] == sorted(user.groups)
@@ -112,7 +107,7 @@ class TestAsRoot:
         OtherUser.named(USER).check(sys.executable, [place], [Path("/etc/passwd")])
 
 
-def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_not_root_is_told_so(monkeypatch: Patch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(UserError, match="only root can start a process as another user"):
         OtherUser.named(USER)
@@ -127,7 +122,7 @@ def test_a_name_that_isolates_nothing_is_refused(name: str, said: str) -> None:
         OtherUser.named(name)
 
 
-def test_it_is_for_a_device_of_this_host(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_for_a_device_of_this_host(capsys: Says) -> None:
     assert main(["run", "--guest", "--isolate", USER]) == 2
     assert "--isolate is for a device of this host, not for the guest" in capsys.readouterr().err
     with pytest.raises(UserError, match="nothing here can be changed from another one"):

@@ -1,7 +1,5 @@
 """Recorded runs judged again: nothing changes by itself, and today's rules decide."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
@@ -20,7 +18,7 @@ from kinds import Folders, Says
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
-from samples import consistent
+from samples import consistent, footer_of
 from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
@@ -185,8 +183,7 @@ def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path) -> None
     tried = {"type": "confirmation", "case": violating, "confirmed": True, "by": "repetition"}
     file.write_bytes(b"".join(lines[:-1]) + json.dumps(tried).encode() + b"\n")
     assert main(["judge", str(tmp_path / "cut"), "--out", str(tmp_path / "judged")]) == 1
-    footer = read_results(tmp_path / "judged").footer
-    assert footer is not None
+    footer = footer_of(read_results(tmp_path / "judged"))
     assert footer["confirmation"] == {"confirmed": 1, "not_confirmed": 0, "not_tried": 0}
 
 

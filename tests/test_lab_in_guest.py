@@ -3,8 +3,6 @@
 One guest serves all of it, because making one takes long; what needs no kernel is in test_remote_host.py.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator
@@ -46,7 +44,6 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 def on_guest(guest: SshGuest, command: str) -> str:
-    """The output of a command on the guest."""
     ssh = [str(guest.folder / "bin" / "ssh"), "-p", str(guest.port), "root@127.0.0.1", command]
     return subprocess.run(ssh, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
 
@@ -64,14 +61,14 @@ def test_a_host_with_another_key_is_not_trusted(guest: SshGuest, tmp_path: Path)
     kind, key, *_ = (tmp_path / "host_key.pub").read_text().split()
     (tmp_path / "known").write_text(f"[127.0.0.1]:{guest.port} {kind} {key}\n")
     done = started(guest, "doctor", "--host", guest.address, UserKnownHostsFile=tmp_path / "known")
-    assert f"rdma-cts: {guest.address}: its host key is not the one that is known" in said(done)
+    assert f"rdma-cts: {guest.address}: its host key is not the known one" in said(done)
     assert done.returncode == 3
 
 
 def test_no_password_is_asked_for(guest: SshGuest, tmp_path: Path) -> None:
     keys_in(tmp_path)
     done = started(guest, "doctor", "--host", guest.address, IdentityFile=tmp_path / "user_key")
-    assert f"rdma-cts: {guest.address}: no right to log in without a password (the host offers: " in said(done)
+    assert f"rdma-cts: {guest.address}: cannot log in without a password (the host offers: " in said(done)
     assert done.returncode == 3
 
 

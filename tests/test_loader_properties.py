@@ -3,8 +3,6 @@
 Derandomized, so that a run in CI fails because of a change and not by chance.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os
@@ -181,7 +179,6 @@ def mostly(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def words(*names: str) -> st.SearchStrategy[str]:
-    """One of the names."""
     return st.sampled_from(names)
 
 

@@ -1,13 +1,12 @@
 """Memory of every kind is what it says, between guards, and gone after use; limits are put back."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
 import resource
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,8 @@ from conformance.device.memory import PAGE, REPEATED_PAGES, Memory, allocate
 from conformance.errors import HostLacks, UserError
 from conformance.kernel import paging
 from conformance.model.vocabulary import MEMORY_KINDS
+from kinds import Patch
+from samples import user_error
 
 SIZE = 3 * PAGE
 SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock"})
@@ -35,7 +36,6 @@ class Mapping:
 
 
 def mappings() -> list[Mapping]:
-    """What this process has mapped."""
     found = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         extent, protection, _offset, _device, inode, *_path = line.split()
@@ -71,13 +71,10 @@ def pages(of: Memory) -> list[str]:
     ],
 )
 def test_each_kind_is_mapped_as_it_says(kind: str, protections: list[str]) -> None:
-    made = allocate(kind, SIZE)
-    try:
+    with closing(allocate(kind, SIZE)) as made:
         assert pages(made) == protections
         assert made.addr % PAGE == 0
         assert made.size == SIZE
-    finally:
-        made.close()
 
 
 @pytest.mark.parametrize("kind", SMALL_KINDS)
@@ -85,12 +82,9 @@ def test_each_kind_is_mapped_as_it_says(kind: str, protections: list[str]) -> No
 def test_both_neighbours_of_a_range_are_inaccessible(kind: str, size: int) -> None:
     if kind == "hole":
         size = SIZE
-    made = allocate(kind, size)
-    try:
+    with closing(allocate(kind, size)) as made:
         assert protection(made.addr - 1) == "---p"
         assert protection(-(-(made.addr + size) // PAGE) * PAGE) == "---p"
-    finally:
-        made.close()
 
 
 @pytest.mark.parametrize("kind", SMALL_KINDS)
@@ -104,31 +98,22 @@ def test_nothing_is_left_after_close(kind: str) -> None:
 
 def test_writable_memory_can_be_written_to_its_last_byte() -> None:
     for kind in ("anonymous", "shared"):
-        made = allocate(kind, SIZE)
-        try:
+        with closing(allocate(kind, SIZE)) as made:
             ctypes.memset(made.addr, 0x5A, SIZE)
             assert ctypes.string_at(made.addr, SIZE) == b"\x5a" * SIZE
-        finally:
-            made.close()
 
 
 def test_memory_begins_as_zeros() -> None:
     for kind in ("anonymous", "shared", "read_only"):
-        made = allocate(kind, SIZE)
-        try:
+        with closing(allocate(kind, SIZE)) as made:
             assert ctypes.string_at(made.addr, SIZE) == bytes(SIZE)
-        finally:
-            made.close()
 
 
 def test_private_memory_is_no_file_and_shared_memory_is() -> None:
     for kind, is_file in (("anonymous", False), ("shared", True)):
-        made = allocate(kind, SIZE)
-        try:
+        with closing(allocate(kind, SIZE)) as made:
             (mapping,) = [each for each in mappings() if each.start <= made.addr < each.end]
             assert (mapping.inode != 0) == is_file
-        finally:
-            made.close()
 
 
 def free_hugepages() -> int:
@@ -143,18 +128,15 @@ def test_huge_memory_is_of_huge_pages_or_says_that_there_are_none() -> None:
             allocate("huge", 1)
         assert "vm.nr_hugepages" in str(caught.value)
         return
-    made = allocate("huge", memory.hugepage_size())
-    try:
+    with closing(allocate("huge", memory.hugepage_size())) as made:
         assert made.addr % memory.hugepage_size() == 0
         ctypes.memset(made.addr, 1, made.size)
         assert free_hugepages() == before - 1
-    finally:
-        made.close()
     assert free_hugepages() == before
 
 
 @pytest.fixture
-def dax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> persistent.Device:
+def dax(tmp_path: Path, monkeypatch: Patch) -> persistent.Device:
     """A file in place of a device DAX with room for two ranges."""
     made = persistent.Device(tmp_path / "dax0.0", 2 * PAGE, 5 * PAGE)
     made.path.write_bytes(b"old" * 5 * PAGE)
@@ -179,14 +161,14 @@ def test_persistent_memory_is_a_part_of_the_device_for_each_who_asks(dax: persis
         made.close()
 
 
-def test_persistent_memory_is_used_where_it_was_named_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_persistent_memory_is_used_where_it_was_named_and_nowhere_else(monkeypatch: Patch) -> None:
     monkeypatch.delenv(persistent.VARIABLE, raising=False)
     assert persistent.device() is None
     with pytest.raises(UserError, match="no persistent memory was given"):
         allocate("persistent", PAGE)
 
 
-def test_a_device_dax_is_known_by_what_the_kernel_says_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_dax_is_known_by_what_the_kernel_says_of_it(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv(persistent.VARIABLE, "/dev/null")  # stands for one, by its number
     folder = tmp_path / "1:3"
     folder.mkdir()
@@ -200,14 +182,13 @@ def test_a_device_dax_is_known_by_what_the_kernel_says_of_it(tmp_path: Path, mon
     ("named", "said"),
     [("/dev/null", "is not a device DAX"), ("/etc", "is not a device DAX"), ("/dev/nosuch", "No such file")],
 )
-def test_what_is_no_device_dax_is_not_written_to(named: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_device_dax_is_not_written_to(named: str, said: str, monkeypatch: Patch) -> None:
     monkeypatch.setenv(persistent.VARIABLE, named)
-    with pytest.raises(UserError, match=said) as caught:
+    with user_error(said, status=2):
         persistent.device()
-    assert caught.value.status == 2
 
 
-def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: Patch) -> None:
     def fail(addr: int, size: int) -> None:
         seen.append(addr)
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
@@ -222,11 +203,8 @@ def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: pytest.
 def can_lock(size: int) -> bool:
     """Whether the kernel lets this process lock so much."""
     library = ctypes.CDLL(None, use_errno=True)
-    made = allocate("anonymous", size)
-    try:
+    with closing(allocate("anonymous", size)) as made:
         return bool(library.mlock(ctypes.c_void_p(made.addr), ctypes.c_size_t(size)) == 0)
-    finally:
-        made.close()
 
 
 def state() -> tuple[tuple[int, int], str]:
@@ -282,43 +260,31 @@ def test_a_limit_that_cannot_be_set_changes_nothing() -> None:
 
 
 def test_repeated_memory_repeats_its_pages_after_an_uneven_number() -> None:
-    made = allocate("repeated", (REPEATED_PAGES + 2) * PAGE)
-    try:
+    with closing(allocate("repeated", (REPEATED_PAGES + 2) * PAGE)) as made:
         ctypes.memset(made.addr + 8, 0x5A, 1)
         again = made.addr + REPEATED_PAGES * PAGE
         assert ctypes.string_at(again + 8, 1) == b"\x5a"
         assert ctypes.string_at(again + PAGE + 8, 1) == b"\0"
-    finally:
-        made.close()
     assert all((2**high - 2**low) % REPEATED_PAGES for high in range(64) for low in range(high))
 
 
 def test_sparse_memory_is_larger_than_the_machine() -> None:
-    made = allocate("sparse", 1 << 43)
-    try:
+    with closing(allocate("sparse", 1 << 43)) as made:
         ctypes.memset(made.addr + made.size - 1, 1, 1)
-    finally:
-        made.close()
 
 
 def test_pages_that_were_only_read_are_not_the_processes_own() -> None:
-    made = allocate("untouched", SIZE)
-    try:
+    with closing(allocate("untouched", SIZE)) as made:
         ctypes.string_at(made.addr, SIZE)
         assert paging.own_pages(made.addr, SIZE)[0] == 0
         ctypes.memset(made.addr, 1, SIZE)
         assert paging.own_pages(made.addr, SIZE) == (3, 3)
         assert not paging.kept_from_children(made.addr)
-    finally:
-        made.close()
 
 
 def test_a_child_gets_the_pages_that_are_not_kept_from_it() -> None:
-    made = allocate("anonymous", SIZE)
-    try:
+    with closing(allocate("anonymous", SIZE)) as made:
         assert paging.inherited(made.addr, SIZE) == (3, 3)
         ctypes.CDLL(None).madvise(ctypes.c_void_p(made.addr + PAGE), ctypes.c_size_t(PAGE), 10)  # MADV_DONTFORK
         assert paging.inherited(made.addr, SIZE) == (2, 3)
         assert paging.inherited(made.addr + PAGE, 1) == (0, 1)
-    finally:
-        made.close()

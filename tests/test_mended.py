@@ -1,14 +1,14 @@
 """The mended stack: built once for each set of changes, refused where it cannot be, and named in every report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from commands.__main__ import main
 from conformance.errors import UserError
+from conformance.model.kind import Kind
 from conformance.results.records import Recorded, footer_record
 from conformance.run_options import RunOptions
 from fixtures.guest import build
@@ -16,10 +16,12 @@ from fixtures.guest.changes import Change, Edit
 from fixtures.guest.image import Image
 from fixtures.guest.mending import chosen_changes, ensure_each, ensure_mended, mended_digest
 from fixtures.guest.recipe import MENDED_STACKS, STACKS, recipe_for
+from kinds import Says
 from reports import html, markdown, terminal
 from reports.digest import digest
 from samples import header, numbered, registry, result, user_error
 from targets.builds import refuse_beside_own_stack
+from trial.mended import SAMPLE, left_out, selected, table
 
 KERNEL = "7.0-test"
 RECIPE = recipe_for("forky-mended")
@@ -31,7 +33,7 @@ MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_mw.c", "", "
 
 
 class Workshop:
-    """Stands for mmdebstrap with its hook, and for the compilers: what they make holds the sources' text."""
+    """Stands for mmdebstrap with its hook, and for the compilers: what they make contains the text of the sources."""
 
     def __init__(self) -> None:
         self.made, self.compiled, self.log = 0, 0, ""
@@ -91,7 +93,7 @@ def test_module_and_provider_are_built_once_and_again_when_damaged(tmp_path: Pat
         ensure_mended([WHY, PROVIDER], RECIPE, image(tmp_path), tmp_path, print).module.read_bytes()
         != b"something else"
     )
-    assert (workshop.made, workshop.compiled) == (1, 2), "the workshop stays"
+    assert (workshop.made, workshop.compiled) == (1, 2), "the workshop is kept"
     kept = ["build-mended-forky.log", "mended", "workshop.lock", "workshops"]
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
@@ -184,3 +186,40 @@ def test_every_report_says_in_its_headline_by_which_changes_the_stack_differs(tm
     for text in (terminal.summary(changed, tmp_path), html.render([changed])):
         assert line in text
     assert "2 changes" in markdown.render([changed])
+
+
+CASES = numbered(3 * SAMPLE).cases
+IDS = [case.id for case in CASES]
+
+
+def test_it_runs_what_was_violated_what_is_of_the_rules_and_a_sample() -> None:
+    shipped = {IDS[5]: result(CASES[5], "FAIL")}
+    assert selected(["BIND-10"], CASES, shipped) == [IDS[5], IDS[SAMPLE], IDS[2 * SAMPLE]]
+    assert selected(["REG-01"], CASES, shipped) == IDS
+
+
+def test_of_the_exhaustive_tier_it_runs_the_rows_of_the_rules_alone() -> None:
+    dear = [replace(case, tier="exhaustive") for case in CASES]
+    assert selected(["REG-01"], [dear[0], replace(dear[1], kind=Kind.SWEEP)], {}) == [IDS[0]]
+    assert selected(["BIND-10"], dear, {IDS[5]: result(CASES[5], "FAIL")}) == []
+
+
+def test_violations_of_its_own_rules_that_come_back_are_its_own() -> None:
+    whole = {case.id: result(case) for case in CASES[:3]} | {IDS[3]: result(CASES[3], "FAIL")}
+    without = [result(CASES[0], "FAIL"), result(CASES[1]), result(CASES[2], "UNSUPPORTED"), result(CASES[3], "FAIL")]
+    found = left_out("window-bounds", ["REG-01"], [], whole, without)
+    assert (found.violated, found.not_verified, found.tried) == ((IDS[0],), (IDS[2],), 4)
+    assert found.outcome == "its own alone"
+    assert len(found.defects) == 1
+    assert "| window-bounds | REG-01 | 1 | 1 |" in table([found])
+
+
+def test_a_violation_of_other_rules_and_nothing_at_all_are_reported() -> None:
+    whole = {IDS[0]: result(CASES[0])}
+    assert left_out("a", ["BIND-10"], [], whole, [result(CASES[0], "CRASH")]).outcome == "others as well"
+    assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case sees it"
+
+
+def test_its_changes_are_listed(capsys: Says) -> None:
+    assert main(["trial", "mended", "run", "--list"]) == 0
+    assert capsys.readouterr().out

@@ -1,6 +1,4 @@
-"""Changes of the project to the driver's sources: anchors that fit, that do not, and the files that say them."""
-
-from __future__ import annotations
+"""Changes of the project to the driver's sources: anchors that fit or do not, and the files of changes."""
 
 import re
 from pathlib import Path

@@ -1,10 +1,9 @@
 """What a run comes to is said in the same words everywhere, and "conforms" only if nothing is left."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,14 @@ from conformance.model.evidence import Needs
 from conformance.model.record import FooterRecord
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import RunConclusion, conclude_run
+from conformance.results.records import read_results
 from conformance.results.rule_conclusions import RuleConclusion
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
+from one_verdict import contradictions
 from recorded_reference import record
+from reference.device import Device
+from reference.stack import without
 from reports.digest import read
 from reports.history import Facts, facts_of
 from reports.lab import Column, Run, page_of
@@ -162,3 +165,48 @@ def test_an_older_file_of_other_tables_does_not_know_what_was_left_out(one: Path
         f"partial: {OTHERS}, not known how much of the default tier was run; no rule was violated"
     )
     assert old.verdicts == {"REG-06": "PASS"}
+
+
+@pytest.fixture(scope="module")
+def suite() -> Suite:
+    return load_suite()
+
+
+class NoOffsets(Device):
+    """ZERO_BASED and HUGETLB are answered with EOPNOTSUPP."""
+
+    def access_fault(self, access: int) -> int:
+        return 95 if access & (1 << 5 | 1 << 7) else super().access_fault(access)
+
+
+def check(suite: Suite, directory: Path, device: Device) -> list[str]:
+    cases = [case for case in of_tier(suite.cases, DEFAULT) if case.verb in ("ibv_rereg_mr", "ibv_reg_mr")]
+    fast = [case for case in cases if case.sweep is None or case.sweep.space.size <= 2048]
+    path = record(directory, suite, fast, device)
+    return contradictions(suite.cases, read_results(path), path)
+
+
+@pytest.mark.parametrize(
+    "device", [Device(), NoOffsets(), Device(without("rereg_translation")), Device(without("odp", "rereg_mr"))]
+)
+def test_no_answer_has_two_verdicts(suite: Suite, tmp_path: Path, device: Device) -> None:
+    assert check(suite, tmp_path, device) == []
+
+
+def test_a_row_that_forgets_what_it_needs_contradicts_the_others(suite: Suite, tmp_path: Path) -> None:
+    path = record(
+        tmp_path,
+        suite,
+        [case for case in suite.cases if case.verb == "ibv_rereg_mr" and case.sweep is None],
+        Device(without("rereg_translation")),
+    )
+    forgetful = [replace(case, needs=()) if "/all-three" in case.id else case for case in suite.cases]
+    found = contradictions(forgetful, read_results(path), path)
+    assert found == []  # no other row changes all three
+    forgetful = [
+        replace(case, needs=()) if case.id.endswith("/shorter-translation@uverbs") else case for case in suite.cases
+    ]
+    (line,) = contradictions(forgetful, read_results(path), path)
+    assert "CHANGE_TRANSLATION" in line
+    assert "FAIL" in line
+    assert "UNSUPPORTED" in line

@@ -1,7 +1,5 @@
 """One's own module and libraries in a real guest: the header shows by their marks that these were loaded."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -57,7 +55,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def header(place: Path) -> HeaderRecord:
-    """Of a run with all of them."""
     own = ("--modules", place / "modules", "--rdma-core", place / "prefix", "--guest-env", "COLOUR=blue", "--keep")
     done = run_in_guest(place / "out", *own, only=["dereg_mr/deregistration/of-none"])
     assert done.returncode == 0, done.stdout + done.stderr

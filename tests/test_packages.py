@@ -1,7 +1,5 @@
 """The packages: that they can be built, what is in them, and that the suite works from one in a clean Debian."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -125,7 +123,6 @@ def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) ->
 
 @pytest.fixture(scope="module")
 def files(rpm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of the RPM."""
     folder = tmp_path_factory.mktemp("files")
     run("sh", "-ec", f"rpm2cpio {rpm} | cpio --quiet -idm", cwd=folder)
     return folder

@@ -1,7 +1,5 @@
 """report.html in a real browser: headless Chromium, driven by its own driver."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re
@@ -61,7 +59,6 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 
 def run(directory: Path, lines: list[ResultRecord], **head: Any) -> Digest:
-    """The digest of a run of these results."""
     ids = [line["case"] for line in lines]
     footer = footer_record(ids, lines, registry(), duration_s=12.5)
     return digest(Recorded(header(planned=ids, rules=RULES, **head), lines, footer), directory)
@@ -101,7 +98,6 @@ def varied(directory: Path) -> list[ResultRecord]:
 
 
 def show(browser: webdriver.Chrome, path: Path, *runs: Digest) -> None:
-    """Opens the page of these runs."""
     page = path / "report.html"
     page.write_text(html.render(runs))
     browser.get(page.as_uri())
@@ -119,6 +115,23 @@ def media(browser: webdriver.Chrome, scheme: str = "light", medium: str = "") ->
     """Sets the colour scheme and medium that the page sees."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
+
+
+def assert_fits(browser: webdriver.Chrome) -> None:
+    """A narrow page does not scroll sideways."""
+    narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    try:
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def assert_legible(browser: webdriver.Chrome) -> dict[str, float]:
+    """Every text stands out from what is after it: the least contrast of each kind of element."""
+    found: dict[str, float] = browser.execute_script(CONTRAST)
+    assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
+    return found
 
 
 def press(browser: webdriver.Chrome, *keys: str) -> None:
@@ -221,12 +234,7 @@ def test_no_heading_of_a_table_is_empty_and_legends_come_first(page: webdriver.C
 def test_a_narrow_page_does_not_scroll_sideways(browser: webdriver.Chrome, tmp_path: Path) -> None:
     long = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2)
     show(browser, tmp_path, run(tmp_path, [{**long, "call": f"traffic({'buffer' * 40})"}]))
-    narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
-    try:
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert_fits(browser)
 
 
 def test_verdicts_filter(page: webdriver.Chrome) -> None:
@@ -394,7 +402,6 @@ PAGES = re.compile(rb"/Type\s*/Page\b")
 
 
 def printed(browser: webdriver.Chrome) -> bytes:
-    """The page as the browser prints it, in A4."""
     paper = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
     return base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
 
@@ -451,12 +458,7 @@ def test_a_real_run_tells_its_defects_on_the_first_screen_and_on_twelve_sheets(
 def test_no_text_of_a_real_run_makes_a_narrow_page_scroll_sideways(browser: webdriver.Chrome, tmp_path: Path) -> None:
     show(browser, tmp_path, read(RECORDED))
     browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
-    narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
-    try:
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert_fits(browser)
 
 
 CONTRAST = """
@@ -487,10 +489,10 @@ return worst;
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_stands_out_from_what_is_behind_it(page: webdriver.Chrome, scheme: str) -> None:
     media(page, scheme)
-    found: dict[str, float] = page.execute_script(CONTRAST)
-    media(page)
-    assert len(found) > 20
-    assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
+    try:
+        assert len(assert_legible(page)) > 20
+    finally:
+        media(page)
 
 
 def test_dark_mode_is_dark(page: webdriver.Chrome) -> None:

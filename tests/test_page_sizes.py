@@ -1,6 +1,4 @@
-"""No expectation rests on pages of 4 KiB: every case passes on the reference with the pages of other machines, too."""
-
-from __future__ import annotations
+"""No expectation depends on pages of 4 KiB: every case passes on the reference with other page sizes, too."""
 
 import json
 import os

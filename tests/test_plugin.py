@@ -1,7 +1,5 @@
 """The engine as a pytest plugin, seen from outside: pytest in a process of its own on a device in Python."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -13,14 +11,10 @@ import pytest
 from conformance.results.conclusions import exit_status
 from conformance.tables.suite import CASES, ROOT
 from launched import ended
-from project import Project
+from project import QUIET_VERDICTS, Project
+from samples import footer_of
 
-EXPECTED = {
-    "reg_mr/fake/works": "PASS",
-    "reg_mr/fake/wrongly-accepted": "FAIL",
-    "reg_mr/fake/not-supported": "UNSUPPORTED",
-    "reg_mr/fake/harness-trouble": "BROKEN",
-}
+EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
 
 
 def verdicts(project: Project) -> Mapping[str, str]:
@@ -71,8 +65,7 @@ def test_an_exception_of_the_harness_is_broken_and_no_failure_of_the_device(proj
     (line,) = project.results().results
     assert line["verdict"] == "BROKEN"
     assert line["reason"] == "the harness could not run the case: RuntimeError: no such memory"
-    footer = project.results().footer
-    assert footer is not None
+    footer = footer_of(project.results())
     assert exit_status(footer) == 3
 
 
@@ -86,8 +79,7 @@ def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project)
     project.run(rows=("works", "wrongly-accepted"))
     (line,) = project.results().results
     assert (line["verdict"], line["reason"]) == ("BROKEN", "the harness could not run the case: a pair is lost")
-    footer = project.results().footer
-    assert footer is not None
+    footer = footer_of(project.results())
     assert footer["complete"] is False
 
 
@@ -144,15 +136,13 @@ def test_a_worker_that_dies_is_a_crash_of_its_case(project: Project) -> None:
         "reg_mr/fake/dies": "CRASH",
         "reg_mr/fake/wrongly-accepted": "FAIL",
     }
-    footer = project.results().footer
-    assert footer is not None
+    footer = footer_of(project.results())
     assert footer["complete"] is True
 
 
 def test_a_run_that_stops_early_is_not_complete(project: Project) -> None:
     project.run("-x", rows=("wrongly-accepted", "works", "not-supported"))
-    footer = project.results().footer
-    assert footer is not None
+    footer = footer_of(project.results())
     assert footer["complete"] is False
 
 
@@ -165,8 +155,7 @@ def test_only_takes_the_named_cases_and_no_other_folder(project: Project) -> Non
     assert "1 passed" in done.stdout
     assert "skipped" not in done.stdout
     assert project.results().header["planned"] == ["reg_mr/fake/works"]
-    footer = project.results().footer
-    assert footer is not None
+    footer = footer_of(project.results())
     assert footer["complete"] is True
 
 

@@ -1,6 +1,4 @@
-"""Several devices and addresses in one guest: what preflight finds, and what is told of ports that cannot be used."""
-
-from __future__ import annotations
+"""Several devices and addresses in one guest: what preflight finds, and its messages about unusable ports."""
 
 from typing import Any
 

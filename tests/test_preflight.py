@@ -1,7 +1,5 @@
 """The positive control of all refusals: what has to work before any case, on references that lack it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -48,8 +46,6 @@ class Lost(Device):
 
 
 class NotPosted(Device):
-    """No request can be posted."""
-
     def post_send(self, queue: Queue, request: SendRequest) -> int:
         return 22
 
@@ -351,7 +347,7 @@ def test_how_a_refusal_shows_is_reported() -> None:
 
 
 class LostLater(Device):
-    """After some requests nothing arrives any more, and nothing is told of it."""
+    """After some requests nothing arrives any more, and nothing is reported."""
 
     remaining = 40
 
@@ -361,7 +357,7 @@ class LostLater(Device):
 
 
 class NoReceives(Device):
-    """Receives of no bytes are refused, as soon as preflight is over."""
+    """Receives of zero bytes are refused, as soon as preflight is over."""
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
         return 12 if not any(sge.length for sge in sges) else super().post_receive(queue, sges, wr_id)

@@ -3,8 +3,6 @@
 With the real sshd, and a kernel that dies: test_lab_in_guest.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -31,7 +29,7 @@ from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place, RemoteWorker
 from kinds import Patch
 from patience import PATIENCE_S, await_true, is_running
-from project import Project
+from project import QUIET_VERDICTS, Project
 from samples import footer_of, user_error
 
 ADDRESS = Address("host.invalid")
@@ -101,7 +99,6 @@ class StandIn:
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
     def host(self, **means: Any) -> RemoteHost:
-        """The host, open."""
         wanted = {"device": "", "port": 1, "gid_index": None, "peer": None, "shared": False, "uses": ()}
         host = RemoteHost(ADDRESS, self.archive, wanted, Means(**{"return_s": PATIENCE_S, **means}), self.said.append)
         try:
@@ -132,7 +129,7 @@ class StandIn:
 
 
 def _harmless_last(table: str) -> str:
-    """The table with one row that does no harm behind those that end or hold up their worker."""
+    """The table with one row that does no harm after those that end or hold up their worker."""
     head, *rows = table.split("  - id: ")
     rows.sort(key=lambda row: row.startswith("not-supported"))
     return "  - id: ".join([head, *rows])
@@ -241,13 +238,8 @@ def test_a_violation_is_tried_again_on_the_host(verdicts_of: Any, stand_in: Stan
 
 
 def test_a_run_over_ssh_has_the_verdicts_of_one_without(verdicts_of: Any, stand_in: StandIn) -> None:
-    found, recorded, made = verdicts_of("works", "wrongly-accepted", "not-supported", "harness-trouble")
-    assert found == {
-        "works": "PASS",
-        "wrongly-accepted": "FAIL",
-        "not-supported": "UNSUPPORTED",
-        "harness-trouble": "BROKEN",
-    }
+    found, recorded, made = verdicts_of(*QUIET_VERDICTS)
+    assert found == QUIET_VERDICTS
     assert recorded.header["device"]["name"] == "fake0"
     assert recorded.footer["complete"] is True
     assert recorded.footer["boots"] == 1
@@ -459,7 +451,7 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
             "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@\nOffending ED25519 key in known_hosts:1\n"
             "Host key verification failed.\n",
             255,
-            "host.invalid: its host key is not the one that is known",
+            "host.invalid: its host key is not the known one",
         ),
         (
             "No ED25519 host key is known for x and you have requested strict checking.\n"
@@ -470,7 +462,7 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
         (
             "root@x: Permission denied (publickey,password).\n",
             255,
-            "host.invalid: no right to log in without a password (the host offers: publickey,password); ",
+            "host.invalid: cannot log in without a password (the host offers: publickey,password); ",
         ),
         (
             "ssh: Could not resolve hostname x: Name or service not known\n",

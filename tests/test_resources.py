@@ -1,14 +1,17 @@
 """Counting the resources of a process: where the counts are read, which are omitted, and what counts as leaked."""
 
-from __future__ import annotations
-
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.device.other_process import killed
+from conformance.errors import HostLacks, SetupRefused
 from conformance.judging import judge
 from conformance.kernel import resources
+from conformance.kernel.kernel_file import KernelFile, number_after
 from conformance.kernel.resources import (
     LOCKED,
     OTHERS,
@@ -21,6 +24,7 @@ from conformance.kernel.resources import (
     resource_evidence,
 )
 from conformance.model.observation import Observation
+from patience import await_true, is_running
 from samples import case
 
 STATUS = "Name:\tpython3\nVmLck:\t       4 kB\nVmPin:\t      16 kB\n"
@@ -108,3 +112,119 @@ def test_what_is_left_over_fails_a_case_that_was_good_otherwise() -> None:
     judgement = judge(case("{rules: [REG-01], when: {access: []}, then: success}"), [], observed)
     assert judgement.verdict == "FAIL"
     assert "4 kB pinned" in judgement.reason
+
+
+TEXT = "VmPinned: 3 kB\nVmPin:\t      16 kB\nnr_released 5\nnr_acquired 12"
+
+
+def test_each_reading_gives_the_text_as_it_is_then(tmp_path: Path) -> None:
+    path = tmp_path / "status"
+    path.write_text("a" * 200_000)
+    file = KernelFile(path)
+    assert file.read() == "a" * 200_000
+    path.write_text("short")
+    assert file.read() == file.read() == "short"
+
+
+def test_a_file_that_is_not_there_is_looked_for_again(tmp_path: Path) -> None:
+    file = KernelFile(tmp_path / "status")
+    with pytest.raises(FileNotFoundError):
+        file.read()
+    (tmp_path / "status").write_text("here")
+    assert file.read() == "here"
+
+
+def test_a_forked_process_reads_of_itself() -> None:
+    file = KernelFile(Path("/proc/self/stat"))
+    assert file.read().startswith(f"{os.getpid()} ")
+    if not (child := os.fork()):
+        os._exit(0 if file.read().startswith(f"{os.getpid()} ") else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert file.read().startswith(f"{os.getpid()} ")
+
+
+def test_a_file_is_closed_when_it_is_no_longer_used() -> None:
+    def is_open() -> bool:
+        return any(os.path.realpath(f"/proc/self/fd/{name}") == "/proc/version" for name in os.listdir("/proc/self/fd"))
+
+    file = KernelFile(Path("/proc/version"))
+    file.read()
+    assert is_open()
+    del file
+    assert not is_open()
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("VmPin:", 16),
+        ("VmPinned:", 3),
+        ("nr_acquired ", 12),
+        ("nr_released ", 5),
+        ("VmLck:", None),
+        ("acquired ", None),
+    ],
+)
+def test_a_number_is_that_of_the_line_that_begins_with_its_name(name: str, number: int | None) -> None:
+    assert number_after(TEXT, name) == number
+
+
+def test_a_name_without_a_number_has_none() -> None:
+    assert number_after("VmPin:", "VmPin:") is number_after("VmPin: none", "VmPin:") is None
+
+
+class Counted:
+    """What a kernel counts: first what the process has, then what is left of it, in order; the last stays."""
+
+    def __init__(self, *counts: int) -> None:
+        self.counts = list(counts)
+        self.alive: list[bool] = []
+
+    def __call__(self, process: int) -> Mapping[str, int]:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            self.alive.append(False)
+        else:
+            self.alive.append(True)
+        return {"MR": self.counts.pop(0) if len(self.counts) > 1 else self.counts[0], "QP": 0}
+
+
+def test_it_is_counted_alive_and_then_until_nothing_is_left() -> None:
+    count = Counted(3, 2, 1, 0)
+    assert killed(lambda: "kept", count) == {"MR": 0, "QP": 0}
+    assert count.alive == [True, False, False, False]
+
+
+def test_it_ends_with_the_process_that_began_it() -> None:
+    """Else it would keep the pipes of a trial that is ended in the middle of a case."""
+    number, report = os.pipe()
+
+    def ended(process: int) -> Mapping[str, int]:
+        os.write(report, str(process).encode())
+        os._exit(0)
+
+    if not (parent := os.fork()):
+        killed(lambda: "kept", ended)
+    os.waitpid(parent, 0)
+    left = int(os.read(number, 20))
+    await_true(lambda: not is_running(left))
+    os.close(number)
+    os.close(report)
+
+
+def test_what_stays_is_told() -> None:
+    assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}
+
+
+def test_why_it_could_not_be_set_up_is_told() -> None:
+    def prepare() -> object:
+        raise SetupRefused("registering the MR 'mr'", "ENOMEM")
+
+    with pytest.raises(SetupRefused, match="registering the MR 'mr'"):
+        killed(prepare, Counted(0))
+
+
+def test_where_the_kernel_counts_nothing_nothing_is_shown() -> None:
+    with pytest.raises(HostLacks, match="does not tell"):
+        killed(lambda: "kept", Counted(0))

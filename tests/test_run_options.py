@@ -1,7 +1,5 @@
 """One value holds what a run is asked to do; the command lines made of it are read back by the real parsers."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import shlex
@@ -138,7 +136,6 @@ def parsed_by_pytest(arguments: list[str]) -> dict[str, Any]:
 
 
 def without(options: RunOptions, names: set[str]) -> RunOptions:
-    """The options with those of these names as by default."""
     defaults: dict[str, Any] = {name: getattr(RunOptions(), name) for name in names}
     return replace(options, **defaults)
 
@@ -337,7 +334,7 @@ class Patience:
 
 
 def queue(deadline_s: float) -> Any:
-    """A queue pair of no device."""
+    """A queue pair without a device."""
     made = object.__new__(DeviceQueue)
     made.device = cast(Any, SimpleNamespace(pointers=SimpleNamespace(attributes=lambda attributes: 0)))
     made.deadline_s, made.kind, made.poster, made._attributes = deadline_s, "RC", cast(Any, Patience()), None

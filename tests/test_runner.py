@@ -1,7 +1,5 @@
 """The runner: each kind of case goes its own way, and kernel, accounts and profile count for all of them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,7 +12,7 @@ import samples
 from conformance.errors import HostLacks, LoopbackLost, PeerLost, SetupRefused, UserError
 from conformance.execution.runner import CaseRun, Progress, RunContext, run_case
 from conformance.execution.steps import STEPS
-from conformance.judging import Basis
+from conformance.judging import Basis, Judgement, apply_profile
 from conformance.kernel import resources
 from conformance.model.case import Case
 from conformance.model.kind import BY_CALL, Kind
@@ -24,11 +22,13 @@ from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
 from conformance.sweeps.run import SweepRun
 from conformance.tables.loader import parse_table
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.profile import read_profile
+from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.yamldoc.nodes import read_bytes
 from kinds import Patch
 from reference.bench import ReferenceBench
 from reference.device import Device
+from reference.objects import Region
 from reference.stack import without
 from trial.running import judgement_on, on_the_reference
 
@@ -287,3 +287,151 @@ def test_a_peer_that_is_gone_is_never_passed_over(run: RunContext, monkeypatch: 
     """)
     with pytest.raises(PeerLost):
         run_case(row, run)
+
+
+ABSENT = Profile("rxe", absent={"xrc": "the driver has no XRC transport"})
+PRESENT = Profile("rxe", present={"odp": "the driver pages on demand"})
+REFUSED = Judgement(Verdict.UNSUPPORTED, "the call was refused; the device does not declare xrc", ("seen",))
+WORKED = Judgement(Verdict.PASS, "the call returned 0", ("seen",))
+FAILED = Judgement(Verdict.FAIL, "the call should succeed, returned EINVAL", ("seen",))
+
+
+def test_the_profile_that_is_shipped_can_be_read() -> None:
+    profile = read_profile(ROOT / "profiles" / "rxe.yaml")
+    assert profile.device == "rxe"
+    assert set(profile.present) & {"odp", "atomics"}
+    assert "xrc" in profile.absent
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("device: rxe\nabsent: {xcr: why}\n", ":2:10: unknown capability 'xcr'"),
+        ("device: rxe\npresent: {xrc: why}\nabsent: {xrc: why}\n", "xrc is both present and absent"),
+        ("absent: {xrc: why}\n", "lacks the key 'device'"),
+        ("device: rxe\nmissing: {}\n", "unknown key 'missing'"),
+    ],
+)
+def test_a_mistake_is_located(text: str, mistake: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as raised:
+        read_profile(path)
+    assert str(path) in str(raised.value)
+    assert mistake in str(raised.value)
+    assert raised.value.status == 2
+
+
+def test_what_must_be_present_and_is_not_fails() -> None:
+    refused = Judgement(Verdict.UNSUPPORTED, "the call was refused; the device does not declare odp")
+    pinned = apply_profile(refused, ("odp",), ("odp",), PRESENT)
+    assert pinned.verdict == Verdict.FAIL
+    assert pinned.reason.endswith("yet by the profile odp must be present: the driver pages on demand")
+
+
+def test_what_is_absent_as_expected_is_unsupported_for_the_reason_that_the_profile_gives() -> None:
+    judged = apply_profile(REFUSED, ("xrc", "odp"), ("xrc",), ABSENT)
+    assert judged == Judgement(
+        Verdict.UNSUPPORTED, f"{REFUSED.reason} (by the profile: the driver has no XRC transport)", ("seen",)
+    )
+
+
+@pytest.mark.parametrize("judgement", [WORKED, FAILED])
+def test_what_is_declared_although_it_is_absent_by_the_profile_is_a_remark(judgement: Judgement) -> None:
+    judged = apply_profile(judgement, ("xrc",), (), ABSENT)
+    assert (judged.verdict, judged.reason) == (judgement.verdict, judgement.reason)
+    assert judged.notes == (
+        "seen",
+        "the profile says that xrc is absent (the driver has no XRC transport), yet the device has it:"
+        " update the profile",
+    )
+
+
+def test_what_works_without_being_declared_is_a_remark_too() -> None:
+    judged = apply_profile(WORKED, ("xrc",), ("xrc",), ABSENT)
+    assert judged.verdict == Verdict.PASS
+    assert judged.notes[-1].endswith("yet the device has it: update the profile")
+
+
+@pytest.mark.parametrize(
+    ("judgement", "needs", "undeclared"),
+    [
+        (WORKED, ("odp",), ()),  # the case does not need what is absent
+        (FAILED, ("xrc",), ("xrc",)),  # not declared, and not shown to work either
+        (Judgement(Verdict.UNREACHABLE, "no swap"), ("xrc",), ()),  # nothing was tried
+        (Judgement(Verdict.BROKEN, "no memory"), ("xrc",), ()),
+    ],
+)
+def test_otherwise_an_absent_capability_changes_nothing(
+    judgement: Judgement, needs: tuple[str, ...], undeclared: tuple[str, ...]
+) -> None:
+    assert apply_profile(judgement, needs, undeclared, ABSENT) == judgement
+
+
+class DeregistrationEndsTwoKeys(Device):
+    """The region after the one that is deregistered loses its key as well."""
+
+    def forget_key(self, region: Region) -> None:
+        self.keys.pop(region.key, None)
+        for other in self.regions.values():
+            if other.addr == region.addr + region.length:
+                self.keys.pop(other.key, None)
+
+
+class KeysOpenTheNeighbour(Device):
+    """A key opens the bytes beyond its region as well, if there is another region."""
+
+    def contains(self, region: Region, addr: int, length: int) -> bool:
+        more = region.length if any(each.addr == region.addr + region.length for each in self.regions.values()) else 0
+        return addr >= region.iova and addr + length <= region.iova + region.length + more
+
+
+class WritesWaitForTheNextRequest(Device):
+    """The bytes of a write are in memory when the next request is posted."""
+
+    late: tuple[int, bytes] | None = None
+
+    def put(self, addr: int, content: bytes) -> bool:
+        if self.late:
+            super().put(*self.late)
+        self.late = (addr, content)
+        return True
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "reason"),
+    [
+        (
+            "reg_mr/keys/hundred-regions-none",
+            DeregistrationEndsTwoKeys,
+            "with every second of 100 regions deregistered",
+        ),
+        ("reg_mr/keys/hundred-regions-none", KeysOpenTheNeighbour, "moved bytes that it should not"),
+        ("reg_mr/atomics_and_order/immediates-in-order-of-8", WritesWaitForTheNextRequest, "before its data was there"),
+    ],
+)
+def test_each_finds_the_fault_that_it_is_for(name: str, kind: type[Device], reason: str) -> None:
+    (found,) = (each for each in load_suite().cases if each.id == name)
+    with closing(ReferenceBench()) as bench:
+        assert judgement_on(found, on_the_reference(bench)).verdict == Verdict.PASS
+    with closing(ReferenceBench(kind())) as bench:
+        judgement = judgement_on(found, on_the_reference(bench))
+    assert judgement.verdict == Verdict.FAIL
+    assert reason in judgement.reason
+
+
+def test_steps_after_a_registration_that_is_refused_as_expected_are_made() -> None:
+    class NeverRegisters(Device):
+        """Nothing registers after the first registration that was refused."""
+
+        refused = False
+
+        def over_limit(self, addr: int, length: int) -> bool:
+            self.refused = self.refused or super().over_limit(addr, length)
+            return self.refused
+
+    (found,) = (each for each in load_suite().cases if each.id == "reg_mr/memory/over-the-locked-memory-limit")
+    with closing(ReferenceBench(NeverRegisters())) as bench:
+        judgement = judgement_on(found, on_the_reference(bench))
+    assert judgement.verdict == Verdict.FAIL
+    assert "afterwards ibv_reg_mr" in judgement.reason

@@ -1,7 +1,5 @@
 """What a case did before its judged call is told wherever its violation is: in results, in every report, by explain."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

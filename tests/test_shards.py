@@ -1,7 +1,5 @@
 """Shards: how cases, violations and cells are divided, and one run made of the shards that machines have recorded."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -43,7 +41,7 @@ Says = pytest.CaptureFixture[str]
 
 
 def seconds(ids: Sequence[str]) -> float:
-    """How long these cases take, as far as that is shipped."""
+    """How long these cases take, where the shipped durations say so."""
     return sum(shipped_durations().get(id_, 0.15) for id_ in ids)
 
 
@@ -80,7 +78,7 @@ def test_what_is_no_shard_is_one_line(command: str, text: str, capsys: Says) -> 
 
 
 def test_a_shard_for_which_nothing_is_left_says_so() -> None:
-    with pytest.raises(UserError, match="--shard 3/3: there is nothing for it among 2; take fewer shards"):
+    with pytest.raises(UserError, match="--shard 3/3: no case is left for it among 2; take fewer shards"):
         Shard(3, 3).part(["a", "b"], str)
 
 
@@ -269,10 +267,10 @@ MISTAKES: Sequence[tuple[Callable[[list[Path], Path], list[Path]], str]] = (
         "{x} is not of the same run as {0}: the suite has changed",
     ),
     (_other(device=_device()), "{x} is not of the same run as {0}: the device has changed"),
-    (_other(stack="sid"), "{x} is not of the same run as {0}: the stack is another: host and sid"),
-    (_other(tier="smoke"), "{x} is not of the same run as {0}: the tier is another: None and smoke"),
-    (_other(under_test={"modules": {}}), "{x} is not of the same run as {0}: what is under test is another"),
-    (_other(waivers={"file": "w", "sha256": "0"}), "{x} is not of the same run as {0}: the waivers are others"),
+    (_other(stack="sid"), "{x} is not of the same run as {0}: the stack differs: host and sid"),
+    (_other(tier="smoke"), "{x} is not of the same run as {0}: the tier differs: None and smoke"),
+    (_other(under_test={"modules": {}}), "{x} is not of the same run as {0}: what is under test differs"),
+    (_other(waivers={"file": "w", "sha256": "0"}), "{x} is not of the same run as {0}: the waivers differ"),
     (
         _other(shard={"number": 2, "of": 4, "whole": []}),
         "{x} is not of the same run as {0}: one is a shard of 3, the other of 4",

@@ -1,7 +1,5 @@
 """The site of a history: its files and links, what its pages say, its place in a browser, and mistakes."""
 
-from __future__ import annotations
-
 import json
 import resource
 import shutil
@@ -24,7 +22,7 @@ from reports.history import GOOD, NOT_RUN, Outcome
 from reports.history import read_history as read
 from reports.history_page import HistoryPage
 from test_history import keep, name_of, short_history
-from test_page import CONTRAST, MARKUP, browser, media, press
+from test_page import MARKUP, assert_legible, browser, media, press
 
 __all__ = ["browser"]  # a fixture
 
@@ -71,7 +69,6 @@ def short(tmp_path_factory: Folders) -> Path:
 
 @pytest.fixture(scope="module")
 def site(short: Path, tmp_path_factory: Folders) -> Path:
-    """Its site."""
     return made(short, tmp_path_factory.mktemp("site"))
 
 
@@ -189,8 +186,7 @@ def test_pages_fit_and_can_be_read(browser: webdriver.Chrome, site: Path, scheme
     for path in (*kinds, site / "rules/REG-15.html"):
         browser.get(path.as_uri())
         assert browser.execute_script("return getComputedStyle(document.querySelector('nav')).display") == "flex"
-        found: dict[str, float] = browser.execute_script(CONTRAST)
-        assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
+        assert_legible(browser)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         assert browser.execute_script("return [...document.images].every(each => each.naturalWidth)")
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -1,7 +1,5 @@
 """A second kernel driver, of another transport, in the guest: siw, whose module is compiled for the guest's kernel."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -16,7 +14,7 @@ VERDICTS = {
     # Two queue pairs that rdma_cm has connected: bytes arrive, and after a refusal the next operation has a new pair.
     "reg_mr/rights/remote-write-refused-by-local-write": Verdict.PASS,
     "reg_mr/sizes/message-of-a-megabyte": Verdict.PASS,
-    # siw has no atomics; iWARP has no immediate data, and one element in the list of a READ.
+    # siw has no atomics; iWARP has no immediate data, and a READ has one SGE.
     "reg_mr/atomics_and_order/unequal-values-by-kind": Verdict.UNSUPPORTED,
     "reg_mr/atomics_and_order/immediates-in-order-of-8": Verdict.UNSUPPORTED,
     "reg_mr/element_lists/two-regions-read": Verdict.UNSUPPORTED,

@@ -1,7 +1,5 @@
 """The scripts for Slurm: what a node runs, and an acceptance on the real daemons, where they are installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -17,6 +15,8 @@ import pytest
 
 from commands.__main__ import main
 from conformance.tables.suite import ROOT
+from kinds import Patch, Says
+from launched import script
 
 NODES = ("n1", "n2", "n3", "n4")
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -28,8 +28,7 @@ def suite(tmp_path: Path) -> Path:
     """A copy of the scripts with a program that only says how it was called, and ends with STATUS."""
     folder = tmp_path / "suite"
     shutil.copytree(ROOT / "ci", folder / "ci")
-    (folder / "rdma-cts").write_text('#!/bin/sh\necho "$@"\nexit "${STATUS:-0}"\n')
-    (folder / "rdma-cts").chmod(0o755)
+    script(folder / "rdma-cts", 'echo "$@"\nexit "${STATUS:-0}"')
     return folder
 
 
@@ -132,7 +131,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def cluster(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
     """The folder of a cluster with four nodes."""
     monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
     monkeypatch.setenv("RDMA_CTS_SUITE", str(ROOT))
@@ -151,9 +150,7 @@ needs_slurm = pytest.mark.skipif(
 
 
 @needs_slurm
-def test_each_script_runs_on_a_cluster_of_one_node(
-    suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_script_runs_on_a_cluster_of_one_node(suite: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
     monkeypatch.setenv("RDMA_CTS_SUITE", str(suite))
     scripts, out, page = suite / "ci/slurm", tmp_path / "out", tmp_path / "page"
@@ -204,9 +201,7 @@ def test_an_acceptance_survives_a_node_that_is_lost_and_is_completed_when_it_is_
 @pytest.mark.guest
 @pytest.mark.nightly
 @needs_slurm
-def test_a_shard_that_is_cancelled_is_named_and_goes_on_when_it_is_requeued(
-    cluster: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_shard_that_is_cancelled_is_named_and_goes_on_when_it_is_requeued(cluster: Path, capsys: Says) -> None:
     shards = ("--array=1-2", f"--chdir={cluster}", f"{ROOT}/ci/slurm/array.sbatch", "--verb", "dealloc_mw")
     job = submitted(*shards)
     out = cluster / "out" / job

@@ -1,6 +1,4 @@
-"""Points, predicates over them, and the formulas by which deviating ones are told."""
-
-from __future__ import annotations
+"""Points, predicates over them, and the formulas by which deviating ones are reported."""
 
 import builtins
 import re

@@ -1,7 +1,5 @@
 """What loading a table makes of a sweep: data of the model alone, which gives at each point what a row would."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from typing import Any
@@ -130,8 +128,6 @@ def test_values_that_meet_at_no_point_need_not_fit_together() -> None:
 
 
 class Types(pickle.Pickler):
-    """Pickles, and keeps the types of what it has pickled."""
-
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.found: set[type] = set()

@@ -1,6 +1,4 @@
-"""Sweeps: every point is run and judged, deviating ones are told, one point runs alone, seeds shuffle."""
-
-from __future__ import annotations
+"""Sweeps: every point is run and judged, deviating ones are reported, one point runs alone, seeds shuffle."""
 
 import ctypes
 import subprocess
@@ -105,7 +103,7 @@ def bench() -> Iterator[Bench]:
 
 
 class Complaint:
-    """A watch that sees a warning in the first stretch of points."""
+    """A watch that sees a warning in the first range of points."""
 
     def __init__(self) -> None:
         self.seen: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])
@@ -141,7 +139,7 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(space: Case
     assert recorded is not None
     (kept,) = recorded.results
     (deviation,) = kept["deviations"]
-    assert deviation["when"] == "REMOTE_READ"  # among those of REMOTE_WRITE without LOCAL_WRITE
+    assert deviation["when"] == "REMOTE_READ"  # of the four with REMOTE_WRITE and without LOCAL_WRITE
     assert (deviation["count"], deviation["of"], deviation["rules"]) == (4, 6, ["REG-15"])
     assert deviation["observed"] == "ibv_reg_mr should fail, returned an MR"
     assert deviation["smallest"] == {"length": "1page", "access": "REMOTE_WRITE+REMOTE_READ"}
@@ -344,7 +342,7 @@ def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
         assert record["rule_verdicts"] == {"BIND-05": "PASS", rule: "FAIL"}
         (deviation,) = deviations(swept.points, "")
         assert (deviation["count"], deviation["rules"]) == (refused, [rule])
-        assert "binding the window 'mw' was refused with MW_BIND_ERR, and was done" in deviation["observed"]
+        assert "binding the window 'mw' was refused with MW_BIND_ERR, and succeeded" in deviation["observed"]
 
 
 def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
@@ -359,17 +357,19 @@ def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("via", "seconds", "told"),
+    ("via", "seconds", "reported"),
     [("qp", 0.0, [*range(9)]), ('"NULL"', 0.0, [*range(9)]), ("qp", 1e9, [0]), ('"NULL"', 1e9, [0])],
 )
-def test_progress_is_told_by_time(monkeypatch: pytest.MonkeyPatch, via: str, seconds: float, told: list[int]) -> None:
-    """Within an interval of 512 points, each of which may have waited for what did not come."""
+def test_progress_is_reported_by_time(
+    monkeypatch: pytest.MonkeyPatch, via: str, seconds: float, reported: list[int]
+) -> None:
+    """Also within 512 points, because each of them may have waited until a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.suite([samples.table("bind_mw/sample", WINDOWS.replace("TYPE", "1").replace("VIA", via))]).cases[0]
     seen: list[int] = []
     with closing(ReferenceBench()) as bench:
         run_sweep(case, on_the_reference(bench), lambda point, done, **more: seen.append(done))
-    assert sorted(set(seen)) == told
+    assert sorted(set(seen)) == reported
 
 
 UNRELIABLE = """

@@ -1,7 +1,5 @@
 """The suite on trial: how violations are tried and told of. Every seeded one is tried by test_personas.py."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import json
@@ -17,17 +15,18 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from conformance.errors import UserError
 from conformance.execution.runner import Unwatched
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from fixtures.system.processes import die_with_parent
+from kinds import Patch, Says
 from patience import PATIENCE_S, await_true
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.objects import ON_DEMAND, Domain, Region
+from samples import user_error
 from targets.programs import messages_from_guest
 from trial import report
 from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS
@@ -106,11 +105,10 @@ def test_a_driver_that_refuses_every_registration_fails_every_rule_of_them(suite
         assert finding.outcome == KILLED
 
 
-def test_a_reference_that_does_not_pass_is_no_baseline(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reference_that_does_not_pass_is_no_baseline(suite: Suite, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Device, "write_alone", lambda self, access: False)
-    with pytest.raises(UserError, match="reg_mr/access_flags/remote-write") as error:
+    with user_error("reg_mr/access_flags/remote-write", status=3):
         check_baseline(cases_of(suite, "REG-15"))
-    assert error.value.status == 3
 
 
 def test_processes_find_the_same_in_the_same_order(suite: Suite) -> None:
@@ -123,9 +121,8 @@ def test_processes_find_the_same_in_the_same_order(suite: Suite) -> None:
 
 def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation(suite: Suite) -> None:
     deadly = Violation("deadly", "REG-03", "A registration kills the process.", Deadly)
-    with pytest.raises(UserError, match="a process of the trial died during deadly; try each alone") as error:
+    with user_error("a process of the trial died during deadly; try each alone", status=3):
         list(try_all([deadly], cases_of(suite, "REG-03"), jobs=1))
-    assert error.value.status == 3
 
 
 def children(pid: int) -> list[int]:
@@ -192,7 +189,7 @@ def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
     assert "not tried: REREG-15, because why" in report.summary(trial)
 
 
-def test_a_few_violations_are_tried_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_few_violations_are_tried_by_name(capsys: Says) -> None:
     assert main(["trial", "reference", "--violation", "negative-errno", "--violation", "minus-one", "--jobs", "1"]) == 0
     assert "2 violations" in capsys.readouterr().out
 
@@ -206,7 +203,7 @@ def test_a_few_violations_are_tried_by_name(capsys: pytest.CaptureFixture[str]) 
         (["--jobs", "-1"], "--jobs -1: give a number"),
     ],
 )
-def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: Says) -> None:
     assert main(["trial", "reference", *arguments]) == 2
     assert said in capsys.readouterr().err
 

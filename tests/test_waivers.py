@@ -1,7 +1,5 @@
 """Waivers: where they hold, what they fit, what is wrong with them, and how the file is read."""
 
-from __future__ import annotations
-
 import json
 from datetime import date, timedelta
 from pathlib import Path
@@ -35,7 +33,6 @@ WAIVER: dict[str, Any] = {
 
 
 def read(tmp_path: Path, *waivers: dict[str, Any]) -> Waivers:
-    """The waivers as read from a file."""
     path = tmp_path / "waivers.yaml"
     path.write_text(yaml.safe_dump(json.loads(json.dumps({"waivers": waivers})), sort_keys=False))
     return read_waivers(path, SUITE, TODAY)
@@ -49,7 +46,6 @@ def mistakes(tmp_path: Path, *waivers: dict[str, Any]) -> list[str]:
 
 
 def failure(case: int = 0, errno: str = "EINVAL", **more: Any) -> ResultRecord:
-    """The violation of a case."""
     observed = {"returned": "NULL", "errno": errno}
     return result(SUITE.cases[case], "FAIL", f"failed with {errno}", observed=observed, **more)
 

@@ -1,7 +1,5 @@
 """Where `--out` of `report` and `waivers` writes: regular files as a whole, anything else through."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat
@@ -73,7 +71,6 @@ COMMANDS = (
 
 
 def refused(arguments: list[str], capsys: Says) -> str:
-    """The one line with which the arguments are refused."""
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)

@@ -4,8 +4,6 @@ An alteration overrides only the hooks that it needs, so that the real library, 
 part. `rdma-cts run` never uses an alteration.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
@@ -51,19 +49,15 @@ class Alteration:
         return getattr(entry, verb)(pd, *where, access)  # type: ignore[no-any-return]
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
-        """ibv_dereg_mr."""
         return entry.dereg_mr(mr)
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """ibv_rereg_mr."""
         return entry.rereg_mr(mr, flags, pd, addr, length, access)
 
     def advise_mr(self, entry: Entry, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
-        """ibv_advise_mr."""
         return entry.advise_mr(pd, advice, flags, sg_list)
 
     def pair(self, bench: Bench, spec: QpSpec, requester: Pd, responder: Pd) -> Pair:
-        """A pair of queue pairs."""
         return bench.pair(spec, requester, responder)
 
     def post_send(self, queue: Queue, request: SendRequest) -> Return:
@@ -71,7 +65,6 @@ class Alteration:
         return queue.post_send(request)
 
     def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
-        """ibv_bind_mw."""
         return queue.bind_mw(window, info, flags, wr_id)
 
     def completions(self, queue: Queue, found: list[Completion]) -> list[Completion]:
@@ -79,15 +72,12 @@ class Alteration:
         return found
 
     def alloc_mw(self, bench: Bench, pd: Pd, kind: int) -> tuple[Window | None, Return]:
-        """ibv_alloc_mw."""
         return bench.alloc_mw(pd, kind)
 
     def dealloc_mw(self, window: Window) -> Return:
-        """ibv_dealloc_mw."""
         return window.dealloc()
 
     def locked_memory_limit(self, bench: Bench, size: int) -> AbstractContextManager[None]:
-        """The limit on locked memory."""
         return bench.locked_memory_limit(size)
 
 
@@ -123,7 +113,6 @@ class AlteredWindow(Wrapper):
     """A window whose deallocation goes through an alteration."""
 
     def dealloc(self) -> Return:
-        """ibv_dealloc_mw."""
         return self.alteration.dealloc_mw(self.real)  # type: ignore[no-any-return]
 
 
@@ -131,11 +120,9 @@ class AlteredQueue(Wrapper):
     """A queue pair whose requests and completions go through an alteration."""
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send."""
         return self.alteration.post_send(self.real, request)  # type: ignore[no-any-return]
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
-        """ibv_bind_mw."""
         return self.alteration.bind_mw(self.real, window, info, flags, wr_id)  # type: ignore[no-any-return]
 
     def completions(self, *arguments: Any, **named: Any) -> list[Completion]:
@@ -145,8 +132,6 @@ class AlteredQueue(Wrapper):
 
 
 class AlteredPair(Wrapper):
-    """A pair of altered queue pairs."""
-
     def __init__(self, real: Pair, alteration: Alteration) -> None:
         super().__init__(real, alteration)
         self.__dict__["responder"] = AlteredQueue(real.responder, alteration)
@@ -158,18 +143,14 @@ class AlteredBench(Wrapper):
     """A bench whose calls go through an alteration."""
 
     def entry(self, name: str) -> AlteredEntry:
-        """The calls of an entry, altered."""
         return AlteredEntry(self.real.entry(name), self.alteration)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> AlteredPair:
-        """A pair of queue pairs."""
         return AlteredPair(self.alteration.pair(self.real, spec, requester, responder), self.alteration)
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[Any, Return]:
-        """ibv_alloc_mw."""
         window, returned = self.alteration.alloc_mw(self.real, pd, kind)
         return (AlteredWindow(window, self.alteration) if window else None), returned
 
     def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
-        """The limit on locked memory."""
         return self.alteration.locked_memory_limit(self.real, size)  # type: ignore[no-any-return]

@@ -3,8 +3,6 @@
 The device must answer as the reference does. Not for choosing the calls (sequences.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -206,7 +204,6 @@ def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "
 
 
 def _needed(given: Objects, taken: Sequence[TakenStep]) -> Objects:
-    """The objects that the steps name."""
     written = " ".join(text for _, arguments, _ in taken for text in arguments.values())
     named = set(written.replace(".", " ").replace(",", " ").replace("}", " ").split())
     return {

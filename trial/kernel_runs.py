@@ -1,7 +1,5 @@
 """`rdma-cts trial kernel`: tries mutants of the driver on the mended stack, in guests."""
 
-from __future__ import annotations
-
 import argparse
 import random
 import time
@@ -31,7 +29,6 @@ Say = Callable[[str], None]
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """The subcommand's own arguments."""
     command.add_argument("--mutant", action="append", default=[], metavar="NAME", help="only this mutant")
     command.add_argument("--rule", action="append", default=[], metavar="ID", help="only mutants of this rule")
     command.add_argument("--file", action="append", default=[], metavar="NAME", help="only of this file of the driver")

@@ -3,8 +3,6 @@
 What is selected and compared, and the table. Not for running it (trial/mended_runs.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +18,7 @@ SAMPLE = 40  # of the cases that neither a defect nor the change is about, one i
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What came of leaving one change out: the cases whose verdict is another one than on the whole mended stack.
+    """What came of leaving one change out: the cases whose verdict differs from that on the whole mended stack.
 
     `violated` are those that violate a rule only now, `not_verified` those that were verified and are no more, because
     the device does not offer it. `of_other_rules` are the violations of none of the change's rules. `defects` are the
@@ -100,7 +98,6 @@ def left_out(
 
 
 def table(findings: Sequence[LeftOut]) -> str:
-    """The findings as a table in Markdown."""
     lines = ["| left out | rules | violated again | not verified any more | defects | comes back |"]
     lines.append("|---|---|---:|---:|---|---|")
     for each in findings:

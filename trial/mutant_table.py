@@ -1,6 +1,6 @@
 """Tables of mutants: each replaces methods of the reference, or of an alteration, by expressions or short bodies.
 
-A table is the YAML file beside, or in the place of, a module of a topic:
+A table is the YAML file beside, or in place of, a module of a topic:
 
     - NAME: What the mutant does, in a sentence.
       RULE METHOD: EXPRESSION
@@ -13,8 +13,6 @@ of the vocabulary and of the module beside; `was` is what the replaced method re
 `also` has further marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. Not for mutants of many lines, which are
 classes.
 """
-
-from __future__ import annotations
 
 import ast
 import builtins
@@ -122,7 +120,6 @@ class _Was(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """A name, or the call if it is `was`."""
         return self._call({}) if node.id == "was" else node
 
     def _call(self, others: Mapping[str, Any]) -> ast.AST:

@@ -1,7 +1,5 @@
 """The report of a trial as text, Markdown and JSON: a table by rule, and the violations that were not detected."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +28,6 @@ class Trial:
     undetected: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, outcome: str) -> list[Finding]:
-        """The findings with an outcome."""
         return [each for each in self.findings if each.outcome == outcome]
 
     @property
@@ -84,7 +81,6 @@ def _alarm(finding: Finding) -> str:
 
 
 def line(finding: Finding) -> str:
-    """One finding as a line."""
     detected = f" · detected by {finding.by[0]}: {finding.reason}" if finding.by else f" · not in {finding.tried} cases"
     return f"{finding.outcome:<13} {finding.rule:<9} {finding.name}: {finding.about}{detected}"
 

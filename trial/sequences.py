@@ -5,8 +5,6 @@ a row that can be copied into a table. Calls whose outcome the documents leave o
 calls that are known to crash a kernel (see HAZARDS). Only this module needs Hypothesis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -129,7 +127,6 @@ class Sequences(RuleBasedStateMachine):
 
     @property
     def subject(self) -> Subject:
-        """What is compared."""
         return self.current_search.subject
 
     @initialize(
@@ -270,12 +267,11 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and not self.queue_broken)
     @rule(window=_ANY, region=_ANY)
     def unbind(self, window: int, region: int) -> None:
-        """ibv_bind_mw of no bytes, which ends the binding of a window of type 1."""
+        """ibv_bind_mw of zero bytes, which ends the binding of a window of type 1."""
         bound = [name for name in _TYPE_1 if name in self.bound]
         self.bind_to(self.among(bound, window), self.among(_REGIONS[:2], region), "buf + 1 page", "0", "[]")
 
     def bind_to(self, name: str, region: str, addr: str, length: str, access: str) -> None:
-        """A bind, if there are a window and a region for it."""
         if self.over or self.queue_broken or not name or not region:
             return
         self.dead.clear()

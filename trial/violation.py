@@ -4,8 +4,6 @@
 parameter names. Not for the mutants of a driver (trial/kernel/), and not for trying them (trying.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -91,7 +89,7 @@ permits = _Marking(permitted=True)
 
 
 def replacing(name: str, base: type[Any], members: Mapping[str, Any], about: str, module: str) -> type[Any]:
-    """A class with other members in the place of some of its base."""
+    """A class with other members in place of some of its base."""
     kind = type(name, (base,), dict(members))
     kind.__doc__, kind.__module__ = about, module
     setattr(kind, _MUTANT, kind)

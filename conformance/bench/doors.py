@@ -34,7 +34,7 @@ class RegMrEx:
         self.library = library
 
     def __getattr__(self, verb: str) -> Callable[..., Return]:
-        """Every other verb as the library has it."""
+        """Every other verb is the library's."""
         return getattr(self.library, verb)  # type: ignore[no-any-return]
 
     def offers(self, verb: str) -> bool:
@@ -42,13 +42,10 @@ class RegMrEx:
         return self.library.offers("reg_mr_ex") and self.library.offers(verb)
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """ADDR."""
         return self.library.reg_mr_ex(pd, length, access, ADDR, 0, addr, 0, 0, "NULL", None)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """ADDR and IOVA."""
         return self.library.reg_mr_ex(pd, length, access, ADDR | IOVA, hca_va, addr, 0, 0, "NULL", None)
 
     def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
-        """FD, FD_OFFSET and IOVA."""
         return self.library.reg_mr_ex(pd, length, access, DMABUF, iova, 0, fd, offset, "NULL", None)

@@ -60,12 +60,10 @@ class Defect:
 
     @cached_property
     def rules(self) -> tuple[str, ...]:
-        """The rules that it violates."""
         return tuple(sorted({rule for symptom in self.symptoms for rule in symptom.rules}))
 
     @cached_property
     def cases(self) -> tuple[str, ...]:
-        """The cases in which it shows."""
         return tuple(dict.fromkeys(symptom.case for symptom in self.symptoms))
 
     @property
@@ -120,5 +118,4 @@ def _rank(symptom: Symptom) -> tuple[int, bool]:
 
 
 def worst_severity(record: ResultRecord) -> Severity:
-    """The worst severity in one result that is a violation."""
     return min(map(severity_of, symptoms_of(record)), key=lambda severity: severity.rank)

@@ -49,7 +49,7 @@ _KINDS = tuple(
         (r"when it was called again", FaultKind.VARYING_CODE),
         (r"should fail\b", FaultKind.ACCEPTED),
         (r"must be present", FaultKind.NOT_PROVIDED),
-        (r"was done when the same set-up was made again", FaultKind.REFUSED_ONCE),
+        (r"(was done|succeeded) when the same set-up was made again", FaultKind.REFUSED_ONCE),
         (r"should succeed", FaultKind.REFUSED),
         (r"gave an MR that differs", FaultKind.WRONG_STRUCTURE),
         (r"the window's rkey should be", FaultKind.WRONG_RKEY),

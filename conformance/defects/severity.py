@@ -13,7 +13,7 @@ from conformance.model.fault import Effect, Fault, FaultKind
 class Severity(Enum):
     """The severities, the most severe first.
 
-    `label` is for tables, `counted` has the words behind a number (one, several), `meaning` says what it means to an
+    `label` is for tables, `counted` has the words after a number (one, several), `meaning` says what it means to an
     application.
     """
 
@@ -68,7 +68,6 @@ class Severity(Enum):
 
     @property
     def rank(self) -> int:
-        """0 for the worst."""
         return list(Severity).index(self)
 
     def count(self, number: int) -> str:
@@ -98,12 +97,10 @@ _OF_KIND: Mapping[FaultKind, Severity] = {
 
 
 def severity_of(symptom: Symptom) -> Severity:
-    """The severity of a symptom."""
     return severity_of_fault(symptom.fault)
 
 
 def severity_of_fault(fault: Fault) -> Severity:
-    """The severity of a fault."""
     return _OF_KIND.get(fault.kind, _OF_EFFECT[fault.effect])
 
 

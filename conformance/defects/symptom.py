@@ -36,7 +36,6 @@ class Symptom:
 
     @property
     def case(self) -> str:
-        """The id of the case."""
         return self.record["case"]
 
     @property
@@ -111,7 +110,6 @@ def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
 
 
 def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
-    """The fault of a violation, or of one of its deviations."""
     data = (record if deviation is None else deviation).get("fault")
     if data:
         return Fault.of_data(data)

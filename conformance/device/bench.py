@@ -77,7 +77,6 @@ class DeviceBench:
         return self._entries[name]
 
     def alloc_pd(self) -> ProtectionDomain:
-        """Allocates a PD of the device."""
         return ProtectionDomain(self.device)
 
     def allocate(self, kind: str, size: int) -> memory.Memory:
@@ -109,7 +108,6 @@ class DeviceBench:
         return fork_settings.observe(self.device.name, setting, kernel)
 
     def dmabuf(self, kind: str, size: int) -> dmabuf.DmaBuf:
-        """A dma-buf of one of vocabulary.DMABUF_KINDS."""
         return dmabuf.allocate(kind, size)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair:

@@ -48,8 +48,6 @@ _Pointer = ctypes.c_void_p
 
 
 class _ConnParam(ctypes.Structure):
-    """struct rdma_conn_param."""
-
     _fields_ = (
         ("private_data", _Pointer),
         ("private_data_len", ctypes.c_uint8),

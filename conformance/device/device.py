@@ -42,7 +42,6 @@ _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
 
 
 def device_names(sysfs: Path = SYSFS) -> list[str]:
-    """The names of the RDMA devices of this host."""
     return sorted(entry.name for entry in sysfs.iterdir()) if sysfs.is_dir() else []
 
 
@@ -151,7 +150,6 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Closes the device and all objects on it."""
         if self.connection_manager is not None:
             self.connection_manager.close()
         self.context.close()
@@ -163,12 +161,12 @@ class Device:
 
     @property
     def max_elements(self) -> int:
-        """The number of scatter/gather elements that a request or a receive may have; 0 if the driver does not tell."""
+        """The number of SGEs that a request or a receive may have; 0 if the driver does not report it."""
         return int(self.attributes.max_sge)
 
     @property
     def max_read_elements(self) -> int:
-        """The number of scatter/gather elements that an RDMA READ may have."""
+        """The number of SGEs that an RDMA READ may have."""
         return int(self.attributes.max_sge_rd or self.attributes.max_sge)
 
     @property

@@ -28,8 +28,6 @@ _pointer, _int, _u32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
 
 
 class IbvQp(ctypes.Structure):
-    """The beginning of struct ibv_qp."""
-
     _fields_ = (
         ("context", _pointer),
         ("qp_context", _pointer),

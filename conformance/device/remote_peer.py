@@ -134,8 +134,6 @@ class RemoteDevice:
 
 
 class RemoteDomain:
-    """The one protection domain of all requesters."""
-
     pointer = handle = context_pointer = 0  # no structure here
 
     def __init__(self, device: RemoteDevice) -> None:

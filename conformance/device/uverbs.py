@@ -107,7 +107,6 @@ class Uverbs:
         return Return(error, error, mr)
 
     def reg_dmabuf_mr(self, pd: Pd, offset: int, length: int, iova: int, fd: int, access: int) -> Return:
-        """UVERBS_METHOD_REG_DMABUF_MR."""
         lkey, rkey = ctypes.c_uint32(), ctypes.c_uint32()
         error, data = self._ioctl(
             _REG_DMABUF_MR,
@@ -165,7 +164,6 @@ class Uverbs:
         return Return(0, 0, _region(pd, start, length, _handle(data), lkey.value, rkey.value))
 
     def query_mr(self, mr: Mr) -> Return:
-        """UVERBS_METHOD_QUERY_MR."""
         fields: list[Any] = [ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64()]
         attributes: list[tuple[int, int, int | bytes]] = [(0, 0, mr.handle)]
         for number, each in enumerate(fields, 1):
@@ -191,7 +189,6 @@ class Uverbs:
         return Return(error, error)
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
-        """UVERBS_METHOD_ADVISE_MR."""
         packed = b"".join(struct.pack("=QII", sge.addr, sge.length, sge.lkey) for sge in sg_list)
         array = (ctypes.c_char * max(1, len(packed))).from_buffer_copy(packed or b"\0")
         error, _ = self._ioctl(

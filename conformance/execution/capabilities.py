@@ -13,7 +13,6 @@ from conformance.model.capability import Capabilities
 
 
 def capabilities_of(bench: DeviceBench) -> Capabilities:
-    """The capabilities of the stack with this bench."""
     offered = {name: offered_by(bench, name) for name in (*vocabulary.ENTRIES, *vocabulary.DOORS)}
     reachable = reachable_on(bench.library, offered["libibverbs"])
     reachable["dontfork"] = keeps_from_children(bench)

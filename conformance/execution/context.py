@@ -174,7 +174,6 @@ class CaseContext:
         return (0x5100 << 48) + self.work_requests
 
     def number(self, argument: Argument) -> int:
-        """The value of an argument in this case."""
         if isinstance(argument, Quantity):
             return self.bytes(argument)
         if isinstance(argument, Flags):
@@ -184,7 +183,6 @@ class CaseContext:
         raise TypeError(f"{argument!r} names an object, not a number")
 
     def numbers(self, arguments: Mapping[str, Argument], *keys: str) -> list[int]:
-        """The values of several arguments."""
         return [self.number(arguments[key]) for key in keys]
 
     def bytes(self, quantity: Quantity) -> int:

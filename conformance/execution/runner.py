@@ -37,7 +37,6 @@ class Unwatched:
     """A watch for cases that do not involve a kernel, such as those on the reference implementation."""
 
     def since_last(self) -> KernelEvidence:
-        """Nothing."""
         return {}
 
 
@@ -123,7 +122,6 @@ def _needs(case: Case) -> list[str]:
 
 
 def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
-    """Runs the calls of a row."""
     return run_observing(case, run, lambda: set_up_and_call(CaseContext(case, run.bench, progress), set_up))
 
 

@@ -257,7 +257,6 @@ def _new_pd(context: CaseContext, step: Step) -> Observation:
 
 
 def alloc_window(context: CaseContext, name: str, pd: str, kind: int) -> Observation:
-    """Allocates a window and adds it to the context as `name`."""
     window, returned = context.bench.alloc_mw(context.pds[pd], kind)
     if window is None:
         return null_result(returned)

@@ -54,13 +54,12 @@ class Judgement:
 
     @classmethod
     def of_fault(cls, fault: Fault, notes: tuple[str, ...] = ()) -> Judgement:
-        """The judgement on a case with this fault."""
         return cls(verdict_of(fault.kind), sentence(fault), notes, fault)
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What a verdict rests on beside the case and what was observed: what is known of the device."""
+    """What a verdict depends on besides the case and what was observed: what is known of the device."""
 
     capabilities: Capabilities
     profile: Profile = field(default_factory=Profile)

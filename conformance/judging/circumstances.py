@@ -231,7 +231,6 @@ class _Scene:
 
 
 def _key_quantities(arguments: Arguments) -> Iterator[Quantity]:
-    """The keys among arguments."""
     for name in _KEYS:
         value = arguments.get(name)
         if isinstance(value, Quantity):

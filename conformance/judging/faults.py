@@ -63,7 +63,6 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
 
 
 def answer_of(kind: FaultKind, seen: Observation) -> Fault:
-    """A fault of this kind, with the answer that was observed."""
     statuses = tuple(seen["wc"]) if "wc" in seen and seen["returned"] == "0" else None
     unheard = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
     return Fault(
@@ -169,7 +168,7 @@ def _came_before_refusal(step: Step, seen: Observation) -> bool:
 
 
 def _stretches(seen: Observation) -> list[list[int]]:
-    """The stretches that have changed. In the header of a datagram, bytes may keep their value by chance.
+    """The ranges that have changed. In the header of a datagram, bytes may keep their value by chance.
 
     The header counts packets, among other things, so that such a byte depends on what was sent before.
     """

@@ -96,7 +96,7 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.ACCEPTED: lambda fault: f" should fail, {_answer(fault)}",
     Kind.CARRIED_OUT: lambda fault: f" should find nothing posted and got {_seen(fault)}",
     Kind.REFUSED: lambda fault: f" should succeed, {_answer(fault)}",
-    Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}, and was done when the same set-up was made again",
+    Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}, and succeeded when the same set-up was made again",
     Kind.NOT_PROVIDED: lambda fault: f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}",
     Kind.LEAKED: lambda fault: f"could not be released: {'; '.join(fault.seen)}",
     Kind.WRONG_CODE: lambda fault: f" should fail with {_allowed(fault)}, failed with {_seen(fault)}",

@@ -77,7 +77,6 @@ class KernelWatch:
         return lines
 
     def close(self) -> None:
-        """Closes the kernel log."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -204,7 +204,6 @@ class DeviceAttributes:
 
 
 def declared_capabilities(declared: DeviceAttributes, transport: Transport = INFINIBAND) -> dict[str, bool]:
-    """Returns, for each capability that a device can declare, whether it declares it."""
     flags = declared.device_cap_flags
     on_transport = {
         "rc": declared.odp_rc_caps,

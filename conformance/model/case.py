@@ -151,7 +151,6 @@ class Expectation:
     moved: str = ""
 
     def as_data(self) -> dict[str, Any]:
-        """The expectation in the form of results."""
         data: dict[str, Any] = {"outcome": self.outcome}
         for name in ("errno", "code"):
             if getattr(self, name):

@@ -50,7 +50,6 @@ class Shown:
         return named(self.item, ", ".join(self.set_up))
 
     def as_data(self) -> Shows:
-        """In the form of results."""
         return {"shows": self.item, "on": ", ".join(self.set_up)}
 
 
@@ -170,7 +169,6 @@ def _set_up(case: Case, step: Step) -> Iterator[str]:
 
 
 def _names(values: Iterable[object]) -> Iterator[str]:
-    """The names of objects in arguments."""
     for value in values:
         if isinstance(value, Quantity):
             yield from (term.name for term in value.terms if term.name)
@@ -179,7 +177,6 @@ def _names(values: Iterable[object]) -> Iterator[str]:
 
 
 def _region(case: Case, name: str) -> Arguments | None:
-    """The arguments with which a region of this name was registered; None if there is none."""
     if name in case.given.mrs:
         return case.given.mrs[name].arguments
     return next((step.arguments for step in (*case.before, case.when, *case.afterwards) if step.name == name), None)

@@ -28,8 +28,6 @@ class Traits:
 
 
 class Kind(Enum):
-    """The kind of a case."""
-
     ROW = Traits("row")  # the calls of one row
     POINT = Traits("point")  # the calls of one point of a sweep, which was selected by its name
     SWEEP = Traits("sweep", cost=50.0)  # the calls of every point of a space
@@ -40,7 +38,6 @@ class Kind(Enum):
 
     @property
     def traits(self) -> Traits:
-        """The properties of the kind."""
         return self.value
 
 

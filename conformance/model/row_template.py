@@ -55,11 +55,9 @@ class FlagSubsets:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Its one axis."""
         return (self.axis,)
 
     def at(self, values: Values) -> Flags:
-        """The flags at a point."""
         value = values[self.axis]
         bits = [bit for bit in range(len(self.masks)) if value >> bit & 1]
         return Flags(sum([self.masks[bit] for bit in bits]), tuple([self.names[bit] for bit in bits]))
@@ -79,11 +77,9 @@ class FlagsUnion:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes of all its parts."""
         return axes_of(part for part in self.parts if not isinstance(part, Flags))
 
     def at(self, values: Values) -> Flags:
-        """The flags at a point."""
         if len(self.parts) == 1 and not isinstance(self.parts[0], Flags):
             return self.parts[0].at(values)
         mask, names = 0, list[str]()
@@ -107,11 +103,9 @@ class StepTemplate:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes on which the step depends."""
         return axes_of([*self.arguments.values(), *([self.then] if self.then else [])])
 
     def at(self, values: Values, entry: str = "") -> Step:
-        """The step at a point, at an entry."""
         first = self.first
         then = self.then.at(values) if self.then else first.then
         return Step(first.call, _at(first.arguments, self.arguments, values), then, first.name, entry or first.entry)
@@ -130,7 +124,6 @@ class MrTemplate:
         return axes_of(self.arguments.values())
 
     def at(self, values: Values) -> MrSpec:
-        """The region at a point."""
         return replace(self.first, arguments=_at(self.first.arguments, self.arguments, values))
 
 
@@ -164,7 +157,6 @@ class WindowTemplate:
         return axes_of(self.arguments.values())
 
     def at(self, values: Values) -> WindowSpec:
-        """The window at a point."""
         return replace(self.first, bound=_at(self.first.bound or {}, self.arguments, values))
 
 
@@ -215,8 +207,6 @@ class GivenTemplate:
 
 @dataclass(frozen=True)
 class RowTemplate:
-    """The whole row."""
-
     given: GivenTemplate
     before: tuple[StepTemplate, ...]
     when: StepTemplate
@@ -229,7 +219,6 @@ class RowTemplate:
 
 
 def axes_of(templates: Iterable[Template[object]]) -> frozenset[str]:
-    """The axes of all these templates."""
     return frozenset(axis for template in templates for axis in template.axes)
 
 

@@ -35,11 +35,9 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """The number of values."""
         return 1 << len(self.flags) if self.flags else len(self.labels)
 
     def label(self, value: int) -> str:
-        """Returns the text of a value."""
         if not self.flags:
             return self.labels[value]
         return "+".join(flag for bit, flag in enumerate(self.flags) if value >> bit & 1) or NONE
@@ -114,11 +112,9 @@ class Space:
         return strides
 
     def axis(self, name: str) -> Axis:
-        """Returns the axis with this name."""
         return next(axis for axis in self.axes if axis.name == name)
 
     def values(self, point: int) -> dict[str, int]:
-        """Returns the value of each axis at a point."""
         return {axis.name: point // self.strides[axis.name] % axis.size for axis in self.axes}
 
     def point(self, values: Mapping[str, int]) -> int:
@@ -164,7 +160,6 @@ class Space:
         return int.from_bytes(block * (self.size // (stride * size)), "little")
 
     def bytes_of(self, column: int) -> bytes:
-        """Returns a column as bytes, one for each point."""
         return column.to_bytes(self.size, "little")
 
     def count(self, column: int) -> int:

@@ -57,7 +57,6 @@ class Sweep:
 
     @property
     def deciding(self) -> tuple[Clause, ...]:
-        """The clauses with an expectation."""
         return tuple(clause for clause in self.clauses if clause.then is not None)
 
     def in_order(self, axes: Collection[str]) -> list[str]:
@@ -97,7 +96,6 @@ class Sweep:
         return self.case_at(case, point)
 
     def case_at(self, case: Case, point: int) -> Case:
-        """The case of a point by its number."""
         values, row = self.space.values(point), self.row
         return replace(
             case,

@@ -37,7 +37,6 @@ HANDED = pytest.StashKey[dict[str, str]]()
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Adds the --rdma-… options."""
     group = parser.getgroup("rdma-cts", "conformance of RDMA memory-region verbs")
     for flag, settings in _declarations():
         group.addoption(flag, **settings)
@@ -151,7 +150,6 @@ def case_of(item: pytest.Item) -> Case | None:
 
 
 def cases_of(session: pytest.Session) -> list[Case]:
-    """The cases that a session is to run."""
     return [case for item in session.items if (case := case_of(item)) is not None]
 
 

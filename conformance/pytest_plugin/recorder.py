@@ -55,7 +55,6 @@ class Stream:
         self._write(b"")
 
     def append(self, record: Record) -> None:
-        """Writes one record whole."""
         self._write(self._mark + encode(record))
 
     def _write(self, data: bytes) -> None:

@@ -38,7 +38,6 @@ class DefectWaiver:
 
     @property
     def target(self) -> str:
-        """What it is for."""
         return f"defect {self.defect}"
 
     def covers(self, symptom: Symptom) -> bool:
@@ -50,7 +49,6 @@ class DefectWaiver:
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def as_data(self) -> WaiverFacts:
-        """What a result says of the waiver that it has."""
         return {
             "for": self.target,
             "issue": self.issue,

@@ -93,10 +93,10 @@ def _change(first: Part, part: Part) -> str:
         return change
     for key, name in _SAME:
         if one.get(key) != other.get(key):
-            return f"{name} is another: {one.get(key)} and {other.get(key)}"
+            return f"{name} differs: {one.get(key)} and {other.get(key)}"
     if _under_test(one) != _under_test(other):
-        return "what is under test is another"
-    for key, name in (("waivers", "the waivers are others"), ("profile", "the profile is another")):
+        return "what is under test differs"
+    for key, name in (("waivers", "the waivers differ"), ("profile", "the profile differs")):
         if _given(one.get(key)) != _given(other.get(key)):
             return name
     return "other cases were selected" if first.whole != part.whole else ""

@@ -116,7 +116,6 @@ def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
 
 
 def _at(point: Case, fault: Fault) -> Fault:
-    """The fault with where it is in the calls of a point."""
     found = located(fault, point, fault.step)
     return found if fault.call else replace(found, call="", verb=fault.verb)
 

@@ -64,7 +64,6 @@ def result_record(
     kernel: KernelEvidence | None = None,
     duration_us: int | None = None,
 ) -> ResultRecord:
-    """The record of one case."""
     levels = {registry[rule].level for rule in case.rules}
     record: ResultRecord = {
         "type": "result",
@@ -117,7 +116,6 @@ def occurrence(record: ResultRecord) -> Occurrence:
 
 
 def expected(case: Case) -> dict[str, Any]:
-    """The documented expectation of the case."""
     data = case.when.then.as_data()
     if case.afterwards:
         data["afterwards"] = [{"call": str(step), **step.then.as_data()} for step in case.afterwards]

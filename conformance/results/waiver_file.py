@@ -185,7 +185,6 @@ def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
 
 
 def waivers_schema() -> dict[str, Any]:
-    """The JSON Schema of a file of waivers."""
     text = {"type": "string", "pattern": r"\S"}
     kernel = {"type": "string", "pattern": r"^\d+(\.\d+)*"}
     words = {"type": "array", "items": text}

@@ -84,7 +84,6 @@ class Waiver:
 
     @property
     def target(self) -> str:
-        """What it is for."""
         return self.case or self.rule
 
     def covers(self, record: ResultRecord) -> bool:
@@ -107,7 +106,6 @@ class Waiver:
         return self.known.differs(record)
 
     def as_data(self) -> WaiverFacts:
-        """What a result says of the waiver that it has."""
         return {
             "for": self.target,
             "issue": self.issue,

@@ -1,7 +1,7 @@
 """Confirms the violations of a run: tries each again in a fresh worker.
 
 Of each cause one violation is tried alone, and so is each that took its worker down. The others are tried together, in
-the opposite of the run's order; those that do not occur there are tried alone too, and those behind one that took the
+the opposite of the run's order; those that do not occur there are tried alone too, and those after one that took the
 worker down together again. A violation that does not occur alone depends on the cases that ran before it in its worker.
 Then the shortest list of such cases after which it occurs is searched by halving. Verdicts do not change. Not for
 running a worker (repetition.py).
@@ -217,7 +217,6 @@ def _batches(like: Sequence[Violation], workers: int) -> list[Sequence[Violation
 
 
 def _verdict_at(record: ResultRecord, point: str) -> str:
-    """The verdict of a result, of a sweep that at one point."""
     if not point or "points_data" not in record:
         return record["verdict"]
     points = Points.of_data(record["points_data"])

@@ -213,7 +213,6 @@ class Recording:
         return self._file.prepared(record, case)
 
     def append(self, record: ResultRecord) -> None:
-        """Records a result that is prepared."""
         if reason := self._file.lacks_room(record):
             record = {**self._result(record["case"], Judgement(Verdict.BROKEN, reason), []), "repro": record["repro"]}
         if self.header:

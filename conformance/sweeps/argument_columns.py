@@ -82,7 +82,6 @@ class Columns:
         return self._context.number(argument) % (1 << 64)
 
     def _spread(self, axis: Axis, values: array[int], inner_points: range) -> array[int]:
-        """A number for each value of one axis, for each of `inner_points`."""
         position = self._inner.index(axis)
         block = math.prod(each.size for each in self._inner[position + 1 :])
         first, last = inner_points.start // block, -(-inner_points.stop // block)

@@ -23,7 +23,6 @@ class Combinations:
     values: Sequence[tuple[int, ...]]
 
     def first(self, id_: int) -> int:
-        """The first index with an id."""
         return self.ids.index(id_)
 
     def renumbered(self, numbers: Sequence[int]) -> array[int]:

@@ -38,7 +38,6 @@ class Group:
 
     @property
     def set_up_as(self) -> int:
-        """A point whose set-up is that of all of them."""
         return self.points[0] if self.like is None else self.like
 
 

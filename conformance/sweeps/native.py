@@ -190,10 +190,8 @@ class Loop:
         return int(self._loop.region)
 
     def skip(self) -> None:
-        """Skips the point `at`."""
         self._at.value += 1
 
 
 def address(function: Callable[..., object]) -> int:
-    """The address of a C function."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]

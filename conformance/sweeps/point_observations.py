@@ -30,7 +30,6 @@ class PointObservations:
         return number
 
     def record_all(self, points: PointNumbers, numbers: array[int]) -> None:
-        """Records the numbers of several points."""
         if isinstance(points, range):
             self.codes[points.start : points.stop] = numbers
             return
@@ -38,5 +37,4 @@ class PointObservations:
             self.codes[point] = number
 
     def record(self, point: int, observed: Observation) -> None:
-        """Records the observation of a point."""
         self.codes[point] = self.number(observed)

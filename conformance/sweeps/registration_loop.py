@@ -182,7 +182,6 @@ class RegistrationLoop:
         return native.Call(entry.raw(call), own), optional, entry.raw("ibv_dereg_mr")
 
     def _region(self, address: int, pd: Pd) -> Mr:
-        """The region that the loop has not released."""
         if not isinstance(self._entry, Uverbs):
             return Mr.at(address)
         struct = IbvMr.from_buffer_copy(IbvMr.from_address(address))

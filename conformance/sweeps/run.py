@@ -340,7 +340,6 @@ class _PointJudge:
         self.case, self.sweep, self.basis = case, sweep, basis
 
     def points(self, record: PointObservations) -> Points:
-        """The outcomes of all points, from their observations."""
         sweep = self.sweep
         clauses = sweep.clause_numbers(self._declared)
         masks, names = sweep.undeclared(self._declared)

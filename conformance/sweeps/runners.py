@@ -18,7 +18,6 @@ RandomSequences = Callable[[Case, Progress], Observation]
 
 
 def runners(random_sequences: RandomSequences) -> Mapping[Kind, KindRunner]:
-    """The runner of each kind."""
 
     def run_sequences(case: Case, run: RunContext, progress: Progress) -> CaseRun:
         return run_observing(case, run, lambda: random_sequences(case, progress))

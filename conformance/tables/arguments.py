@@ -54,7 +54,6 @@ def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Name
 
 
 def read_argument(reader: Reader, call: str, key: str, node: Node, names: Names) -> Argument | None:
-    """Reads one argument of a call."""
     return _argument(reader, CALLS[call][key], key, node, names)
 
 

@@ -127,7 +127,6 @@ class PartResolver:
                 yield name, functools.reduce(operator.or_, columns)
 
     def _column(self, axes: Sequence[Axis], key: Sequence[int]) -> int:
-        """The column of the points at which these axes have these values."""
         space = self._text.space
         columns = [
             space.column(axis.name, bytes(each == value for each in range(axis.size)))

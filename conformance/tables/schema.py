@@ -30,7 +30,6 @@ _TEXT: Schema = {"type": "string", "pattern": r"\S"}
 
 
 def table_schema() -> Schema:
-    """The schema of a table of cases."""
     return {
         "$schema": _DIALECT,
         "title": "A table of cases of rdma-cts",
@@ -41,12 +40,10 @@ def table_schema() -> Schema:
 
 
 def rules_schema() -> Schema:
-    """The schema of a file of rules."""
     return {"$schema": _DIALECT, "title": "The rules of a verb of rdma-cts", **_keyed(keys.RULES_FILE)}
 
 
 def _keyed(known: keys.Keys) -> Schema:
-    """A mapping with these keys."""
     return object_schema({name: _of_key(key) for name, key in known.items()}, keys.required(known))
 
 
@@ -309,7 +306,6 @@ def _words(words: Iterable[str]) -> Schema:
 
 
 def _or_axis(*alternatives: Schema) -> Schema:
-    """One of these alternatives, or a placeholder for an axis."""
     return {"anyOf": [*alternatives, _PLACEHOLDER]}
 
 

@@ -63,7 +63,7 @@ class Shard:
             if number == self.number:
                 own.add(id_)
         if not own:
-            raise UserError(f"--shard {self}: there is nothing for it among {len(items)}", hint="take fewer shards")
+            raise UserError(f"--shard {self}: no case is left for it among {len(items)}", hint="take fewer shards")
         return [item for item in items if id_of(item) in own]
 
 

@@ -27,7 +27,6 @@ _OPEN = 40.0  # a case with an open outcome proves little, so that others are pr
 
 
 def of_tier(cases: Sequence[Case], tier: str) -> list[Case]:
-    """Returns the cases of a tier, in the order of `cases`."""
     if tier == EXHAUSTIVE:
         return list(cases)
     moderate = [case for case in cases if case.tier != EXHAUSTIVE]

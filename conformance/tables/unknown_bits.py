@@ -18,7 +18,6 @@ _WITH_PARTS = "ibv_access_flags"
 
 
 def is_axis(node: Node) -> bool:
-    """Whether an axis has this form."""
     return isinstance(node.value, dict) and UNKNOWN in node.value
 
 

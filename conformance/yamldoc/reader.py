@@ -94,7 +94,6 @@ class Reader:
         return node.value
 
     def word(self, node: Node | None, what: str, known: Collection[str]) -> str | None:
-        """Returns one of the known words."""
         if node is None:
             return None
         if not isinstance(node.value, str):

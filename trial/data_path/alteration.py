@@ -1,11 +1,9 @@
 """An alteration of the data path: it sees each request before it is posted and each completion before it is polled.
 
-Real requests are posted, on real queue pairs. For what the real device would refuse and the altered one does, a request
-of no bytes is posted and the bytes are moved here; what the real device would do and the altered one refuses is posted
-with a key that does not exist.
+Real requests are posted, on real queue pairs. For a request that only the altered device carries out, one of zero bytes
+is posted and the bytes are moved here; a request that only the altered device refuses is posted with a key that does
+not exist.
 """
-
-from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -52,18 +50,18 @@ class DataPath(ReplacedPath):
         return not failed and int.from_bytes(attributes.raw[:4], "little") == _STATES.value_of("RTS")
 
     def gather(self, elements: Sequence[Element]) -> bytes | None:
-        """The contents of local elements; None if they cannot be read."""
+        """The contents of local SGEs; None if they cannot be read."""
         parts = [content_at(self.local(each), each.length) for each in elements]
         return None if None in parts else b"".join(part or b"" for part in parts)
 
     def scatter(self, elements: Sequence[Element], content: bytes) -> None:
-        """Writes to local elements, as many of them as there is content."""
+        """Writes `content` to local SGEs until it is used up."""
         for each in elements:
             put(self.local(each), content[: each.length])
             content = content[each.length :]
 
     def place(self, sent: Sent) -> int:
-        """The address in this process of what a request names remotely: by region or window, valid or not."""
+        """The address in this process of a request's remote range, by region or window, valid or not."""
         every = (
             "",
             "deregistered",
@@ -106,7 +104,7 @@ class DataPath(ReplacedPath):
         return (old + sent.compare_add) % _WORD
 
     def relist(self, request: SendRequest, length: int) -> None:
-        """Posts only the first `length` bytes of the request's elements."""
+        """Posts only the first `length` bytes of the request's SGEs."""
         elements = list(elements_at(request.elements or 0, request.count))
         while sum(each.length for each in elements) - elements[-1].length >= length and len(elements) > 1:
             elements.pop()

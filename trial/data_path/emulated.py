@@ -3,8 +3,6 @@
 So alterations of the data path can be tried without a device. Not for the real stack (trial/inside.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import socket
 from collections.abc import Sequence
@@ -151,7 +149,6 @@ class EmulatedWindow:
         self._struct.rkey = value
 
     def dealloc(self) -> Return:
-        """ibv_dealloc_mw."""
         code = self._provider.call("dealloc_mw", self.pointer)
         return Return(code, code)
 
@@ -171,7 +168,6 @@ class EmulatedQueue(Wrapper):
         return ctypes.addressof(self.struct)
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send."""
         if request.opcode in EXTENDED_OPCODES:
             return cast(Return, self.held.post_send(request))
         buffer = ctypes.create_string_buffer(SEND_SIZE)
@@ -185,7 +181,6 @@ class EmulatedQueue(Wrapper):
         return self._called("post_send", ctypes.addressof(buffer))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        """ibv_post_recv."""
         elements = (wire.Element * max(1, len(sges)))(
             *(wire.Element(each.addr % (1 << 64), each.length % (1 << 32), each.lkey % (1 << 32)) for each in sges)
         )
@@ -193,7 +188,6 @@ class EmulatedQueue(Wrapper):
         return self._called("post_recv", ctypes.addressof(request))
 
     def bind_mw(self, window: EmulatedWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
-        """ibv_bind_mw."""
         address = ctypes.addressof(info.mr.struct) if info.mr else 0
         if info.mr:
             self.provider.regions[address] = info.mr
@@ -240,23 +234,19 @@ class EmulatedBench(Wrapper):
         self.__dict__["provider"] = Provider(bench)
 
     def alloc_pd(self) -> Any:
-        """Allocates a PD."""
         pd = self.real.alloc_pd()
         self.provider.domains[pd.pointer] = pd
         return pd
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> EmulatedPair:
-        """A pair of queue pairs."""
         return EmulatedPair(self.provider, self.real.pair(spec, requester, responder))
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[EmulatedWindow | None, Return]:
-        """ibv_alloc_mw."""
         pointer = self.provider.call("alloc_mw", pd.pointer, kind)
         return (self.provider.windows[pointer], Return(1, 0)) if pointer else (None, Return(0, self.provider.errno))
 
 
 def altered_bench(alteration: DataPath, bench: ReferenceBench) -> Bench:
-    """The reference's bench with an alteration of the data path."""
     emulated = EmulatedBench(bench)
     opening = SimpleNamespace(context_pointer=emulated.provider.at, close=lambda: None)
     altered = alteration.bench(cast(Bench, SimpleNamespace(alloc_pd=lambda: opening)))

@@ -1,7 +1,5 @@
 """Reads and writes this process's memory without dying where there is none."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os
@@ -9,8 +7,6 @@ from typing import Any
 
 
 class _Part(ctypes.Structure):
-    """struct iovec."""
-
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
@@ -30,7 +26,6 @@ def _moved(name: str, addr: int, buffer: Any, length: int) -> bool:
 
 
 def content_at(addr: int, length: int) -> bytes | None:
-    """The `length` bytes at `addr`; None where there is no memory."""
     buffer = ctypes.create_string_buffer(length or 1)
     return buffer.raw[:length] if not length or _moved("process_vm_readv", addr, buffer, length) else None
 

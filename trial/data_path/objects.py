@@ -3,8 +3,6 @@
 Kept beside the real device, so that an alteration can decide what it would do with a request.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -107,7 +105,6 @@ class Sent:
 
     @property
     def reads(self) -> bool:
-        """Whether it is a READ."""
         return self.opcode == READ
 
     @property
@@ -117,7 +114,6 @@ class Sent:
 
     @property
     def atomic(self) -> bool:
-        """Whether it is an atomic."""
         return self.opcode in ATOMICS
 
     @property
@@ -133,7 +129,6 @@ class Posted:
     wr_id: int
     elements: tuple[Element, ...]
     before: tuple[bytes | None, ...] = ()
-    emptied: bool = False
     note: object = None
 
 
@@ -158,7 +153,6 @@ class QueuePair:
         return sent
 
     def take_receive(self, wr_id: int) -> Posted | None:
-        """The receive that has completed."""
         found = next((each for each in self.receives if each.wr_id == wr_id), None)
         if found:
             self.receives.remove(found)
@@ -174,7 +168,6 @@ class Objects:
         self.windows: dict[int, tuple[int, int]] = {}  # struct ibv_mw * to the window's type and PD
 
     def live_regions(self) -> Iterator[Region]:
-        """The registered regions."""
         return (each for each in self.regions if not each.ended)
 
     def region(self, rkey: int, ended: Iterable[str] = ("",)) -> Region | None:
@@ -190,7 +183,6 @@ class Objects:
         return next((each for each in reversed(self.bindings) if each.rkey == rkey and each.ended in ended), None)
 
     def bound(self, window: int) -> Binding | None:
-        """The valid binding of a window."""
         return next((each for each in reversed(self.bindings) if each.window == window and not each.ended), None)
 
     def valid(self, rkey: int) -> bool:

@@ -3,8 +3,6 @@
 What an alteration can do is in alteration.py.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any
@@ -83,7 +81,7 @@ class ReplacedPath(Alteration):
         return element.addr if place is None else place
 
     def replace(self, sent: Sent, request: SendRequest) -> None:
-        """Posts a WRITE of no bytes instead, which needs no key; the completion is that of the real request."""
+        """Posts a WRITE of zero bytes instead, which needs no key; the completion is that of the real request."""
         with_imm = request.opcode == WRITE_WITH_IMM
         request.opcode = WRITE_WITH_IMM if with_imm else WRITE
         request.count, request.elements = 0, None

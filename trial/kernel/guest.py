@@ -105,8 +105,6 @@ class Guests:
 
 
 class MutantGuest:
-    """A guest that is up."""
-
     def __init__(self, guest: Guest, cases: Sequence[Case]) -> None:
         self._guest = guest
         self.module: Path | None = None  # None: the mended driver, with which it was started
@@ -151,7 +149,6 @@ class MutantGuest:
                     return
 
     def close(self) -> None:
-        """Ends it."""
         self._guest.close()
 
     def _order(self, **order: object) -> None:

@@ -3,8 +3,6 @@
 An anchor may lie in what a change of the mended stack has put in. Not for compiling a mutant (modules.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,7 +42,6 @@ class Mutant:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules that it violates."""
         return self.change.rules
 
     @property
@@ -54,7 +51,6 @@ class Mutant:
 
     @property
     def about(self) -> str:
-        """What it does, in a sentence."""
         return self.change.about
 
 

@@ -3,8 +3,6 @@
 Not for outcomes (trying.py).
 """
 
-from __future__ import annotations
-
 import collections
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,7 +70,6 @@ def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
 
 
 def line(found: Finding) -> str:
-    """One finding as a line."""
     by = f" · {found.by[0]}: {found.reason}" if found.by else f" · {found.reason}" if found.reason else ""
     return f"{found.outcome:<18} {','.join(found.rules):<16} {found.file}/{found.name}: {found.about}{by}"
 

@@ -5,13 +5,12 @@ case of their rules sees are put together in one module, with which the whole de
 (guest.py).
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from string import ascii_lowercase
 from typing import Any
 
 from conformance.model.case import Case
@@ -49,12 +48,10 @@ class Finding:
     seconds: float = 0.0
 
     def as_data(self) -> dict[str, Any]:
-        """The finding for a report."""
         return asdict(self)
 
 
 def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
-    """A finding on a mutant."""
     return Finding(mutant.name, mutant.file, mutant.kind, mutant.rules, mutant.about, outcome, **more)
 
 
@@ -76,9 +73,14 @@ def suited(cases: Sequence[Case]) -> list[Case]:
     return sorted(found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW, places[case.id]))
 
 
+def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
+    """Whether a mutant violates one of the rules, or a rule of which one is a part since it was split (REG-09a)."""
+    return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
+
+
 def own_cases(mutant: Mutant, cases: Sequence[Case]) -> list[str]:
     """The cases of the rules that a mutant violates; of one that is permitted, all cases."""
-    return [case.id for case in cases if mutant.permitted or set(case.rules) & set(mutant.rules)]
+    return [case.id for case in cases if mutant.permitted or _violated(mutant, case.rules)]
 
 
 class Trial:
@@ -87,7 +89,6 @@ class Trial:
     def __init__(
         self, cases: Sequence[Case], modules: Modules, guests: Guests, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        """`cases` are those of `suited`."""
         self._cases = list(cases)
         self._modules, self._guests, self._say = modules, guests, say
         self._guest: MutantGuest | None = None
@@ -101,7 +102,6 @@ class Trial:
         self._guest = None
 
     def try_alone(self, mutant: Mutant, only: Sequence[str] = ()) -> Finding:
-        """A mutant with the cases of its rules, or only with these."""
         if mutant.equivalent:
             return finding(mutant, EQUIVALENT, reason=mutant.equivalent)
         began = time.monotonic()
@@ -160,7 +160,7 @@ class Trial:
         rules = (set(answer.rules) & set(again.rules)) - set(without.rules)
         if not rules:
             return ""
-        return BY_ITS_RULE if rules & set(mutant.rules) else ELSEWHERE
+        return BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
 
     def _once(self, case: str, module: Any) -> Answer:
         """One case with a module, in a guest of its own if that of before is lost."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from conformance.bench.work_requests import SendRequest
-
-Copied = Sequence[tuple[SendRequest, bytes | None]]
 
 
 def _plain_write(request: SendRequest) -> SendRequest:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SIGNALED, SendRequest
 from conformance.verbs import ENUMS
+from reference.access import RIGHTS
 from reference.device import Device
-from reference.objects import ON_DEMAND, REMOTE_WRITE, Refused, Region
+from reference.objects import ON_DEMAND, REMOTE_READ, REMOTE_WRITE, Refused, Region
 from reference.queues import FLUSHED, SUCCESS, Queue
 
 _FLAGS = ENUMS["ibv_send_flags"]
@@ -37,11 +38,35 @@ class NoQueryOfQueuePairs(Device):
         raise Refused(errno.EOPNOTSUPP)
 
 
-class StateOfTheProgram(Device):
-    """ibv_query_qp returns the state to which the program moved the queue pair, not that of the device."""
+class TerminatedIsAnotherState(Device):
+    """A queue pair that has failed by itself is terminated, for which ibv_query_qp has the state SQE."""
 
     def query_qp(self, queue: Queue) -> str:
-        return queue.asked_state
+        state = super().query_qp(queue)
+        return "SQE" if state == "ERR" != queue.asked_state else state
+
+
+class ReadsAndWritesNeedNoRight(Device):
+    """A peer reads and writes whatever rights the queue pair has; atomics need theirs."""
+
+    free = REMOTE_READ | REMOTE_WRITE
+
+    def allows_operation(self, queue: Queue, request: SendRequest) -> bool:
+        needed = RIGHTS[request.opcode] & ~self.free
+        return queue.peer.state in ("RTR", "RTS") and queue.peer.access & needed == needed
+
+
+class QueuePairsHaveAllRights(ReadsAndWritesNeedNoRight):
+    """The rights of a queue pair are not compared with what its peer asks for."""
+
+    free = ~0
+
+
+class OperationsAreNotCompared(Device):
+    """A queue pair is created for whatever operations are asked for, whether there are builders for them or not."""
+
+    def create_qp_ex_fault(self, kind: str, operations: int) -> int:
+        return 0 if self.stack.has(kind.lower()) else super().create_qp_ex_fault(kind, operations)
 
 
 class DeadAfterReset(Device):
@@ -86,15 +111,35 @@ class NoPostingInError(Device):
 
     refused_in_error = errno.EINVAL
 
+    def in_error(self, queue: Queue) -> bool:
+        return queue.state == "ERR"
+
     def post_fault(self, queue: Queue, opcode: str) -> int:
-        return self.refused_in_error if queue.state == "ERR" else super().post_fault(queue, opcode)
+        return self.refused_in_error if self.in_error(queue) else super().post_fault(queue, opcode)
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
-        return self.refused_in_error if queue.state == "ERR" else super().post_receive(queue, sges, wr_id)
+        return self.refused_in_error if self.in_error(queue) else super().post_receive(queue, sges, wr_id)
 
 
-class NegativeIoErrorInError(NoPostingInError):
-    """Requests and receives are refused by a queue pair in the error state, with the negative of EIO."""
+class NegativeErrnoInError(NoPostingInError):
+    """Requests and receives are refused by a queue pair in the error state, with the negative of EINVAL."""
+
+    refused_in_error = -errno.EINVAL
+
+
+class NoPostingInKnownError(NoPostingInError):
+    """Requests and receives are not taken if the library knows of the error state: by ibv_modify_qp or ibv_query_qp."""
+
+    def query_qp(self, queue: Queue) -> str:
+        queue.asked_state = super().query_qp(queue)
+        return queue.asked_state
+
+    def in_error(self, queue: Queue) -> bool:
+        return queue.asked_state == "ERR"
+
+
+class NegativeIoErrorInKnownError(NoPostingInKnownError):
+    """The same, refused with the negative of EIO."""
 
     refused_in_error = -errno.EIO
 

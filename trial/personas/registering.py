@@ -26,6 +26,13 @@ class UnsupportedFlagsAreInvalid(Device):
         return errno.EINVAL if super().access_fault(access) else 0
 
 
+class UnusableRightsAreTaken(Device):
+    """MW_BIND without windows, and REMOTE_ATOMIC without atomics, are taken and grant nothing."""
+
+    def unsupported(self, access: int) -> bool:
+        return super().unsupported(access & ~(MW_BIND | REMOTE_ATOMIC))
+
+
 class HugePagesNotOffered(Device):
     """HUGETLB is refused: without on-demand paging it does not apply."""
 
@@ -47,8 +54,16 @@ class PinningFaultsAreEnomem(Device):
         return errno.ENOMEM if super().range_fault(addr, length, access) else 0
 
 
+class NoBytesWithinAPage(Device):
+    """A region of zero bytes is registered where its address is not the beginning of a page: the page is pinned."""
+
+    def range_fault(self, addr: int, length: int, access: int) -> int:
+        inside = not length and addr % PAGE
+        return super().range_fault(addr, 1 if inside else length, access)
+
+
 class EmptyArgumentsHaveNoErrno(Device):
-    """The library refuses a region at address 0, and one of no bytes, without a reason in errno."""
+    """The library refuses a region at address 0, and one of zero bytes, without a reason in errno."""
 
     _without_reason = False
 
@@ -74,6 +89,13 @@ class ZeroBasedIsDropped(Device):
         return hca_va
 
 
+class HcaVaIsDropped(Device):
+    """A region is addressed by its address in the process, whatever hca_va is."""
+
+    def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
+        return super().register(pd, addr, length, addr, access)
+
+
 class HugePagesKeepTheirOffset(Device):
     """On demand with HUGETLB, an address by key has its own offset within a huge page, and not the memory's."""
 
@@ -89,7 +111,7 @@ class NoRemoteKeyWithoutRights(Device):
     """A region without a right of peers has the rkey 0, which opens nothing."""
 
     def reported_keys(self, region: Region) -> tuple[int, int]:
-        return region.key, region.key if region.access & (_REMOTE | MW_BIND) else 0
+        return region.key, region.key if region.access & _REMOTE else 0
 
 
 class TwoKeys(Device):
@@ -104,6 +126,17 @@ class LowestFreeKey(Device):
 
     def new_key(self) -> int:
         return next(index << 8 for index in itertools.count(1) if index << 8 not in self.keys)
+
+
+class LowestFreeIndex(Device):
+    """A new region or window gets the lowest index that is free, with the next tag."""
+
+    def setup(self) -> None:
+        self._tags = itertools.cycle(range(1, 255))
+
+    def new_key(self) -> int:
+        used = {key >> 8 for key in self.keys}
+        return next(index for index in itertools.count(1) if index not in used) << 8 | next(self._tags)
 
 
 class LastKeyComesBack(Device):

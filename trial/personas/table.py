@@ -46,6 +46,7 @@ _CHANGING = ("rereg_mr", "rereg_translation")
 _BEYOND_REGISTRATION = (*_BUILDING, *_PAGING, *_CHANGING, *_WINDOWS, "reg_dmabuf_mr")
 _NOT_OF_IWARP = ("immediate_data", "iba_statuses", "read_sinks")
 
+_SINKS = "drivers/infiniband/core/rw.c: rdma_rw_init_one_mr, which gives the sink of a READ the right on iWARP"
 _NO_BIND_BIT = f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields, whose memory keys have no bit for MW_BIND"
 _HOLDS_NOTHING = f"{_HW}/mlx5/mr.c: __mlx5_ib_dereg_mr, which asks for no window"
 _LAST_PAGE = f"{_HW}/mlx5/odp.c: pagefault_mr, which compares with the end of the last page"
@@ -116,6 +117,8 @@ _IRDMA: Mapping[type[Device], str] = {
     RelaxedOrderingIgnored: f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
     FailuresCarryVendorErrors: f"{_HW}/irdma/verbs.c: irdma_process_cqe",
 }
+_IRDMA_RIGHTS = f"{_HW}/irdma/verbs.c: irdma_roce_fill_and_set_qpctx_info, and irdma_modify_qp_roce takes none away"
+_IRDMA_IW_RIGHTS = f"{_HW}/irdma/verbs.c: irdma_iw_fill_and_set_qpctx_info, and irdma_modify_qp takes none away"
 _IRDMA_MISTAKES = {
     "REREG-12": _IRDMA[registering.NoNewRightToWrite],
     "REREG-13": _IRDMA[registering.LongLengthsAreRefusedUnselected],
@@ -126,12 +129,13 @@ _IRDMA_THIRD = Persona(
     _without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, *_BUILDING, "uc", "xrc"),
     {
         **_IRDMA,
+        queueing.ReadsAndWritesNeedNoRight: _IRDMA_RIGHTS,
         windows.NoBindOfZeroBasedRegions: "providers/irdma/uverbs.c: irdma_ubind_mw",
         queueing.NoInitAfterReset: _IRDMA_RESET,
         windows.BindsOnReliableConnectionsOnly: "providers/irdma/uverbs.c: irdma_upost_send",
     },
     raw_registration=_IRDMA_PART,
-    mistakes=_IRDMA_MISTAKES,
+    mistakes={**_IRDMA_MISTAKES, "REG-28": _IRDMA_RIGHTS},
 )
 _IRDMA_FLAG = f"{_HW}/irdma/verbs.c: irdma_query_device, which declares windows for every generation"
 _IRDMA_SECOND = Persona(
@@ -141,10 +145,10 @@ _IRDMA_SECOND = Persona(
         **_without("providers/irdma/uverbs.c: irdma_upost_send, IRDMA_FEATURE_ATOMIC_OPS", "atomics"),
         **_without(f"{_HW}/irdma/verbs.c: irdma_alloc_mw is of the third generation only", *_WINDOWS),
     },
-    {**_IRDMA, queueing.NoInitAfterReset: _IRDMA_RESET},
+    {**_IRDMA, queueing.NoInitAfterReset: _IRDMA_RESET, queueing.ReadsAndWritesNeedNoRight: _IRDMA_RIGHTS},
     claims=_without(_IRDMA_FLAG, "mw_type_1"),
     raw_registration=_IRDMA_PART,
-    mistakes=_IRDMA_MISTAKES,
+    mistakes={**_IRDMA_MISTAKES, "REG-28": _IRDMA_RIGHTS},
 )
 _IRDMA_IWARP = Persona(
     "irdma-iwarp",
@@ -155,13 +159,14 @@ _IRDMA_IWARP = Persona(
     },
     {
         **_IRDMA,
+        queueing.ReadsAndWritesNeedNoRight: _IRDMA_IW_RIGHTS,
         queueing.ReadsHaveOneElement: "providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges",
-        queueing.ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
+        queueing.ReadSinksNeedRemoteWrite: _SINKS,
         queueing.ErrorsAreGeneral: "providers/irdma/uverbs.c: irdma_process_cqe, for what is not a flush",
     },
     claims=_IRDMA_SECOND.claims,
     raw_registration=_IRDMA_PART,
-    mistakes=_IRDMA_MISTAKES,
+    mistakes={**_IRDMA_MISTAKES, "REG-28": _IRDMA_IW_RIGHTS},
     port=IWARP,
 )
 
@@ -175,7 +180,9 @@ _BNXT_RE = Persona(
         queueing.AbsentTypesAreInvalid: "providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits",
         queueing.NegativeErrnoWhenPosted: "providers/bnxt_re/verbs.c: bnxt_re_post_send",
         queueing.DeadAfterReset: "providers/bnxt_re/verbs.c: bnxt_re_modify_qp, which leaves the sequence numbers",
+        queueing.OperationsAreNotCompared: "providers/bnxt_re/verbs.c: bnxt_re_set_qp_ex_ops",
     },
+    mistakes={"WRX-01": "providers/bnxt_re/verbs.c: bnxt_re_set_qp_ex_ops"},
     claims=_without(f"{_HW}/bnxt_re/ib_verbs.c: bnxt_re_query_device", *_WINDOWS),
 )
 
@@ -210,14 +217,14 @@ _EFA = Persona(
         **_without("providers/efa/verbs.c: efa_check_qp_attr", "rc_srq"),
         **_without("providers/efa/efa.c: efa_ctx_ops", *_PAGING, *_CHANGING, *_WINDOWS),
         **_without(f"{_HW}/efa/efa_verbs.c: efa_port_link_layer, of no standard", "iba_statuses"),
-        **_without(f"{_HW}/efa/efa_verbs.c: efa_reg_mr", "atomics", "zero_based", *_FLUSHING),
+        **_without(f"{_HW}/efa/efa_verbs.c: efa_alloc_mr", "atomics", "zero_based", *_FLUSHING),
     },
     {
         registering.TwoKeys: f"{_HW}/efa/efa_verbs.c: efa_register_mr",
-        registering.HugePagesNotOffered: f"{_HW}/efa/efa_verbs.c: efa_reg_mr",
-        RelaxedOrderingIgnored: f"{_HW}/efa/efa_verbs.c: efa_reg_mr, which takes all optional flags out",
+        registering.HugePagesNotOffered: f"{_HW}/efa/efa_verbs.c: efa_alloc_mr",
+        RelaxedOrderingIgnored: f"{_HW}/efa/efa_verbs.c: efa_alloc_mr, which takes all optional flags out",
         queueing.EverySendIsSignaled: "providers/efa/verbs.c: efa_post_send_validate",
-        queueing.NoPostingInError: "providers/efa/verbs.c: efa_post_send_validate, efa_post_recv_validate",
+        queueing.NoPostingInKnownError: "providers/efa/verbs.c: efa_post_send_validate, efa_post_recv_validate",
         queueing.NoAsynchronousEvents: f"{_HW}/efa/efa_main.c: efa_process_eqe, which knows no events of queue pairs",
     },
     port=EFA,
@@ -241,6 +248,7 @@ _MANA = Persona(
     port=MANA,
 )
 
+_ERDMA_RIGHTS = f"{_HW}/erdma/erdma_verbs.c: erdma_modify_qp, which does not look at qp_access_flags"
 _ERDMA = Persona(
     "erdma",
     {
@@ -252,14 +260,16 @@ _ERDMA = Persona(
         **_without("providers/erdma/erdma_verbs.h: ERDMA_MAX_RECV_SGE", "lists"),
     },
     {
-        queueing.NegativeIoErrorInError: "providers/erdma/erdma_verbs.c: erdma_post_send, erdma_post_recv",
+        queueing.NegativeIoErrorInKnownError: "providers/erdma/erdma_verbs.c: erdma_post_send, erdma_post_recv",
         queueing.NegativeErrnoWhenPosted: "providers/erdma/erdma_verbs.c: erdma_push_one_sqe",
         queueing.ReceivesHaveOneElement: "providers/erdma/erdma_verbs.c: push_recv_wqe",
         queueing.OwnErrorsAreAccessErrors: "providers/erdma/erdma_verbs.c: map_cqe_status",
+        queueing.QueuePairsHaveAllRights: _ERDMA_RIGHTS,
+        KeysHaveTagZero: f"{_HW}/erdma/erdma_verbs.c: erdma_create_stag",
         RelaxedOrderingIgnored: f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr, by to_erdma_access_flags",
         **_dropping(f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr"),
     },
-    mistakes={"REG-11": f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr"},
+    mistakes={"REG-11": f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr", "REG-28": _ERDMA_RIGHTS},
     hides=_without("providers/erdma/erdma_verbs.c: erdma_push_one_sqe, though it is an RNIC", "immediate_data"),
     port=IWARP,
 )
@@ -276,19 +286,24 @@ _CXGB4 = Persona(
     {
         queueing.NegativeErrnoWhenPosted: "providers/cxgb4/qp.c: c4iw_post_send",
         queueing.ReadsHaveOneElement: "providers/cxgb4/qp.c: build_rdma_read",
-        queueing.ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
+        queueing.ReadSinksNeedRemoteWrite: _SINKS,
         queueing.OwnErrorsAreAccessErrors: "providers/cxgb4/cq.c: c4iw_poll_cq_one",
-        queueing.StateOfTheProgram: "providers/cxgb4/verbs.c: c4iw_query_qp",
+        queueing.NegativeErrnoInError: "providers/cxgb4/qp.c: c4iw_post_send, c4iw_post_receive",
+        queueing.TerminatedIsAnotherState: f"{_HW}/cxgb4/iw_cxgb4.h: to_ib_qp_state, after ev.c: post_qp_event",
+        registering.PinningFaultsAreEnomem: f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr, which leaves err as it was",
+        registering.NoBytesWithinAPage: f"{_HW}/cxgb4/mem.c: register_mem, without rights",
+        RelaxedOrderingIgnored: f"{_HW}/cxgb4/iw_cxgb4.h: c4iw_ib_to_tpt_access",
         **_dropping(f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr"),
     },
     mistakes={"REG-11": f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr"},
-    claims=_without(f"{_HW}/cxgb4/provider.c: c4iw_register_device", "mw_type_1"),
+    claims=_without(f"{_HW}/cxgb4/provider.c: c4iw_query_device", "mw_type_1"),
     port=IWARP,
 )
 
 _QEDR_COMMON: Mapping[type[Device], str] = {
     registering.NoRemoteKeyWithoutRights: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
     KeysHaveTagZero: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    registering.NoBytesWithinAPage: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr, which does not look at the length",
     registering.PinningFaultsAreEfault: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
     RelaxedOrderingIgnored: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
     queueing.NegativeErrnoWhenPosted: "providers/qedr/qelr_verbs.c: qelr_post_send",
@@ -308,11 +323,7 @@ _QEDR = Persona(
 _QEDR_IWARP = Persona(
     "qedr-iwarp",
     {**_QEDR.lacks, **_without(f"{_HW}/qedr/main.c: qedr_iw_port_immutable", "xrc", "atomics", *_NOT_OF_IWARP)},
-    {
-        **_QEDR_COMMON,
-        queueing.ReadSinksNeedRemoteWrite: "drivers/infiniband/core/rw.c: iWARP needs the right for the sink of a READ",
-        queueing.StateOfTheProgram: f"{_HW}/qedr/verbs.c: qedr_query_qp",
-    },
+    {**_QEDR_COMMON, queueing.ReadSinksNeedRemoteWrite: _SINKS},
     mistakes=_QEDR_MISTAKES,
     port=IWARP,
 )
@@ -320,8 +331,12 @@ _QEDR_IWARP = Persona(
 _IONIC_KEY = "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, whose request has one byte for the key"
 _IONIC = Persona(
     "ionic",
-    _without("providers/ionic/ionic_verbs.c: ionic_ctx_ops", *_PAGING, *_CHANGING, *_FLUSHING, "rc_srq", "xrc"),
     {
+        **_without("providers/ionic/ionic_verbs.c: ionic_ctx_ops", *_PAGING, *_CHANGING, *_FLUSHING, "rc_srq", "xrc"),
+        **_without("providers/ionic/ionic_verbs.c: ionic_create_qp_ex", "uc"),
+    },
+    {
+        registering.LowestFreeIndex: f"{_HW}/ionic/ionic_controlpath.c: ionic_get_mrid, by ida_alloc_range",
         windows.IndexOfAKeyIsIgnored: _IONIC_KEY,
         windows.UnbindingKeepsTheKey: "providers/ionic/ionic_verbs.c: ionic_bind_mw",
         windows.NoEmptyTypeTwo: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind",
@@ -331,6 +346,8 @@ _IONIC = Persona(
     mistakes={"BIND-20": _IONIC_KEY},
 )
 
+_SIW_RIGHTS = "drivers/infiniband/sw/siw/siw_qp.c: siw_qp_modify_nonstate, whose flags nothing reads"
+_SIW_VA = "drivers/infiniband/sw/siw/siw_verbs.c: siw_reg_user_mr, which drops rnic_va"
 _SIW = Persona(
     "siw",
     {
@@ -344,12 +361,18 @@ _SIW = Persona(
         queueing.ReceivesNeedAnElement: "providers/siw/siw.c: push_recv_wqe",
         queueing.ReadsHaveOneElement: "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send",
         queueing.NegativeErrnoWhenPosted: "providers/siw/siw.c: push_send_wqe",
-        queueing.StateOfTheProgram: "drivers/infiniband/sw/siw/siw_verbs.c: siw_query_qp",
+        queueing.TerminatedIsAnotherState: "drivers/infiniband/sw/siw/siw_verbs.c: siw_qp_state_to_ib_qp_state",
+        queueing.QueuePairsHaveAllRights: _SIW_RIGHTS,
+        registering.HcaVaIsDropped: _SIW_VA,
         RelaxedOrderingIgnored: "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send, IWARP_ACCESS_MASK",
         LibraryIgnoresUnselectedAccess: "providers/siw/siw.c: siw_context_ops, without a verb to look at it",
         **_dropping("drivers/infiniband/sw/siw/siw_mem.c: siw_mr_add_mem"),
     },
-    mistakes={"REG-11": "drivers/infiniband/sw/siw/siw_mem.c: siw_mr_add_mem"},
+    mistakes={
+        "REG-11": "drivers/infiniband/sw/siw/siw_mem.c: siw_mr_add_mem",
+        "REG-28": _SIW_RIGHTS,
+        **dict.fromkeys(("IOVA-02", "IOVA-03", "IOVA-06", "EX-02", "BUF-06"), _SIW_VA),
+    },
     raw_registration="providers/siw/siw.c: siw_reg_mr, whose part of the command has the key's tag",
     port=IWARP,
 )
@@ -388,6 +411,14 @@ def _absent(driver: Persona) -> dict[str, str]:
     return {name: where for where, (name, having) in _MADE_OTHERWISE.items() if driver not in having}
 
 
+_TAKING: Mapping[type[Device], str] = {
+    registering.UnusableRightsAreTaken: "include/rdma/ib_verbs.h: ib_check_mr_access, and the driver compares no more"
+}
 PERSONAS = tuple(
-    replace(each, behaves={**_OF_ALL, **each.behaves}, lacks={**_absent(each), **each.lacks}) for each in _DRIVERS
+    replace(
+        each,
+        behaves={**_OF_ALL, **({} if each is _EFA else _TAKING), **each.behaves},
+        lacks={**_absent(each), **each.lacks},
+    )
+    for each in _DRIVERS
 )
