@@ -2,7 +2,7 @@
 
     python3 rdma_core_tests.py DEVICE MODULE [MODULE...]
 
-The tests are in `tests` beside this file. Prints one JSON line: how many test methods ran (without skipped ones), how
+The tests are in `tests` next to this file. Prints one JSON line: how many test methods ran (without skipped ones), how
 many of these did not pass, and how many seconds they took, including their set-up and nothing else.
 """
 

@@ -1,4 +1,4 @@
-"""What a run costs, each figure beside its floor: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
+"""What a run costs, each figure next to its floor: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
 
 | measure | what | floor |
 |---|---|---|
@@ -42,7 +42,7 @@ CASE = "reg_mr/access_flags/local-write-alone"
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table: arguments for `run`, the goal in seconds, and what is measured beside it.
+    """One line of the table: arguments for `run`, the goal in seconds, and what is measured besides it.
 
     `floor` is a function of the run's directory that returns seconds, or None. `new_build`: each run has another guest.
     """

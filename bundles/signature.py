@@ -1,4 +1,4 @@
-"""Signatures of bundles, made and checked by ssh-keygen with keys of the user's own: BUNDLE.sig lies beside BUNDLE.
+"""Signatures of bundles, made and checked by ssh-keygen with keys of the user's own: BUNDLE.sig lies next to BUNDLE.
 
 Not for what a bundle supports (commands/verify.py).
 """

@@ -122,7 +122,7 @@ def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[Confir
 
 
 def _without_side_file(record: ResultRecord) -> ResultRecord:
-    """The record without `points_file`: that file lies beside the results that were judged, not beside the new ones."""
+    """The record without `points_file`: that file is next to the results that were judged, not the new ones."""
     rest = record.copy()
     rest.pop("points_file", None)
     return rest

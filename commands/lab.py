@@ -147,7 +147,7 @@ def _foreign(folder: Path, wanted: RunOptions) -> str:
 
 
 class _HostRun:
-    """The run on one host: a copy of this process, whose lines are shown behind the host's name.
+    """The run on one host: a copy of this process, whose lines are prefixed with the host's name.
 
     A copy shares what this process has imported and read. All are made before the first line is waited for, since no
     other thread may be there when a process is copied.

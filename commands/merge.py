@@ -65,7 +65,7 @@ def _check_tables(parts: Sequence[Part], suite: Suite) -> None:
 
 
 def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers | None:
-    """The waivers of the run, on the day of its shards: whether each of them is needed, only the whole run tells."""
+    """The waivers of the run, on the day of its shards: only the whole run shows whether each of them is needed."""
     header = parts[0].recorded.header
     known = header.get("waivers")
     if not known:

@@ -316,7 +316,7 @@ def _supervise(recording: Recording, where: target.Target, progress: Progress, o
 
 
 def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) -> int:
-    """Makes the reports, prints the summary; returns the exit status, which rests on no file that others can change.
+    """Makes the reports, prints the summary; returns the exit status, which depends on no file that others can change.
 
     Raises UserError if the host is `lost`, or if the file was `changed`.
     """

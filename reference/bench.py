@@ -94,7 +94,7 @@ class HeldQueue:
         return self.queue.sq_sig_all
 
     def query_state(self) -> str:
-        """Returns the present state. Raises OSError if the device does not tell."""
+        """Returns the present state. Raises OSError if the device does not report it."""
         try:
             return self._device.query_qp(self.queue)
         except Refused as refused:
@@ -153,7 +153,7 @@ class HeldPair:
 
     @property
     def tells_state(self) -> bool:
-        """Whether ibv_query_qp tells of the error state, as far as preflight has found."""
+        """Whether ibv_query_qp reports the error state, as far as preflight has found."""
         return self._bench.findings.tells_state
 
     def _create(self, spec: QpSpec, requester: Pd, responder: Pd) -> None:

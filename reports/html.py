@@ -74,7 +74,7 @@ class CellView:
 
 @dataclass(frozen=True)
 class SweepView:
-    """A sweep in one run: its record, and its points if their file lies beside the results."""
+    """A sweep in one run: its record, and its points if their file lies next to the results."""
 
     record: ResultRecord
     points: Points | None

@@ -12,7 +12,7 @@ from conformance.model.vocabulary import NULL, PROBES
 
 
 def cut(case: Case, observed: Mapping[str, Any]) -> Case:
-    """The case without the steps behind the first wrong one, and without probes before it that left nothing behind.
+    """The case without the steps after the first wrong one, and without probes before it that left nothing behind.
 
     `observed` is its recorded observation; without a fault in it the case is returned as it is.
     """

@@ -1,4 +1,4 @@
-"""The plan of a run or lab: what it was asked to do, written beside its results before it starts, to be resumed by.
+"""The plan of a run or lab: what it was asked to do, written next to its results before it starts, to be resumed by.
 
 The header of the results cannot replace it: it is written only when the first worker has reported its device.
 """

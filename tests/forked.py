@@ -1,4 +1,4 @@
-"""`./rdma-cts run` without a Python of its own, for scripts that run in the guest. No test itself."""
+"""`./rdma-cts run` without a Python of its own, for scripts that run in the guest. Not itself a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories for tests: nights whose runs are made, not run. No test itself."""
+"""Histories for tests: nights whose runs are made, not run. Not itself a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in the guest, which stands for a host with a device of its own; prints one line of JSON. No test itself.
+"""Runs in the guest, which stands for a host with a device of its own; prints one line of JSON. Not itself a test.
 
     python3 on_a_host.py            what is refused, two devices, a process that dies and one that is stuck
     python3 on_a_host.py MOMENTS    --isolate, a closed terminal, and so many kills of each process at a random moment

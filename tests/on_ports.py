@@ -1,7 +1,7 @@
-"""Runs in the guest, in which it makes further devices; prints one line of JSON. No test itself.
+"""Runs in the guest, in which it makes further devices; prints one line of JSON. Not itself a test.
 
-What preflight finds on each: with IPv6 alone, with large frames, beside another device; and what is told of ports that
-cannot be used.
+What preflight finds on each: with IPv6 alone, with large frames, beside another device; and the messages about unusable
+ports.
 """
 
 from __future__ import annotations

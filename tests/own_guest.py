@@ -1,4 +1,4 @@
-"""Guests that a test boots itself, with a command of its own. No test itself.
+"""Guests that a test boots itself, with a command of its own. Not itself a test.
 
 Their Python finds the bytecode, tables and compiled C that other guests have left on the host, and need not make them.
 """
@@ -59,7 +59,7 @@ def told_by(
 ) -> Any:
     """What a script of the tests tells that runs in a guest with the whole project: its line after "RESULT ", as JSON.
 
-    `files` are laid beside the script, `settings` are assignments in front of its command. `folder` gets the console.
+    `files` are laid next to the script, `settings` are assignments in front of its command. `folder` gets the console.
     """
     console = folder / "console.log"
     tree = [*((ROOT / part, part) for part in _PARTS), *((ROOT / "tests" / name, name) for name in (script, _HELPER))]

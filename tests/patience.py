@@ -1,4 +1,4 @@
-"""How long the tests wait for what must come, and how they give a slow machine more time. No test itself.
+"""How long the tests wait for what must come, and how they give a slow machine more time. Not itself a test.
 
 A bound here ends a test that hangs; it never decides whether a test passes. So it is longer than any machine needs.
 """

@@ -1,4 +1,4 @@
-"""Resets the guest whose QEMU listens on a socket: the power command of a host that is a guest. No test itself."""
+"""Resets the guest whose QEMU listens on a socket: the power command of a host that is a guest. Not itself a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking. No test itself.
+"""Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking. Not itself a test.
 
 Their image is the default one with OpenSSH and a network card's module; it is built and kept like any other. A
 panic does not end such a guest, and a reset starts it again, as with a host.

@@ -445,7 +445,7 @@ def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says
 
 
 def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`verify` says what it rests on."""
+    """`verify` says what it depends on."""
     assert attack.said in said_by(capsys, "verify", bundled(lines, folder))[1]
 
 

@@ -1,4 +1,4 @@
-"""What a device declares and does not have: one violation of a CAP rule each, and what rests on it is unsupported."""
+"""What a device declares and does not have: one violation of a CAP rule each, and what depends on it is unsupported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C beside Python: compiled where there is a compiler, and used only if both sides have the same structures."""
+"""C next to Python: compiled where there is a compiler, and used only if both sides have the same structures."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_structure_that_differs_is_named_and_nothing_is_called(
     with pytest.raises(UserError) as raised:
         library(copy, native.LAYOUT)
     first = str(raised.value).splitlines()[0]
-    assert first.startswith("loop.c as compiled here differs from what the Python beside it assumes: ")
+    assert first.startswith("loop.c as compiled here differs from what its Python module assumes: ")
     assert all(f"{name} is " in first for name in named), first
     assert raised.value.status == 3
 

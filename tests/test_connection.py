@@ -319,7 +319,7 @@ def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> No
         ("RC", INFINIBAND, "RDMA_WRITE", "WR_FLUSH_ERR", "WR_FLUSH_ERR", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "FATAL_ERR", "", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "", "", False),
-        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the message behind it has come
+        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the message after it has come
         ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", False),
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "WR_FLUSH_ERR", False),
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),

@@ -53,7 +53,7 @@ def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True
 
 
 def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
-    """Cases, success, refused and open of each rule that has a case."""
+    """The numbers of cases and of successes, refusals and open ones, of each rule that has a case."""
     return {rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases}
 
 

@@ -36,7 +36,7 @@ from reports.digest import read
 FILES = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
 SEED = 19
 OLD = Path(__file__).with_name("old_results")
-# What is put in the place of a value.
+# What is put in place of a value.
 STRANGE: tuple[Any, ...] = (
     None,
     True,
@@ -68,7 +68,7 @@ STRANGE: tuple[Any, ...] = (
     -1.0,
     "\n",
 )
-# What is put in the place of a value's text.
+# What is put in place of a value's text.
 RAW = (
     b"1e999",
     b"-1e999",

@@ -267,7 +267,7 @@ def test_nothing_is_left_behind(broken: bool, monkeypatch: Patch, header: Callab
     assert list(scratch.iterdir()) == []
 
 
-# The bindings, with modules of our own in the place of pyverbs'.
+# The bindings, with modules of our own in place of pyverbs'.
 
 
 def own_bindings() -> ModuleType:

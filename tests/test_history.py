@@ -1,4 +1,4 @@
-"""The page of a history, in a real browser: since when each violation is there, in a light and a dark scheme."""
+"""The page of a history, in a real browser: when each violation began, in a light and a dark scheme."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def short_history(folder: Path) -> Path:
 
 
 def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
-    """Summaries of a recorded run in which some verdicts are others."""
+    """Summaries of a recorded run in which some verdicts differ."""
     run = read_results(RECORDED / f"{recorded}.jsonl")
     for number in range(VARIANTS):
         results = [
@@ -232,7 +232,7 @@ def test_200_nights_on_four_stacks_are_a_small_page(browser: webdriver.Chrome, l
 
 
 def calls_of_page(history: Path) -> int:
-    """How many calls of Python functions make the page."""
+    """The number of calls of Python functions that making the page takes."""
     count = 0
 
     def profile(frame: FrameType, event: str, argument: object) -> None:

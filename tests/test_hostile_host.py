@@ -38,7 +38,7 @@ OPENED = {"event": "opened", "facts": FACTS}
 FINDING = {"state": "ok", "about": "a", "text": "b", "remedy": ""}
 OUTPUT = {"event": "output", "text": "x"}
 
-# What is no message of the agent, and what is said of it.
+# What is not a message of the agent, and what is said of it.
 MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"event": "surprise"}, "an unknown message, 'surprise'"),
     ({"event": "hello"}, "`hello` has no `boot_id`"),

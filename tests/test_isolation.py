@@ -1,4 +1,4 @@
-"""--isolate: what runs the library under test is another user's process, or one line says why it cannot be."""
+"""--isolate: what runs the library under test is another user's process, or a message says why it cannot be."""
 
 from __future__ import annotations
 

@@ -157,6 +157,9 @@ def test_own_cases_are_those_of_its_rules_rows_before_sweeps() -> None:
     assert set(kinds) == {Kind.ROW, Kind.SWEEP}
     assert own_cases(mutant(), CASES) == [OWN.id]
     assert own_cases(mutant(permitted=True), CASES) == [OWN.id, OTHER.id]
+    part = dataclasses.replace(OTHER, rules=("REG-20a",))
+    assert own_cases(mutant(), [OWN, part]) == [OWN.id, part.id]
+    assert tried(Driver({(NAME, OTHER.id): "REG-20a"}), only=[OTHER.id]).outcome == BY_ITS_RULE
 
 
 def test_a_case_of_its_rule_kills_it() -> None:

@@ -31,7 +31,7 @@ BORROWED = ("rm", "sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", 
 
 @dataclass(frozen=True)
 class Host:
-    """A host of stubs: programs in `bin`, a Python that only installing brings, and a cache."""
+    """A host of stubs: programs in `bin`, a Python that is there only once installed, and a cache."""
 
     root: Path
     more: dict[str, str] = field(default_factory=dict)
@@ -230,7 +230,7 @@ def test_the_doctor_names_packages_as_this_system_does(python_host: Host) -> Non
     [
         ('[ "$1" = update ] || { echo "E: no such package"; exit 100; }', "apt-get could not install python3"),
         ('[ "$1" = update ] || { echo "write: No space left on device" >&2; exit 100; }', "the disk is full"),
-        ("exit 0", "no Python fits, though the packages are installed: "),
+        ("exit 0", "no Python is suitable, though the packages are installed: "),
     ],
 )
 def test_an_installation_that_fails_is_one_line(host: Host, script: str, reason: str) -> None:
@@ -268,7 +268,7 @@ def test_a_ci_and_a_container_are_not_asked(host: Host) -> None:
 def test_without_a_python_it_says_how_to_get_one(arguments: tuple[str, ...], host: Host) -> None:
     done = host.launch(*arguments)
     assert done.returncode == (4 if arguments == ("doctor",) else 0)
-    assert "No Python that fits is here yet: python3 was not found." in done.stdout
+    assert "No suitable Python is installed yet: python3 was not found." in done.stdout
     assert host.calls() == []
 
 
@@ -301,7 +301,7 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
     done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
-    # As a lab and a night start runs.
+    # A lab and a night start runs in this way.
     runs = [*process.COMMAND, "--help"]
     done = ended(*runs, cwd=tmp_path, env=process.environment())
     assert (done.returncode, done.stderr) == (0, "")
@@ -460,7 +460,7 @@ def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(capsys: Says, m
 def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> None:
     page = (ROOT / "docs" / "nics.md").read_text()
     named = {name for row in re.findall(r"^\| ([a-z][\w, ]+) \| ", page, re.MULTILINE) for name in row.split(", ")}
-    named -= {"driver", "every driver", "bng_re"}  # the last one has no device that a kernel could name
+    named -= {"driver", "every driver", "bng_re"}  # no kernel names a device as the last one does
     assert named == {driver_name(number) for number in range(1, 22)} - {"cxgb3", "nes", "qib", "rxe"}
     for driver in named:
         assert [found for found in doctor.driver_findings(driver) if found.about == driver], driver

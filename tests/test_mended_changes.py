@@ -1,4 +1,4 @@
-"""Changes of the project to the driver's sources: anchors that fit, that do not, and the files that say them."""
+"""Changes of the project to the driver's sources: anchors that fit or do not, and the files of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No expectation rests on pages of 4 KiB: every case passes on the reference with the pages of other machines, too."""
+"""No expectation depends on pages of 4 KiB: every case passes on the reference with other page sizes, too."""
 
 from __future__ import annotations
 

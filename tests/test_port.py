@@ -1,4 +1,4 @@
-"""Which port, GID and partition traffic uses, and what is told of those that cannot be used; on a made-up /sys."""
+"""Which port, GID and partition traffic uses, and what is said about those that cannot be used; on a made-up /sys."""
 
 from __future__ import annotations
 

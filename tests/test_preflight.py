@@ -349,7 +349,7 @@ def test_how_a_refusal_shows_is_reported() -> None:
 
 
 class LostLater(Device):
-    """After some requests nothing arrives any more, and nothing is told of it."""
+    """After some requests nothing arrives any more, and nothing is reported."""
 
     remaining = 40
 
@@ -359,7 +359,7 @@ class LostLater(Device):
 
 
 class NoReceives(Device):
-    """Receives of no bytes are refused, as soon as preflight is over."""
+    """Receives of zero bytes are refused, as soon as preflight is over."""
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
         return 12 if not any(sge.length for sge in sges) else super().post_receive(queue, sges, wr_id)

@@ -1,4 +1,4 @@
-"""A process that somebody else has stopped is told from one that hangs: by its state, and by the time it has used."""
+"""A process that somebody else has stopped is not taken for one that hangs: by its state, and the time it has used."""
 
 from __future__ import annotations
 

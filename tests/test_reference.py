@@ -72,7 +72,7 @@ def test_every_case_has_a_stack_that_reaches_it(suite: Suite) -> None:
 
 
 ODP_OPERATIONS = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
-# Rules that every device must follow: one that does not violates them, and what rests on them is unsupported.
+# Rules that every device must follow: one that does not violates them, and what depends on them is unsupported.
 OWN_RULES = {"iova_page_offset": "IOVA-02a"}
 GROUPS = [*((name,) for name in OPTIONAL if name not in ODP_OPERATIONS), ODP_OPERATIONS, OPTIONAL]
 BY_DAY = [("odp",), OPTIONAL]

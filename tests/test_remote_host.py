@@ -131,7 +131,7 @@ class StandIn:
 
 
 def _harmless_last(table: str) -> str:
-    """The table with one row that does no harm behind those that end or hold up their worker."""
+    """The table with one row that does no harm after those that end or hold up their worker."""
     head, *rows = table.split("  - id: ")
     rows.sort(key=lambda row: row.startswith("not-supported"))
     return "  - id: ".join([head, *rows])

@@ -189,7 +189,7 @@ def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
 
 @pytest.mark.nightly
 def test_a_case_has_the_same_result_in_one_guest_and_in_several(whole: Run, tmp_path: Path) -> None:
-    """Only what a kernel counts or tells of its own is another each time."""
+    """Only the kernel's own counters and messages differ each time."""
     out = tmp_path / "out"
     chosen = ("--rule", "BIND-15", "--rule", "BIND-17", "--no-confirm")
     launch("run", "--guest", "--guests", "1", *chosen, "--out", str(out))

@@ -336,7 +336,7 @@ class Patience:
 
 
 def queue(deadline_s: float) -> Any:
-    """A queue pair of no device."""
+    """A queue pair without a device."""
     made = object.__new__(DeviceQueue)
     made.device = cast(Any, SimpleNamespace(pointers=SimpleNamespace(attributes=lambda attributes: 0)))
     made.deadline_s, made.kind, made.poster, made._attributes = deadline_s, "RC", cast(Any, Patience()), None

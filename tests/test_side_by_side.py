@@ -1,4 +1,4 @@
-"""Bursts and many regions at once: each finds the fault that it is for, and passes on the reference without it."""
+"""Bursts and many regions at once: each finds its fault, and passes on the reference without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trial.running import judgement_on, on_the_reference
 
 
 class DeregistrationEndsTwoKeys(Device):
-    """The region behind the one that is deregistered loses its key as well."""
+    """The region after the one that is deregistered loses its key as well."""
 
     def forget_key(self, region: Region) -> None:
         self.keys.pop(region.key, None)
@@ -25,7 +25,7 @@ class DeregistrationEndsTwoKeys(Device):
 
 
 class KeysOpenTheNeighbour(Device):
-    """A key opens the bytes behind its region as well, if there is another region."""
+    """A key opens the bytes beyond its region as well, if there is another region."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         more = region.length if any(each.addr == region.addr + region.length for each in self.regions.values()) else 0

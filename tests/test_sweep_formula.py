@@ -1,4 +1,4 @@
-"""Points, predicates over them, and the formulas by which deviating ones are told."""
+"""Points, predicates over them, and the formulas by which deviating ones are reported."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def bench() -> Iterator[Bench]:
 
 
 class Complaint:
-    """A watch that sees a warning in the first stretch of points."""
+    """A watch that sees a warning in the first range of points."""
 
     def __init__(self) -> None:
         self.seen: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])

@@ -20,7 +20,7 @@ SAMPLE = 40  # of the cases that neither a defect nor the change is about, one i
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What came of leaving one change out: the cases whose verdict is another one than on the whole mended stack.
+    """What came of leaving one change out: the cases whose verdict differs from that on the whole mended stack.
 
     `violated` are those that violate a rule only now, `not_verified` those that were verified and are no more, because
     the device does not offer it. `of_other_rules` are the violations of none of the change's rules. `defects` are the

@@ -1,6 +1,6 @@
 """Tables of mutants: each replaces methods of the reference, or of an alteration, by expressions or short bodies.
 
-A table is the YAML file beside, or in the place of, a module of a topic:
+A table is the YAML file beside, or in place of, a module of a topic:
 
     - NAME: What the mutant does, in a sentence.
       RULE METHOD: EXPRESSION

@@ -269,7 +269,7 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and not self.queue_broken)
     @rule(window=_ANY, region=_ANY)
     def unbind(self, window: int, region: int) -> None:
-        """ibv_bind_mw of no bytes, which ends the binding of a window of type 1."""
+        """ibv_bind_mw of zero bytes, which ends the binding of a window of type 1."""
         bound = [name for name in _TYPE_1 if name in self.bound]
         self.bind_to(self.among(bound, window), self.among(_REGIONS[:2], region), "buf + 1 page", "0", "[]")
 

@@ -91,7 +91,7 @@ permits = _Marking(permitted=True)
 
 
 def replacing(name: str, base: type[Any], members: Mapping[str, Any], about: str, module: str) -> type[Any]:
-    """A class with other members in the place of some of its base."""
+    """A class with other members in place of some of its base."""
     kind = type(name, (base,), dict(members))
     kind.__doc__, kind.__module__ = about, module
     setattr(kind, _MUTANT, kind)

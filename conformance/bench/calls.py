@@ -121,7 +121,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Told:
-    """What the kernel tells of a region."""
+    """What the kernel reports about a region."""
 
     lkey: int
     rkey: int
@@ -146,13 +146,13 @@ class Return:
 
 @dataclass
 class Injected:
-    """What became of an allocation of memory that was to fail: whether a call has come so far."""
+    """The outcome of an allocation that was to fail: whether a call has reached it."""
 
     reached: bool = False
 
 
 class Sge(NamedTuple):
-    """One element of a scatter/gather list: address, length in bytes, lkey.
+    """One SGE: address, length in bytes, lkey.
 
     `rkey` is the key of the same memory for a peer, or 0.
     """

@@ -34,7 +34,7 @@ class RegMrEx:
         self.library = library
 
     def __getattr__(self, verb: str) -> Callable[..., Return]:
-        """Every other verb as the library has it."""
+        """Every other verb is the library's."""
         return getattr(self.library, verb)  # type: ignore[no-any-return]
 
     def offers(self, verb: str) -> bool:

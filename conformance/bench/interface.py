@@ -53,7 +53,7 @@ class Queue(Protocol):
 
     `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device, and raises
     OSError with an errno of calls.ABSENT if it does not have ibv_query_qp. `events` are the names of its asynchronous
-    events that have come since they were asked for last.
+    events that have come since the last call.
     """
 
     @property
@@ -78,8 +78,8 @@ class BuildingQueue(Queue, Protocol):
     """A queue pair made for the builders of ibv_wr_post(3).
 
     `post_batch` posts requests in one posting of ibv_wr_start; it is given up if `built`, called when all are built,
-    returns False. `capacity`: how many requests the send queue holds, and how many elements and bytes of inline data
-    each has at most.
+    returns False. `capacity`: how many requests the send queue holds, and the maximum of SGEs and of bytes of inline
+    data of each.
     """
 
     @property
@@ -97,9 +97,10 @@ class Pair(Protocol):
 
     The responder is in the PD of the regions that are accessed remotely.
 
-    `connect` moves both on to RTS, `renew` restores the state of both after creation. If `renews_by_reset` is false, it
-    makes other queue pairs. `tells_state`: ibv_query_qp tells of the error state. `lingering`: the refusals after which
-    an end of a pair of this device has not entered that state in time, or flushed its receive; who sees one adds it.
+    `connect` moves both on to RTS, `renew` restores the state of both after creation, with new queue pairs if
+    `renews_by_reset` is false. `tells_state`: ibv_query_qp reports the error state. `lingering`: the refusals after
+    which an end of a pair of this device has not entered that state in time, or flushed its receive; the observer
+    adds it.
     """
 
     @property
@@ -136,8 +137,8 @@ class Entry(Protocol):
 class Bench(Protocol):
     """A device, its entries, and memory of every kind.
 
-    `page` and `hugepage` are sizes in bytes; `max_read_elements`: so many elements may an RDMA READ have. `adapt` takes
-    over how pairs are to be handled that are made from now on.
+    `page` and `hugepage` are sizes in bytes; `max_read_elements`: the maximum of SGEs in an RDMA READ. `adapt` sets how
+    pairs that are made later are handled.
     """
 
     page: int

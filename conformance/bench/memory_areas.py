@@ -21,9 +21,9 @@ AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
 # The states of an area that exchange.c reports. UNTOUCHED: nothing has changed. REPLACED: every byte of the range has
 # changed to the wanted one, and nothing else has changed. OTHER: anything else, which Python examines.
 UNTOUCHED, REPLACED, OTHER = range(3)
-SHOWN = 64  # how many bytes of a torn transfer, or how many differing stretches, a result shows
+SHOWN = 64  # how many bytes of a torn transfer, or how many differing ranges, a result shows
 _NOT_ZERO = re.compile(rb"[^\0]+")
-# So many bytes in a row that occur in another memory too come from there: by chance they would not.
+# This many bytes in a row that also occur in another memory were copied from there, and do not occur by chance.
 _TELLING = 4
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
@@ -89,7 +89,7 @@ class Area:
     def received(self, source: Area) -> str:
         """Returns how much of the contents of another area has arrived here: as `moved`, or `other`.
 
-        `other`: something has changed, but none of the new contents is from the memory of `source`. A stretch is from
+        `other`: something has changed, but none of the new contents is from the memory of `source`. A range is from
         there if it is what was wanted in its place, or if four bytes of it in a row occur anywhere in that memory.
         """
         moved = self.moved()
@@ -108,7 +108,7 @@ class Area:
     def changed(self) -> list[list[int]]:
         """Returns where the memory has changed, as [offset from the beginning of the range, size], both in bytes.
 
-        A stretch that crosses an end of the range is split there. At most SHOWN stretches are returned.
+        A change that crosses an end of the range is split there. At most SHOWN changes are returned.
         """
         if self.native_state in (UNTOUCHED, REPLACED):
             return [[0, self.length]] if self.native_state == REPLACED else []
@@ -128,7 +128,7 @@ class Area:
         return any(self._changes_around(start, end) for start, end in parts)
 
     def _changes_around(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Returns the changed stretches between two addresses outside the range, as (offset from `start`, size)."""
+        """Returns the changed ranges between two addresses outside the range, as (offset from `start`, size)."""
         reference = repeated(self.around, self.memory.size)
         if end <= start or _memcmp(start, reference, end - start) == 0:
             return []
@@ -141,7 +141,7 @@ def repeated(byte: int, size: int) -> bytes:
 
 
 def _differing(content: bytes, reference: bytes) -> list[tuple[int, int]]:
-    """Returns the stretches in which two contents of equal length differ, as (offset, size)."""
+    """Returns the ranges in which two contents of equal length differ, as (offset, size)."""
     if content == reference:
         return []
     differences = int.from_bytes(content, "big") ^ int.from_bytes(reference, "big")

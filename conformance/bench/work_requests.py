@@ -15,7 +15,7 @@ from conformance.verbs import ENUMS
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
 
-# The elements of a receive for a message without data: some providers refuse a receive without elements.
+# The SGEs of a receive for a message without data: some providers refuse a receive without SGEs.
 NO_BYTES = (Sge(0, 0, 0),)
 # The values of enum ibv_wr_opcode (<infiniband/verbs.h>) that are posted with ibv_post_send.
 WR_OPCODES = {

@@ -121,7 +121,7 @@ def _is_one_line(group: str, errno: str) -> bool:
 
 
 def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
-    """A registration itself seldom kills a kernel: the use of the region does, if the case goes on to use it."""
+    """A registration itself seldom kills a kernel: the use of the region does, if the case continues to use it."""
     if fault.effect is Effect.KERNEL_DIED and fault.used:
         return _of_use(fault, rule)
     site = site_of(fault)

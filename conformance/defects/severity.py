@@ -13,7 +13,7 @@ from conformance.model.fault import Effect, Fault, FaultKind
 class Severity(Enum):
     """The severities, the most severe first.
 
-    `label` is for tables, `counted` has the words behind a number (one, several), `meaning` says what it means to an
+    `label` is for tables, `counted` has the words after a number (one, several), `meaning` says what it means to an
     application.
     """
 

@@ -90,7 +90,7 @@ def _check(source: Path, layout: Layout, exported: Sequence[int]) -> None:
         wrong.append(f"{_LAYOUT} has {len(exported)} entries, not {len(layout)}")
     if wrong:
         raise UserError(
-            f"{source.name} as compiled here differs from what the Python beside it assumes: {'; '.join(wrong)}",
+            f"{source.name} as compiled here differs from what its Python module assumes: {'; '.join(wrong)}",
             hint="change both sides together; if neither was changed, report compiler and rdma-core version",
             status=3,
         )

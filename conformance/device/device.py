@@ -184,12 +184,12 @@ class Device:
 
     @property
     def max_elements(self) -> int:
-        """The number of scatter/gather elements that a request or a receive may have; 0 if the driver does not tell."""
+        """The number of SGEs that a request or a receive may have; 0 if the driver does not report it."""
         return int(self.attributes.max_sge)
 
     @property
     def max_read_elements(self) -> int:
-        """The number of scatter/gather elements that an RDMA READ may have."""
+        """The number of SGEs that an RDMA READ may have."""
         return int(self.attributes.max_sge_rd or self.attributes.max_sge)
 
     @property

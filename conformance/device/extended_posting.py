@@ -21,8 +21,8 @@ from conformance.verbs import ENUMS
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
-# What queue pairs of a type are asked for, of what the page lists for the type, and more where windows are used. FLUSH
-# and ATOMIC_WRITE are asked for where they are used; LOCAL_INV on UC is a row's subject.
+# What queue pairs of a type are asked for, of what the page lists for the type, and more where windows are used. FLUSH,
+# and elsewhere ATOMIC_WRITE, are asked for where they are used; LOCAL_INV on UC is a row's subject.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}
@@ -64,8 +64,11 @@ class ExtendedQueue(DeviceQueue):
         kind, use = self.spec.kind, self.spec.extended
         if use not in (*BUILDERS, BOTH_POSTERS):
             return (use,)
-        atomics = _ATOMICS if kind == "RC" and self.device.capabilities["atomics"] else ()
-        return (*_ASKED[kind], *atomics, *(_ASKED_FOR_WINDOWS[kind] if use == WINDOWS_POSTER else ()))
+        has = self.device.capabilities
+        asked = (*_ASKED[kind], *(_ATOMICS if kind == "RC" and has["atomics"] else ()))
+        if use != WINDOWS_POSTER:
+            return asked
+        return (*asked, *_ASKED_FOR_WINDOWS[kind], *(("ATOMIC_WRITE",) if kind == "RC" and has["atomic_write"] else ()))
 
     @property
     def capacity(self) -> tuple[int, int, int]:

@@ -143,7 +143,7 @@ def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
     """Executes at most MAX_BATCH exchanges, up to and including the first whose memory Python has to examine.
 
     Returns the results of those that were executed: an empty list if the first connection cannot be renewed. Each
-    exchange fills its areas, posts the request and a SEND behind it, and waits for the completions; the state of the
+    exchange fills its areas, posts the request and a SEND after it, and waits for the completions; the state of the
     areas afterwards is in their `native_state`. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
     """
     compiled = _library()

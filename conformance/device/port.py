@@ -15,7 +15,7 @@ from conformance.errors import UserError
 
 SYSFS = Path("/sys/class/infiniband")
 _INTERFACES = Path("/sys/class/net")
-# The states of enum ibv_port_state in which a port carries data; sysfs names them behind their number.
+# The states of enum ibv_port_state in which a port carries data; sysfs names them after their number.
 _CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
 # Link layers as sysfs names them; of the last one, as of EFA, no network interface is behind a GID.
 INFINIBAND, UNSPECIFIED = "InfiniBand", "Unknown"
@@ -32,7 +32,7 @@ _LINK_LOCAL = "fe80:"
 class Gid:
     """One entry of a port's GID table, whose address is set.
 
-    `kind` is empty if the kernel does not tell. `interface` is the network interface of RoCE, empty if there is none in
+    `kind` is empty if the kernel does not say. `interface` is the network interface of RoCE, empty if there is none in
     this network namespace; `up`: it carries data, or the link layer needs none.
     """
 

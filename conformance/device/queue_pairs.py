@@ -27,7 +27,7 @@ from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
-# The scatter/gather elements of a request, on a device that has so many.
+# The SGEs of a request, on a device that has so many.
 ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^14 = 67 ms, seven retries.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 14, 7, 7, 12
@@ -44,7 +44,7 @@ _SEND_ONLY = ("XRC_SEND",)
 
 
 def elements_on(device: Device) -> int:
-    """The scatter/gather elements for which queues are made on a device."""
+    """The SGEs for which queues are made on a device."""
     return min(ELEMENTS, device.max_elements or ELEMENTS)
 
 
@@ -283,7 +283,7 @@ class DevicePair:
 
     @property
     def tells_state(self) -> bool:
-        """Whether ibv_query_qp tells of the error state, as far as preflight has found."""
+        """Whether ibv_query_qp reports the error state, as far as preflight has found."""
         return self._spec[0].findings.tells_state
 
     @property

@@ -67,7 +67,7 @@ def state_of(pair: Pair, queue: Queue) -> str:
 
 
 def post_receives(queue: Queue, wr_ids: Sequence[int], sges: Sequence[Sge] = NO_BYTES) -> None:
-    """Posts receives that the harness needs, of no bytes by default. Raises HarnessFailure."""
+    """Posts receives that the harness needs, of zero bytes by default. Raises HarnessFailure."""
     for wr_id in wr_ids:
         refused = queue.post_receive(sges, wr_id).value
         if refused:
@@ -88,7 +88,7 @@ class LoopbackConnection:
     ) -> None:
         """`control` is a connection of the same kind, for a pair that is not `renewable`, as a case depends on it."""
         self.pair = pair
-        self.sink: Sequence[Sge] = NO_BYTES  # where the responder receives a message of no bytes
+        self.sink: Sequence[Sge] = NO_BYTES  # where the responder receives a message of zero bytes
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
         self._control = control or (lambda: self)
@@ -135,7 +135,7 @@ class LoopbackConnection:
             os.sched_yield()
 
     def execute(self, spec: ExchangeSpec) -> Exchange:
-        """Renews the connection if necessary, posts the request and the SEND behind it, and returns the results.
+        """Renews the connection if necessary, posts the request and the SEND after it, and returns the results.
 
         Posts the receives that both need at the peer. If anything failed, the queue pairs are in their final state on
         return.
@@ -166,7 +166,7 @@ class LoopbackConnection:
         return exchange._replace(responder_state=state_of(self.pair, self.pair.responder))
 
     def check_answered(self, found: Sequence[Completion], received: Sequence[Completion], opcode: str) -> None:
-        """Checks that a request was answered, if not by an end, then by what this connection carries afterwards.
+        """Checks that a request was answered, either by an end, or by what this connection carries afterwards.
 
         `found` are the completions of a request that was posted, `received` those at its peer. Raises LoopbackLost if
         neither end has answered it and no message arrives.
@@ -175,7 +175,7 @@ class LoopbackConnection:
             self._control().check_alive()
 
     def check_alive(self) -> None:
-        """Renews the pair if it is stale, and sends a message of no bytes. Raises LoopbackLost if it is lost."""
+        """Renews the pair if it is stale, and sends a message of zero bytes. Raises LoopbackLost if it is lost."""
         self.renew_if_stale()
         requester, responder = self.pair.requester, self.pair.responder
         found: list[Completion] = []
@@ -202,14 +202,14 @@ class LoopbackConnection:
         return (pair.requester, pair.responder) if initiator == REQUESTER else (pair.responder, pair.requester)
 
     def _post_and_wait(self, spec: ExchangeSpec, initiator: Queue, peer: Queue, receives: int) -> Exchange:
-        """Posts `receives` receives, the request and the SEND behind it, and waits for the completions of both ends."""
+        """Posts `receives` receives, the request and the SEND after it, and waits for the completions of both ends."""
         post_receives(peer, [self._next_wr_id() for _ in range(receives)])
         returned = initiator.post_send(spec.request)
         if returned.value:
             return Exchange(returned)
         behind = self._next_wr_id()
         initiator.post_send(SendRequest("SEND", behind, flags=0))
-        # If the SEND behind completes first, the request has no completion.
+        # If the SEND after completes first, the request has no completion.
         found = initiator.completions(1, _SHORT_SILENCE_S) if spec.failed else initiator.completions(1)
         found = [each for each in found if each.wr_id != behind]
         if [each.status for each in found] != ["SUCCESS"]:
@@ -298,7 +298,7 @@ def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
 
 
 def _receives(request: SendRequest) -> int:
-    """The number of receives that a request and the SEND behind it consume."""
+    """The number of receives that a request and the SEND after it consume."""
     return 2 if request.opcode == _WITH_IMM else 1
 
 
@@ -308,7 +308,7 @@ def _succeeded(found: Sequence[Completion]) -> bool:
 
 def _is_answered(found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str) -> bool:
     """Whether the completions show that an end has answered a request: its own device, or the peer over the network."""
-    if _succeeded(received):  # the message behind the request has come
+    if _succeeded(received):  # the message after the request has come
         return True
     if _succeeded(found):
         return pair.requester.kind in RELIABLE and pair.transport.acknowledges(opcode)

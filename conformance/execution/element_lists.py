@@ -1,4 +1,4 @@
-"""Operations with a list of several scatter/gather elements, and messages into receives that were posted before.
+"""Operations with a list of several SGEs, and messages into receives that were posted before.
 
 The elements can be in several regions. Before an operation all memory of the elements has known contents; afterwards
 every element is compared, and everything between them. Not for operations on one range (traffic.py).
@@ -35,7 +35,7 @@ def _elements(context: CaseContext, step: Step) -> tuple[Sge, ...]:
 
 
 def _slices(sges: Sequence[Sge]) -> list[bytes]:
-    """The part of a message that belongs to each element."""
+    """The part of a message that belongs to each SGE."""
     content, found = pattern(sum(sge.length for sge in sges)), []
     for sge in sges:
         found.append(content[: sge.length])

@@ -1,4 +1,4 @@
-"""A call each of whose allocations of memory in the kernel fails, one after the other.
+"""A call whose allocations of memory in the kernel fail one after the other.
 
 Not for how one is made to fail (device/failing.py).
 """
@@ -46,7 +46,7 @@ def each_allocation_fails(context: CaseContext, call: Callable[[], Observation])
 
 
 def _release(context: CaseContext, name: str) -> None:
-    """Releases the region or window that a call has made all the same."""
+    """Releases the region or window that a call has made nevertheless."""
     if name in context.mrs:
         kind, released = "mrs", context.owners[name].dereg_mr(context.mrs[name])
     elif name in context.windows:

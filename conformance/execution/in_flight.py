@@ -24,7 +24,7 @@ from conformance.verbs import ENUMS
 
 # A queue has room for sixteen requests.
 REQUESTS = 12
-ROUNDS = 8  # of so many requests, beside a second thread that discards pages
+ROUNDS = 8  # of REQUESTS requests, while a second thread discards pages
 NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
 _OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with the length of each, 0: that of the range
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
@@ -124,7 +124,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
 
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
-    """Another process sets up this case, posts requests, and is killed; what is left of it is left behind."""
+    """Another process sets up this case, posts, and is killed; what the kernel keeps of it is in `left_behind`."""
     from conformance.execution.procedure import set_up  # which makes these calls itself
 
     def prepare(bench: Bench) -> CaseContext:

@@ -37,7 +37,7 @@ def unmap(context: CaseContext, step: Step) -> Observation:
 
 
 def protect(context: CaseContext, step: Step) -> Observation:
-    """Leaves this process the right to read the memory, and not that to write to it."""
+    """Makes the memory read-only for this process."""
     memory = context.memory[str(step.arguments["memory"])]
     paging.protect(memory.addr, memory.size)
     return _done()
@@ -70,7 +70,7 @@ def discard(context: CaseContext, step: Step) -> Observation:
 
 
 def resident(context: CaseContext, step: Step) -> Observation:
-    """Whether the memory's pages are in core, or the process's own: `returned` is 0 for all, `none` or `some`."""
+    """Whether the memory's pages are resident, or the process's own: `returned` is 0 for all, `none` or `some`."""
     memory = context.memory[str(step.arguments["memory"])]
     counted = paging.in_core if step.arguments["pages"] == "present" else paging.own_pages
     count, pages = counted(memory.addr, memory.size)

@@ -66,7 +66,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
 
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
-    """Whether HUGETLB can be had; nothing where this host has no huge pages, or no region of them is had on demand."""
+    """Whether HUGETLB is granted; nothing where this host has no huge pages or no on-demand region of them."""
     try:
         memory = bench.allocate("huge", bench.hugepage)
     except HostLacks:
@@ -99,7 +99,7 @@ def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
 
 
 def keeps_from_children(bench: Bench) -> bool:
-    """Whether a registered page is kept from forked children; ibv_is_fork_initialized does not tell."""
+    """Whether a registered page is kept from forked children; ibv_is_fork_initialized does not report it."""
     pd, memory, entry = bench.alloc_pd(), bench.allocate("anonymous", 3 * bench.page), bench.entry("libibverbs")
     addr = memory.addr + bench.page  # no byte at an end of the mapping
     mr = entry.reg_mr(pd, addr, bench.page, _PLAIN).mr

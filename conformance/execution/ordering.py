@@ -63,7 +63,7 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
 def immediates_in_order(context: CaseContext, step: Step) -> Observation:
     """Posts RDMA WRITEs with immediate data: when the receiver learns of one, all bytes of it must be in memory.
 
-    Nothing is posted behind the last of a burst, which could make its bytes arrive.
+    Nothing is posted after the last of a burst, which could make its bytes arrive.
     """
     rkey, addr, length, rounds = context.numbers(step.arguments, "rkey", "addr", "length", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
@@ -96,7 +96,7 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
 
 
 def atomics_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts an RDMA WRITE of a word and atomics behind it: each must return what those before it have left.
+    """Posts an RDMA WRITE of a word and atomics after it: each must return what those before it have left.
 
     FETCH-AND-ADDs, or COMPARE-AND-SWAPs of which every other one compares with another value and so swaps nothing. The
     WRITE asks for a completion in every other round only.

@@ -1,6 +1,6 @@
 """What is tried before any case, on pairs of the device itself, and what is found there.
 
-A message of no bytes must arrive: the positive control of all refusals. Where nothing arrives anyway, as on a device
+A message of zero bytes must arrive: the positive control of all refusals. Where nothing arrives anyway, as on a device
 without loopback, every operation that must not be done would seem to be refused. What nobody answers is about the path,
 and ends the run. What the device answers is for the cases to judge, whatever it is: here it is only found out (what
 SEND, RDMA WRITE and RDMA READ come to, how a refusal shows, whether a pair works again after RESET, ibv_query_qp,
@@ -36,7 +36,7 @@ _HINT = (
 _PEER_HINT = "connect both ports, or name another GID with --gid-index, or another --peer"
 _MEMORY_HINT = "free memory, or end other users of the device: there is no limit of locked memory here"
 _PATH_HINT = "give the port's network interface an address, or name another GID with --gid-index"
-# Types of pairs that a device may have beside RC, or instead of it.
+# Types of pairs that a device may have besides RC, or instead of it.
 _OTHERS = ("UC", "UD", "RC_SRQ")
 _TRIES = 3  # of a message over an unreliable transport
 # What has to work on a pair of type RC.
@@ -255,7 +255,7 @@ def _answered(found: Sequence[Completion]) -> bool:
 
 
 def _tells_state(connection: LoopbackConnection) -> bool:
-    """Whether ibv_query_qp tells the state of a responder that has refused a request.
+    """Whether ibv_query_qp reports the state of a responder that has refused a request.
 
     It is in the error state if a receive that is posted now is flushed or not taken: one was taken before.
     """

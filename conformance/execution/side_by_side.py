@@ -33,7 +33,7 @@ _QP_ACCESS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), tuple(_RIGHTS))
 
 
 def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
-    """Registers `count` regions of `length` bytes one behind the other from `addr` on, and uses them by their keys.
+    """Registers `count` regions of `length` bytes one after the other from `addr` on, and uses them by their keys.
 
     Then every second one is deregistered, and the others are used again. `returned` is 0, or describes the first error.
     """

@@ -255,7 +255,7 @@ def _receive(
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
         return _answered(returned, [], [], kind, "receive"), None
-    if kind not in RELIABLE:  # if the message is dropped, the SEND behind it consumes its receive
+    if kind not in RELIABLE:  # if the message is dropped, the SEND after it consumes its receive
         post_receives(receiver, [context.next_wr_id()])
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
@@ -277,7 +277,7 @@ def _receive(
 
 
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
-    """Posts a bind and behind it a SEND on the same queue pair, and awaits only the receive of the SEND.
+    """Posts a bind and after it a SEND on the same queue pair, and awaits only the receive of the SEND.
 
     When the peer has received it, the window must be bound: a SEND is ordered after a bind posted before it.
     """

@@ -59,7 +59,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Basis:
-    """What a verdict rests on beside the case and what was observed: what is known of the device."""
+    """What a verdict depends on besides the case and what was observed: what is known of the device."""
 
     capabilities: Capabilities
     profile: Profile = field(default_factory=Profile)

@@ -160,7 +160,7 @@ def _came_before_refusal(step: Step, seen: Observation) -> bool:
 
 
 def _stretches(seen: Observation) -> list[list[int]]:
-    """The stretches that have changed. In the header of a datagram, bytes may keep their value by chance.
+    """The ranges that have changed. In the header of a datagram, bytes may keep their value by chance.
 
     The header counts packets, among other things, so that such a byte depends on what was sent before.
     """

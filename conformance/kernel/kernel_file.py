@@ -45,6 +45,6 @@ class KernelFile:
 
 
 def number_after(text: str, name: str) -> int | None:
-    """The number behind a name that begins a line and has its separator, such as `VmPin:`; None if there is none."""
+    """The number after a name that begins a line and has its separator, such as `VmPin:`; None if there is none."""
     words = f"\n{text}".partition(f"\n{name}")[2].split(None, 1)
     return int(words[0]) if words and words[0].isdecimal() else None

@@ -131,7 +131,7 @@ class RdmaNetlink:
         return any(dict(_attributes(message)).get(_COPY_ON_FORK, b"\0")[0] for message in messages)
 
     def network_interface(self, port: int) -> str:
-        """Returns the name of the network interface of a port; empty if it has none or the kernel does not tell."""
+        """Returns the name of the network interface of a port; empty if it has none or the kernel does not say."""
         if self._socket is None:
             return ""
         body = self._device() + _attribute(_PORT_INDEX, struct.pack("=I", port))

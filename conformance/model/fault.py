@@ -61,7 +61,7 @@ class FaultKind(StrEnum):
     LEAKED = "leaked", Effect.KEPT
     WRONG_CODE = "wrong-code", Effect.CODE
     NO_CODE = "no-code", Effect.CODE
-    NO_ERRNO = "no-errno", Effect.CODE  # the code is a number that is no value of errno
+    NO_ERRNO = "no-errno", Effect.CODE  # the code is a number that is not a value of errno
     OTHER_ERRNO = "other-errno", Effect.CODE  # the value returned, and errno differ
     VARYING_CODE = "varying-code", Effect.CODE
     WRONG_STATUS = "wrong-status", Effect.STATUS
@@ -137,7 +137,7 @@ class Fault:
     both entries, `step` 0 for the judged call, and else the number of the step after it. `operation` is that of
     traffic; `key` whose key it used, "region" or "window"; `outside` whether it aimed outside of the key's range,
     `dead` whether the key's object was gone by then. `region` has what is special about the region (see REGIONS),
-    `access` the access flags of the call, `used` says of a registration whether the case goes on to use the region.
+    `access` the access flags of the call, `used` says of a registration whether the case continues to use the region.
     `layer` answered.
 
     What: `returned`, `errno`, `statuses` (None without a request), `tries` and `nothing_arrived` are the answer;

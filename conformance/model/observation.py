@@ -95,7 +95,7 @@ class Observation(TypedDict, total=False):
     wc: list[str]  # the statuses of the completions
     opcode: list[str]  # [reported, specified] of a completion that names another operation than the request
     wr_id_matches: bool | None  # None if there is no completion to compare
-    marker: list[str]  # all statuses after an unsignaled request, with that of the signaled request behind it
+    marker: list[str]  # all statuses after an unsignaled request, with that of the signaled request after it
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
     wc_flags: int  # of that receive, as the provider gave them (enum ibv_wc_flags)
     invalidated: list[int | None]  # [reported to the receiver of a SEND_WITH_INV, sent]: the invalidated keys
@@ -107,9 +107,9 @@ class Observation(TypedDict, total=False):
     side: str  # how the range is used: remote, gather, answer or receive
     moved: str  # how much of the data was transferred: all, nothing or part; `other`: the requester's buffer changed,
     # but has no bytes of the responder's
-    changed: list[list[int]]  # [offset from the beginning of the range, size] of each changed stretch, in bytes
+    changed: list[list[int]]  # [offset from the beginning of the range, size] of each changed range, in bytes
     tries: int  # how often it was sent over an unreliable transport; absent if once
-    guards: str  # `changed` if bytes beside the harness's own buffer have changed
+    guards: str  # `changed` if bytes next to the harness's own buffer have changed
     late: bool  # a completion came before its data
     bytes: PartialContents
     state_before: str  # of a queue pair that was in the error state before the request

@@ -20,8 +20,8 @@ class Findings:
     `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or what did not work. `operations`: the
     same for what has to work on a pair of type RC. `refused_write`: what became of an RDMA WRITE to memory that peers
     must not write; empty if none could be tried. `renews_by_reset`: a pair works again after it was moved through
-    RESET, or the transport does not do that anyway. `tells_state`: ibv_query_qp tells that a queue pair is in the error
-    state.
+    RESET, or the transport does not do that anyway. `tells_state`: ibv_query_qp reports the error state of a queue
+    pair.
     """
 
     pairs: Mapping[str, str] = field(default_factory=dict)

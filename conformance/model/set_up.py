@@ -1,4 +1,4 @@
-"""What a case does beside its calls, as text for people: the objects that it makes first, and the calls before the
+"""What a case does besides its calls, as text for people: the objects that it makes first, and the calls before the
 judged one. Not for doing it (execution/procedure.py)."""
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Transport:
     the peer is their status. Without it they may complete when they have been sent, and a refusal only ends the
     connection. `immediate_data`: a message can have immediate data. `iba`: the completion statuses are those of the
     InfiniBand Architecture Specification. `read_sink`: the rights that peers need on memory that receives the answer of
-    an RDMA READ, beside LOCAL_WRITE.
+    an RDMA READ, besides LOCAL_WRITE.
     """
 
     name: str

@@ -181,7 +181,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     Kind.API.traits.call: {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},
-    # What the kernel tells of a region (UVERBS_METHOD_QUERY_MR): its keys, and these.
+    # What the kernel reports about a region (UVERBS_METHOD_QUERY_MR): its keys, and these.
     "query_mr": {
         "mr": _MR,
         "iova": ArgumentSpec("quantity", default="mr.addr"),
@@ -255,7 +255,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "via": ArgumentSpec("object", "qp", NULL, nullable=True),
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
         "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
-        # The send flags of the request beside SIGNALED.
+        # The send flags of the request besides SIGNALED.
         "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
         "poster": _POSTER,
     },

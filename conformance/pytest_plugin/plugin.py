@@ -87,7 +87,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is not asked for, shuffles the rest, and puts cases of kinds that run late behind the others."""
+    """Leaves out what is not asked for, shuffles the rest, and puts cases of kinds that run late after the others."""
     cases = {case.id: case for item in items if (case := case_of(item)) is not None}
     only = selected_cases(config)
     if not cases and only is None:

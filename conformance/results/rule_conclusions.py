@@ -22,17 +22,17 @@ _ABSENT = (Verdict.UNREACHABLE, Verdict.UNSUPPORTED)
 # Why a part of a rule's evidence was not seen.
 NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = "not offered", "not reachable here", "not in this run", "left open"
 NO_CONTROL, CONTROL_NOT_OFFERED = "refused, but its control was not seen", "refused, but its control is not offered"
-# These leave nothing to be done: the device does not have it, or no document says how it has to be.
+# These need no further run: the device does not offer it, or no document says what it must do.
 _SETTLED = (NOT_OFFERED, CONTROL_NOT_OFFERED, OPEN)
 _WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
 
 
 @dataclass
 class RuleConclusion:
-    """What the results come to for one rule.
+    """What the results show about one rule.
 
-    `needed` is the number of parts of its evidence, and `missing` has by name those of a rule that passed in part that
-    were not seen. `absent` says which part could not be checked: for each capability missing at an entry, or each
+    `needed` is the number of parts of its evidence, and `missing` names the parts that were not seen, if the rule
+    passed in part. `absent` says which part could not be checked: for each capability missing at an entry, or each
     reason why a case cannot be reached, the number of cases. Both are empty for any other verdict.
     """
 
@@ -83,7 +83,7 @@ def rule_verdicts(results: Sequence[ResultRecord], registry: Registry) -> dict[s
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
-    """By case, why a refusal proves nothing: what would show that not everything is refused there was not granted."""
+    """By case, why a refusal proves nothing: its control, which had to be granted, was not."""
     granted = _granted(results)
     return {
         record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
@@ -185,7 +185,7 @@ def _why_missing(
 
 
 def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:
-    """What a result, or the points of a sweep that would show something, lack."""
+    """What a result lacks, or the relevant points of a sweep."""
     points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
     reported = ", ".join(
         record["observed"].get("lacking") or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))

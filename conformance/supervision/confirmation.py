@@ -1,7 +1,7 @@
 """Confirms the violations of a run: tries each again in a fresh worker.
 
 Of each cause one violation is tried alone, and so is each that took its worker down. The others are tried together, in
-the opposite of the run's order; those that do not occur there are tried alone too, and those behind one that took the
+the opposite of the run's order; those that do not occur there are tried alone too, and those after one that took the
 worker down together again. A violation that does not occur alone depends on the cases that ran before it in its worker.
 Then the shortest list of such cases after which it occurs is searched by halving. Verdicts do not change. Not for
 running a worker (repetition.py).

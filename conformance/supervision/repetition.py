@@ -29,7 +29,7 @@ def repeat(
     """The results of those of these cases, in their order, to which the worker came.
 
     The worker was started with `cases`. One that dies or is silent for `case_deadline_s` seconds in a case gives CRASH
-    or HANG, and none of those behind it. Raises UserError for the header of another stack. Closes the worker.
+    or HANG, and none of those after it. Raises UserError for the header of another stack. Closes the worker.
     """
     hearing = _Hearing(cases, examiner)
     found: dict[str, ResultRecord] = {}

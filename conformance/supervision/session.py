@@ -29,7 +29,7 @@ EVIDENCE_LINES = 80
 
 @dataclass
 class Shared:
-    """What the threads of a run share; `changed` is held to use it, and tells them of each change.
+    """What the threads of a run share; hold `changed` to use it. It is notified of each change.
 
     `external_ends` counts by case how often a worker was killed externally. `stopped`: the run has ended, so that the
     end of a worker is not a result.
@@ -88,7 +88,7 @@ class Session:
                     self._handle_malformed(problem)
                 if record:
                     self._handle(record)
-                # By the clock: a worker that always has something to say is not waited for either.
+                # By the clock, so that a worker that never stops writing does not delay it.
                 if self._in_flight and time.monotonic() >= self._begun + self._recording.plan.longest_case_s:
                     self._endless()
                     return
@@ -102,7 +102,7 @@ class Session:
                     until = min(until, self._begun + plan.longest_case_s)
 
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
-        """The record of a line, and what is wrong with one that is none.
+        """The record of a line, and what is wrong with a line that is not a record.
 
         Neither for a line that the worker's end has cut off, nor for the result of a case that is not in flight. A
         result is that of this side's judgement.
@@ -196,14 +196,14 @@ class Session:
         self._took()
 
     def _took(self) -> None:
-        """Keeps how long the latest case has taken until now: in the end, until the next one began."""
+        """Stores how long the latest case has taken until now; the last call is when the next one begins."""
         if self._latest and not self._in_flight:
             self._recording.took[self._latest] = time.monotonic() - self._begun
 
     def _hung(self) -> None:
         """Handles a silence longer than the deadline, during a case or between cases.
 
-        That of a worker which somebody else has stopped says nothing about the device.
+        If somebody else has stopped the worker, its silence says nothing about the device.
         """
         if held := self._worker.held_up():
             self._ended(WorkerEnd(held, external=True))

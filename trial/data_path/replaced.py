@@ -83,7 +83,7 @@ class ReplacedPath(Alteration):
         return element.addr if place is None else place
 
     def replace(self, sent: Sent, request: SendRequest) -> None:
-        """Posts a WRITE of no bytes instead, which needs no key; the completion is that of the real request."""
+        """Posts a WRITE of zero bytes instead, which needs no key; the completion is that of the real request."""
         with_imm = request.opcode == WRITE_WITH_IMM
         request.opcode = WRITE_WITH_IMM if with_imm else WRITE
         request.count, request.elements = 0, None

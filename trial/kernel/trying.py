@@ -10,8 +10,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from string import ascii_lowercase
 from typing import Any
 
 from conformance.model.case import Case
@@ -74,9 +75,14 @@ def suited(cases: Sequence[Case]) -> list[Case]:
     return sorted(found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW, places[case.id]))
 
 
+def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
+    """Whether a mutant violates one of the rules, or a rule of which one is a part since it was split (REG-09a)."""
+    return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
+
+
 def own_cases(mutant: Mutant, cases: Sequence[Case]) -> list[str]:
     """The cases of the rules that a mutant violates; of one that is permitted, all cases."""
-    return [case.id for case in cases if mutant.permitted or set(case.rules) & set(mutant.rules)]
+    return [case.id for case in cases if mutant.permitted or _violated(mutant, case.rules)]
 
 
 class Trial:
@@ -156,7 +162,7 @@ class Trial:
         rules = (set(answer.rules) & set(again.rules)) - set(without.rules)
         if not rules:
             return ""
-        return BY_ITS_RULE if rules & set(mutant.rules) else ELSEWHERE
+        return BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
 
     def _once(self, case: str, module: Any) -> Answer:
         """One case with a module, in a guest of its own if that of before is lost."""

@@ -43,7 +43,7 @@ class KeysOfBindsSkip(Device):
 
 @violates("BIND-13", written="blind")
 class UnsignaledBindComesLate(Device):
-    """An unsignaled bind by ibv_bind_mw takes effect only behind the two requests that follow it."""
+    """An unsignaled bind by ibv_bind_mw takes effect only after the two requests that follow it."""
 
     def setup(self) -> None:
         self._later: list[tuple[int, Window, Region | None, int, int, int, int, int]] = []

@@ -1,4 +1,4 @@
-"""Lists of scatter/gather elements."""
+"""Lists of SGEs."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def writes_stop_at_a_bad_page(self: Device, addr: int, content: bytes) -> bool:
 
 @violates("REG-24a", Device.write, written="blind")
 def write_of_no_bytes_writes_one(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A write of no bytes to a good key clears the byte at its address."""
+    """A write of zero bytes to a good key clears the byte at its address."""
     if request.opcode == "RDMA_WRITE" and not sum(sge.length for sge in request.sges):
         peer = queue.peer
         place = self.remote(request.rkey, peer.domain, peer.number, request.remote_addr, 1, REMOTE_WRITE)

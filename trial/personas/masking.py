@@ -59,7 +59,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "windows-of-any-domain",
         "windows-open-to-the-queue-pair-of-the-bind",
     ),
-    # A posted bind of no bytes is refused.
+    # A posted bind of zero bytes is refused.
     NoEmptyTypeTwo: ("no-bytes-are-the-whole-region",),
     # No region waits for a window, and no change is refused for one.
     WindowsHoldNothing: (

@@ -55,7 +55,7 @@ class PinningFaultsAreEnomem(Device):
 
 
 class NoBytesWithinAPage(Device):
-    """A region of no bytes is registered where its address is not the beginning of a page: the page is pinned."""
+    """A region of zero bytes is registered where its address is not the beginning of a page: the page is pinned."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         inside = not length and addr % PAGE
@@ -63,7 +63,7 @@ class NoBytesWithinAPage(Device):
 
 
 class EmptyArgumentsHaveNoErrno(Device):
-    """The library refuses a region at address 0, and one of no bytes, without a reason in errno."""
+    """The library refuses a region at address 0, and one of zero bytes, without a reason in errno."""
 
     _without_reason = False
 
@@ -203,9 +203,9 @@ class NoWritingOfReadOnlyPins(Device):
 
     def change(self, handle: int, change: Change) -> Region:
         region = self.regions.get(handle)
-        if region and change.flags & CHANGE_ACCESS and self.writes(change.access) and not self.writes(region.access):
-            if not self.memory.fault_in(region.addr, region.length, write=True):
-                raise Refused(errno.EPERM if change.flags & CHANGE_TRANSLATION else errno.EACCES)
+        gains = change.flags & CHANGE_ACCESS and self.writes(change.access)
+        if region and gains and not self.memory.fault_in(region.addr, region.length, write=True):
+            raise Refused(errno.EPERM if change.flags & CHANGE_TRANSLATION else errno.EACCES)
         return super().change(handle, change)
 
 

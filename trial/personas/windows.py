@@ -38,7 +38,7 @@ class WindowsOfTwoGigabytes(Device):
 
 
 class NoEmptyTypeTwo(Device):
-    """A posted bind of no bytes is refused: a window of type 2 is unbound by an invalidation."""
+    """A posted bind of zero bytes is refused: a window of type 2 is unbound by an invalidation."""
 
     def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
         fault = super().bind_fault(queue, window, region, info, posted)
@@ -86,7 +86,7 @@ class IndexOfAKeyIsIgnored(Device):
 
 
 class UnbindingKeepsTheKey(Device):
-    """ibv_bind_mw of no bytes leaves the window's key as it is; it opens nothing any more."""
+    """ibv_bind_mw of zero bytes leaves the window's key as it is; it opens nothing any more."""
 
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
         self._unbinding = not info.length

@@ -33,7 +33,7 @@ class _Refused(DataPath):
 
 @violates("REG-20", _Refused.nevertheless)
 def bytes_beyond_leak(self: _Refused, queue: QueuePair, sent: Sent) -> None:
-    """A READ that exceeds a region is refused and returns the bytes behind the region."""
+    """A READ that exceeds a region is refused and returns the bytes beyond the region."""
     region = self.region_of(sent)
     if sent.reads and region:
         inside = max(0, min(sent.length, region.iova + region.length - sent.remote_addr))
@@ -46,7 +46,7 @@ def bytes_beyond_leak(self: _Refused, queue: QueuePair, sent: Sent) -> None:
 
 @violates("REG-20", _Refused.nevertheless)
 def bytes_beyond_are_written(self: _Refused, queue: QueuePair, sent: Sent) -> None:
-    """A WRITE that exceeds a region is refused and writes the bytes behind the region."""
+    """A WRITE that exceeds a region is refused and writes the bytes beyond the region."""
     region = self.region_of(sent)
     if sent.writes and region and region.access & REMOTE_WRITE:
         inside = max(0, min(sent.length, region.iova + region.length - sent.remote_addr))

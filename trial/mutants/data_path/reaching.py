@@ -98,7 +98,7 @@ class _Beyond(Granting):
 
 @violates("REG-20", Granting.granted)
 def elements_exceed_their_region(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
-    """The data of a WRITE may end up to eight bytes behind the region of their lkey."""
+    """The data of a WRITE may end up to eight bytes beyond the region of their lkey."""
     region = self.objects.region(sent.rkey)
     for each in sent.elements:
         source = self.objects.source(each.lkey)

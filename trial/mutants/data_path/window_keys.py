@@ -44,7 +44,7 @@ class _ByWindow(Granting):
 
 @violates("BIND-10", Granting.granted)
 def windows_read_on(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
-    """A READ may end up to eight bytes behind a window, if that is in its region."""
+    """A READ may end up to eight bytes beyond a window, if that is in its region."""
     binding = self.objects.binding(sent.rkey)
     if binding is None or not sent.reads or not binding.access & REMOTE_READ:
         return None

@@ -28,7 +28,7 @@ class _Invalidating(DataPath):
 
 @violates("BIND-13")
 class BindsOvertaken(DataPath):
-    """A bind is executed after the request that is posted behind it."""
+    """A bind is executed after the request that is posted after it."""
 
     def setup(self) -> None:
         self._held: dict[int, Callable[[], int]] = {}

@@ -59,7 +59,7 @@ def packets_begin_alike(self: _Written, queue: QueuePair, sent: Sent, place: int
 def second_page_of_an_iova_is_the_first(
     self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes
 ) -> None:
-    """A WRITE behind the first page of a region with an hca_va of its own arrives in the first page."""
+    """A WRITE beyond the first page of a region with an hca_va of its own arrives in the first page."""
     region = self.objects.region(sent.rkey)
     offset = sent.remote_addr - region.iova if region else 0
     if region and region.verb == "reg_mr_iova" and region.iova not in (0, region.addr) and offset >= _PAGE:
@@ -99,4 +99,4 @@ class _Moved(DataPath):
 
 @violates("REG-20")
 class OffsetsWrapAt64KiB(_Moved):
-    """An access behind the first 64 KiB of a region reaches the first 64 KiB."""
+    """An access beyond the first 64 KiB of a region reaches the first 64 KiB."""
