@@ -15,7 +15,7 @@ from conformance.judging.faults import DONE, fault_of
 from conformance.kernel import paging
 from conformance.model.observation import Observation
 
-_TOLD = 64  # after so many calls progress is reported
+_TOLD = 64  # after this many calls progress is reported
 
 
 def each_allocation_fails(context: CaseContext, call: Callable[[], Observation]) -> Observation:
