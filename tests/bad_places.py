@@ -1,7 +1,5 @@
 """Places where nothing can be written or read: a disk that becomes full, directories of another user."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ HOSTILE is a file with JSON: by request, and by "hello", a list of messages. A m
 "silence" is not sent, and everything is printed to standard error as often as "stderr" says before the first request.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ Each row tries to get "conforms", or a better verdict, out of a run that has not
 adds a row, and a way of trying it if none of TRIED fits.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Many nodes on one page: what differs is found, and nothing else; what cannot be read is one node's problem."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines from a descriptor to which anything may be written; and the console of a worker, which may grow forever."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

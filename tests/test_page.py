@@ -1,7 +1,5 @@
 """report.html in a real browser: headless Chromium, driven by its own driver."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re

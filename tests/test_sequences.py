@@ -1,7 +1,5 @@
 """Random sequences: what they find is reported in few steps, as a row; and a guest that dies in one names it."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

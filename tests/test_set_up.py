@@ -1,7 +1,5 @@
 """What a case did before its judged call is shown with its violation: in results, in every report, by explain."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The Soft-RoCE guest: its recipe, its cache, how it fails, and that it really boots."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno
@@ -21,6 +19,7 @@ from typing import Any
 
 import pytest
 
+import launched
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from conformance.supervision import TRIES
@@ -532,9 +531,7 @@ def fake_qemu(tmp_path: Path, monkeypatch: Patch) -> Callable[[str], Path]:
 
     def put(script: str) -> Path:
         pid = tmp_path / "pid"
-        program = programs / "qemu-system-x86_64"
-        program.write_text(f"#!/bin/sh\necho $$ >{pid}\n{script}\n")
-        program.chmod(0o755)
+        launched.script(programs / "qemu-system-x86_64", f"echo $$ >{pid}\n{script}")
         return pid
 
     return put

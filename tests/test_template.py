@@ -3,8 +3,6 @@
 No guest is booted here but in the last tests; QEMU's control channel is played by a thread.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json
