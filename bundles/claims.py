@@ -4,8 +4,6 @@ Facts are compared whoever packed the bundle. Sentences and figures are put by t
 compared only if that is this one. Not for the manifest's own form (archive.py), nor for verdicts (commands/verify.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Not for what a bundle supports (commands/verify.py).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What goes with each change of a series: its message, and below it the C program that shows the defect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.judging import Basis

@@ -3,8 +3,6 @@
 Plain text of 72 columns, without the patch itself. Not for the text of a violation that nothing mends (reproducers/).
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence

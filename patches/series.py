@@ -3,8 +3,6 @@
 Each patch is the difference that a change makes after those before it. Not for finding out what a tree is (tree.py).
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 A tree is only read. Not for what is changed in it (series.py).
 """
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

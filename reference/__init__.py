@@ -4,5 +4,3 @@ It implements the interface `conformance.bench` and needs no device, kernel modu
 pages and the rules. Where these leave something open it does one of the allowed things, and no case may depend on
 which. `rdma-cts run` never uses it. Not for testing real devices.
 """
-
-from __future__ import annotations

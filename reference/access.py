@@ -1,7 +1,5 @@
 """Resolves a key and an address to bytes in this process, with all checks. Not for the operations (work.py)."""
 
-from __future__ import annotations
-
 from reference.objects import (
     FLUSH_GLOBAL,
     FLUSH_PERSISTENT,

@@ -1,7 +1,5 @@
 """The reference device, composed of its parts, and the values that its library writes into structures."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ entry returns for a new region, for a refusal and for a change is that entry's a
 and its parts).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools

@@ -3,8 +3,6 @@
 Also what the library answers where fork protection is turned on in a process of its own.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 from collections import Counter

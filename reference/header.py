@@ -3,8 +3,6 @@
 A real C compiler compiles the header, like an installed one. Not for the comparison (conformance/header).
 """
 
-from __future__ import annotations
-
 import enum
 import tempfile
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The memory is real. Only kinds that a host may not have are simulated: huge page
 ordinary memory that is recorded as such. Not for registering it (regions.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

@@ -1,6 +1,4 @@
-"""The queue pairs of the reference and their completions. Not for carrying out requests (work.py, binding.py)."""
-
-from __future__ import annotations
+"""The queue pairs of the reference and their completions. Not for carrying out requests (work.py)."""
 
 import errno
 from collections import deque

@@ -4,8 +4,6 @@ Each decision is a method, so that a seeded violation can override exactly one. 
 returns whether there is this fault. A method named `..._fault` returns an errno, 0 if there is no fault.
 """
 
-from __future__ import annotations
-
 import errno
 import random
 import threading

@@ -3,8 +3,6 @@
 Each decision is a method, so that a seeded violation can override it (see regions.py).
 """
 
-from __future__ import annotations
-
 import errno
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ One stack cannot meet all preconditions: a library that protects ranges from for
 need not. So there are several. Not for the behaviour of the device (device.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

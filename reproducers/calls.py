@@ -1,7 +1,5 @@
 """The verbs as statements: the call, and what the document wants of its answer."""
 
-from __future__ import annotations
-
 from conformance.bench.doors import RegMrEx
 from conformance.model.case import Arguments, Expectation, SgeSpec, Step
 from conformance.model.quantity import Quantity

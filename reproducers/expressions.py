@@ -1,7 +1,5 @@
 """Quantities, flags and values of a case as expressions of C. Not for statements (statements.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from conformance.model.case import Argument, Flags, Value

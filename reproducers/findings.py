@@ -1,7 +1,5 @@
 """The page of findings: each defect of a driver, on which stacks it was seen, and the program that shows it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

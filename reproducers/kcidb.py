@@ -3,8 +3,6 @@
 Each recorded run is a checkout with one build. Not for sending them: that needs an account of a CI system.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

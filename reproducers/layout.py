@@ -1,7 +1,5 @@
 """C source in a number of columns: lines are wrapped where an argument or operand ends, never within a text."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Only the kernel's messages are as long as it wrote them.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator, Sequence

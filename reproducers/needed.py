@@ -1,7 +1,5 @@
 """The objects of a set-up that the steps of a case need; tables give many rows one set-up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 

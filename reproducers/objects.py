@@ -1,7 +1,5 @@
 """The set-up of a case: protection domains, memory, queue pairs, regions and windows."""
 
-from __future__ import annotations
-
 from conformance.model.case import Flags, MemorySpec, MrSpec, QpSpec, Step, WindowSpec
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import QP_RIGHTS

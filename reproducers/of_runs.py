@@ -1,27 +1,48 @@
 """The programs of a run: one for each symptom of a violation, which is a row or the smallest point of a deviation."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from conformance.defects import Symptom, symptoms_of
 from conformance.errors import UserError
 from conformance.judging import Basis
+from conformance.judging.faults import fault_of
 from conformance.model.capability import Capabilities
-from conformance.model.case import Case
+from conformance.model.case import Case, Step
 from conformance.model.fault import Effect, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
+from conformance.model.vocabulary import NULL, PROBES
 from conformance.results.records import read_results
 from conformance.results.rejudge import known_capabilities
 from conformance.tables.suite import Suite
-from reproducers.cut import cut
 from reproducers.layout import WIDTH
 from reproducers.program import Program, TooLong, program_of
 from reproducers.writer import Inexpressible
+
+
+def cut(case: Case, observed: Mapping[str, Any]) -> Case:
+    """The case without the steps after the first wrong one, and without probes before it that left nothing behind.
+
+    `observed` is its recorded observation; without a fault in it the case is returned as it is.
+    """
+    if "returned" not in observed:
+        return case
+    if fault_of(case.when, observed):  # type: ignore[arg-type]
+        return replace(case, afterwards=())
+    for number, (step, seen) in enumerate(zip(case.afterwards, observed.get("afterwards", ()), strict=False)):
+        if fault_of(step, seen, later=True):
+            kept = [each for each in case.afterwards[:number] if not _leaves_nothing(each)]
+            return replace(case, afterwards=(*kept, step))
+    return case
+
+
+def _leaves_nothing(step: Step) -> bool:
+    return step.call in PROBES and step.arguments.get("via", NULL) == NULL
+
 
 _ALARM = "The violation is a warning in the kernel's log (dmesg), whatever this program ends with."
 _DIED = (FaultKind.KERNEL_DIED, FaultKind.PROCESS_DIED, FaultKind.HUNG)

@@ -1,7 +1,5 @@
 """Requests as statements: traffic by a key, binds, invalidations, and what is done to queue pairs and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from conformance.model.case import Step

@@ -1,7 +1,5 @@
 """A whole program: what the document says, the helpers that the case needs, and main() with its steps."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The first line `// needs: …` names other pieces. A line that begins with `@nam
 one with `@!name ` only in the others.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Collection, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A program while it is written: its objects by name, its statements, and the pieces that these need."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Workers that play a script, and a stage on which a supervisor meets them; no test itself."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """A driver gone bad in the guest: the preloaded library and the tables that set it off; no test itself."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 It is made once, in about a minute, and kept in the cache as an archive; each use unpacks a copy.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex

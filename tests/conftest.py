@@ -1,7 +1,5 @@
 """Fixtures for the tests of the suite itself."""
 
-from __future__ import annotations
-
 import functools
 import os
 import tempfile

@@ -5,8 +5,6 @@ A file there holds the documents of one topic, each below a line `=== name`. A d
 `# folder NAME` is the folder of the verb to which it belongs. Not a test itself.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

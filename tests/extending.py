@@ -4,8 +4,6 @@ docs/extending.md lists the steps. Each function looks at one kind of extension,
 name the same thing. Not for mistakes in tables, which the loader reports.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections.abc import Collection, Iterator, Mapping

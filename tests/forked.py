@@ -1,7 +1,5 @@
 """`./rdma-cts run` without a Python of its own, for scripts that run in the guest. Not itself a test."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

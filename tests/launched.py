@@ -1,7 +1,5 @@
 """Programs that are run to their end, and `./rdma-cts` as a person runs it, with the Python of the tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -19,6 +17,14 @@ def ended(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*map(str, command)], **how)
 
 
+def script(path: Path, text: str) -> Path:
+    """A shell script that can be started."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
 def launched(*arguments: str | Path, said: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """A call of the command in the project's directory; `said` is what is typed."""
     own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, **environment}
@@ -31,3 +37,9 @@ def run_in_guest(
     """A run in the guest that records in `out`, of the cases `only` if there are any."""
     chosen = [word for case in only for word in ("--only", case)]
     return launched("run", "--guest", "--yes", "--out", out, *chosen, *arguments, said=said, **environment)
+
+
+def git(tree: Path, *arguments: str, given: bytes = b"") -> str:
+    who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org"]
+    done = subprocess.run(["git", "-C", str(tree), *who, *arguments], input=given, capture_output=True, check=True)
+    return done.stdout.decode()

@@ -1,7 +1,5 @@
 """Histories for tests: nights whose runs are made, not run. Not itself a test."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

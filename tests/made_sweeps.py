@@ -1,7 +1,5 @@
 """Made-up sweeps with their points on disk; no test itself."""
 
-from __future__ import annotations
-
 import json
 from array import array
 from collections.abc import Callable, Sequence

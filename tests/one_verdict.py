@@ -6,8 +6,6 @@ are rows that judge the status of a refusal and not its effect. That something i
 addresses and lengths either: there, calls with the same flags on memory of the same kind count as the same call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path

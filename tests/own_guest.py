@@ -3,8 +3,6 @@
 Their Python finds the bytecode, tables and compiled C that other guests have left on the host, and need not make them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 A manual page is read from its roff source, written by hand or by pandoc, so that no formatter wraps or hyphenates it.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

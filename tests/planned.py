@@ -1,7 +1,5 @@
 """A recorded run whose header plans many more cases than were recorded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

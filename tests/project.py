@@ -1,7 +1,5 @@
 """A made-up project in which the engine runs on the device of fake_bench.py; no test itself."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A recorded run of the suite's own tables on the reference; no test itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Cases are made from YAML, as tables are, so that they follow the language wherever it goes.
 """
 
-from __future__ import annotations
-
 import functools
 import textwrap
 from array import array

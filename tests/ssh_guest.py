@@ -4,8 +4,6 @@ Their image is the default one with OpenSSH and a network card's module; it is b
 panic does not end such a guest, and a reset starts it again, as with a host.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket

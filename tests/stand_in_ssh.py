@@ -5,8 +5,6 @@ STAND_IN_SAYS is a file with what it prints before it ends with STAND_IN_STATUS,
 instead if STAND_IN_STATUS is empty. STAND_IN_BYTES is how many bytes from the host pass before the connection breaks.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import signal

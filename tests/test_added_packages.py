@@ -1,7 +1,5 @@
 """Packages added to a guest's image: an image of its own, what it may not replace, and what a refusal says."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A guest with a hostile overlay forges bytecode of the suite; a later run of the image alone has nothing of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

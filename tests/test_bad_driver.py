@@ -1,7 +1,5 @@
 """A driver that panics, hangs, dies, leaks or taints its kernel: each costs one case, and the run is complete."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A guest laid bare: no huge pages, dma-bufs, swap space, persistent memory, C compiler, and little memory to lock."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

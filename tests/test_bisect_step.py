@@ -1,11 +1,8 @@
 """A step of git bisect: what verdicts mean for a commit, and what ends the bisection instead of blaming a commit."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from conformance.errors import UserError
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT
 from kinds import Patch, Says
+from launched import git
 from samples import header, numbered, result
 
 CASE = "reg_mr/access_flags/local-write-alone"
@@ -46,12 +44,6 @@ def step() -> int:
     """A step as `git bisect run` starts it, with the stand-in for a run."""
     run.execute = of_the_driver
     return main(["bisect-step", "--only", CASE])
-
-
-def git(tree: Path, *arguments: str) -> str:
-    who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org"]
-    done = subprocess.run(["git", "-C", str(tree), *who, *arguments], capture_output=True, text=True, check=True)
-    return done.stdout
 
 
 def test_git_bisect_finds_the_commit_and_passes_over_one_that_does_not_boot(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """`rdma-cts bundle` and `verify`: what a bundle supports, and that nothing in it can be changed or forged unnoticed."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Derived files: what was read once is not read again, and nothing that is out of date or damaged is ever used."""
 
-from __future__ import annotations
-
 import ctypes
 import marshal
 import os
@@ -19,7 +17,7 @@ from commands import __main__ as commands
 from conformance import cache
 from conformance.device import compiled
 from conformance.errors import UserError
-from conformance.header.answers import ask
+from conformance.header.compare import ask
 from conformance.header.program import Answers, Toolchain
 from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, load_suite

@@ -1,7 +1,5 @@
 """What a CI system copies or calls: the workflows, and the scripts in ci/."""
 
-from __future__ import annotations
-
 import configparser
 import io
 import json
@@ -25,7 +23,7 @@ from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import STACKS, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
-from launched import ended
+from launched import ended, script
 from samples import result
 from test_reports import SUITE, recorded
 
@@ -250,9 +248,7 @@ def test_tests_run_elsewhere_name_the_packages_they_need() -> None:
 def test_restraint_is_told_what_did_not_pass_and_the_whole(scripts: Scripts) -> None:
     scripts.will(1, verdicts("PASS", "FAIL"))
     for name in ("rstrnt-report-result", "rstrnt-report-log"):
-        stub = scripts.root / name
-        stub.write_text(f'#!/bin/sh\necho "$*" >>{scripts.root}/{name}.calls\n')
-        stub.chmod(0o755)
+        script(scripts.root / name, f'echo "$*" >>{scripts.root}/{name}.calls')
     path = f"{scripts.root}:/usr/bin:/bin:/usr/sbin:/sbin"
     done = scripts.call("restraint/runtest.sh", PATH=path, RDMA_CTS_OPTIONS="--guest")
     assert done.returncode == 0, done.stderr

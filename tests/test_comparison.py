@@ -1,10 +1,7 @@
 """Two runs compared: by case, by point, and what the command says and exits with."""
 
-from __future__ import annotations
-
 import json
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from conformance.results.records import Recorded, encode, footer_record
 from conformance.sweeps.outcome import Outcome
 from kinds import Says
 from made_sweeps import FLAGS, OUTCOMES, sweep
+from patience import calls_of
 from reports.comparison import KINDS, Change, compare, kind_of
 from reports.comparison_formats import as_markdown, text
 from reports.digest import Digest, digest, read
@@ -190,22 +188,6 @@ def test_points_of_spaces_that_differ_are_compared_by_their_names(tmp_path: Path
     new = swept(tmp_path / "new", "LOCAL_WRITE")
     found, _ = changes(tmp_path, old, new)
     assert {(change.kind, change.points) for change in found} == {("regressed", 1), ("new", 6)} | {("regressed", 0)}
-
-
-def calls_of(function: Callable[[], object]) -> int:
-    """How many calls, of Python and of C, a function makes: its cost on a machine of any speed."""
-    count = 0
-
-    def note(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def test_a_hundred_thousand_points_cost_hardly_more_than_a_call_each(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """C next to Python: compiled where there is a compiler, and used only if both sides have the same structures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

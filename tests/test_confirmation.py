@@ -1,7 +1,5 @@
 """Violations are tried again alone: confirmed, or with what brings them back; and how that is recorded and shown."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence

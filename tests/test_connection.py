@@ -1,7 +1,5 @@
 """Exchanges: the memory of one is examined before the next is executed, and late data is detected."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The connection manager, with a stand-in for its library that records the calls and reports events."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import itertools

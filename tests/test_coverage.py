@@ -1,7 +1,5 @@
 """The ledger: which rule is proven by what, and which by nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

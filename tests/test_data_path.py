@@ -1,7 +1,5 @@
 """The alterations of the data path, on a provider made of Python functions that moves bytes within this process."""
 
-from __future__ import annotations
-
 import ctypes
 import types
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Waivers of defects: made from recorded runs, read again, and applied to the same run, another one and a worse one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from datetime import date

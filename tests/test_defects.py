@@ -5,8 +5,6 @@ between which one case died in another place, one of trixie, and one with the dr
 were recorded, but for what tells of the workplace and for keys that nothing here reads.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`rdma-cts describe` as a person and as a program would use it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The examples and links in the pages are valid."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 What a page writes in capitals is there by that name: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle.
 """
 
-from __future__ import annotations
-
 import lzma
 import re
 import shlex

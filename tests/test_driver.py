@@ -1,7 +1,5 @@
 """The drivers of the guest's device: their names, and the modules that are compiled once for a kernel."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence

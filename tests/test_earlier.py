@@ -1,7 +1,5 @@
 """What an earlier run has shown is found again: for `explain` and `reproducer`, and for a run of the same cases."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

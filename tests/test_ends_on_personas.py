@@ -1,7 +1,5 @@
 """What ends a run before its first case, on each persona: one line with the remedy, and exit status 3."""
 
-from __future__ import annotations
-
 import re
 from contextlib import closing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A rule is verified by evidence: operations at each entry, granted and refused, and for each refusal a control."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from conformance.model.evidence import Needs, Shown, controls, shown_by, shown_o
 from conformance.model.record import ResultRecord
 from conformance.model.vocabulary import TIERS
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
-from conformance.results.shown import shown_in
+from conformance.results.writer import shown_in
 from conformance.tables.selection import Selection
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import of_tier

@@ -1,7 +1,5 @@
 """What a guest that is up takes over of a build: which builds, and what is put where."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

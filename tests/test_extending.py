@@ -1,7 +1,5 @@
 """Nothing is forgotten of what docs/extending.md lists, and each forgotten step is reported with the file to edit."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import lzma

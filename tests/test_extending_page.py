@@ -1,7 +1,5 @@
 """The examples of docs/extending.md, followed literally in a copy of the tree: what the page says suffices."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Faults as data: severities, defects and their groups are derived from fields, and from no sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

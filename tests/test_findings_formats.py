@@ -1,7 +1,5 @@
 """Findings as texts for a list and as objects of KCIDB."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

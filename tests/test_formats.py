@@ -1,7 +1,5 @@
 """The other formats of a report, each read by a parser that is not ours."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

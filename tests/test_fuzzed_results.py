@@ -3,15 +3,11 @@
 RDMA_CTS_FUZZED says how many files there are; each is read by all readers. The files are those of a seed.
 """
 
-from __future__ import annotations
-
 import io
-import itertools
 import json
 import os
 import random
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -28,6 +24,7 @@ from conformance.results.records import read_results
 from conformance.results.rejudge import rejudge
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import Suite, load_suite
+from patience import calls_of
 from planned import planned_run
 from reports import explanations, terminal
 from reports.comparison import compare
@@ -235,16 +232,10 @@ READERS = (*(f"report --out - --format {name}" for name in FORMATS), *COMMANDS[1
 MOST_CALLS = 100
 
 
-def calls_of(arguments: list[str]) -> int:
+def calls(arguments: list[str]) -> int:
     """How many functions a command calls."""
-    events = itertools.count()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        sys.setprofile(lambda *_: next(events) and None)
-        try:
-            main(arguments)
-        finally:
-            sys.setprofile(None)
-    return next(events) // 2  # a call and its end
+        return calls_of(lambda: main(arguments))
 
 
 @pytest.mark.parametrize("command", READERS)
@@ -252,5 +243,4 @@ def test_each_reader_does_little_for_a_case_that_was_only_planned(command: str, 
     few, many = (planned_run(tmp_path / str(number), number) for number in (1000, 3000))
     words = [word.replace("OLD", str(OLD)) for word in command.split()]
     main([*words, str(few)])  # reads what is kept for the next time
-    calls = (calls_of([*words, str(many)]) - calls_of([*words, str(few)])) / 2000
-    assert calls < MOST_CALLS
+    assert (calls([*words, str(many)]) - calls([*words, str(few)])) / 2000 < MOST_CALLS

@@ -4,8 +4,6 @@ A C compiler is needed; without one these tests fail. Only the last one looks at
 and says so when there is none.
 """
 
-from __future__ import annotations
-
 import enum
 import os
 import sys
@@ -21,6 +19,7 @@ import yaml
 from conformance.header import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, check_bindings, check_header
 from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS
 from kinds import Patch
+from launched import script
 from patience import longer_and_longer
 from reference.header import own_header
 
@@ -241,13 +240,11 @@ def test_a_useless_compiler_in_CC_is_unreachable(
 
 
 def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
-    script = tmp_path / "hanging"
     child = tmp_path / "child"
-    script.write_text(f"#!/bin/sh\nsleep infinity &\necho $! > {child}\nwait\n")
-    script.chmod(0o755)
+    hanging = script(tmp_path / "hanging", f"sleep infinity &\necho $! > {child}\nwait")
     for timeout_s in longer_and_longer(0.5):
-        [check] = check_header(compiler=str(script), timeout_s=timeout_s)
-        assert (check.outcome, check.reason) == (UNREACHABLE, f"{script} did not end within {timeout_s:g} s")
+        [check] = check_header(compiler=str(hanging), timeout_s=timeout_s)
+        assert (check.outcome, check.reason) == (UNREACHABLE, f"{hanging} did not end within {timeout_s:g} s")
         if child.exists() and child.read_text():  # else it was killed before it had a child
             break
     # A killed orphan may wait for its new parent to collect it; a zombie runs no more.

@@ -1,14 +1,10 @@
 """The page of a history, in a real browser: when each violation began, in a light and a dark scheme."""
 
-from __future__ import annotations
-
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,6 +15,7 @@ from commands.__main__ import main
 from conformance.results.records import Recorded, footer_record, read_results
 from kinds import Folders, Says
 from made_history import RULES, SUITE, run_of, write_run
+from patience import calls_of
 from reports import history_page, summary
 from reports.digest import digest
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history
@@ -232,19 +229,7 @@ def test_200_nights_on_four_stacks_are_a_small_page(browser: webdriver.Chrome, l
 
 
 def calls_of_page(history: Path) -> int:
-    """The number of calls of Python functions that making the page takes."""
-    count = 0
-
-    def profile(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(profile)
-    try:
-        history_page.page_of(read_history(history))
-    finally:
-        sys.setprofile(None)
-    return count
+    return calls_of(lambda: history_page.page_of(read_history(history)))
 
 
 def test_a_page_takes_work_in_proportion_to_its_nights(long: Path, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ The guest stands for the host: the project's own command line runs in it, on its
 test_kills_on_a_host.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 A host may lie about its device; it may not choose a name, a size or a time here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -21,6 +19,7 @@ from fixtures.hosts.address import Address
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place
 from fixtures.system import console as consoles
+from launched import script
 from patience import PATIENCE_S
 
 ADDRESS = Address("host.invalid")
@@ -103,10 +102,7 @@ class Hostile:
         self.script = folder / "script.json"
         self.console = folder / "console.log"
         self.said: list[str] = []
-        client = folder / "bin" / "ssh"
-        client.parent.mkdir()
-        client.write_text(f"#!/bin/sh\nexec {sys.executable} {ROOT / 'tests/hostile_ssh.py'}\n")
-        client.chmod(0o755)
+        client = script(folder / "bin" / "ssh", f"exec {sys.executable} {ROOT / 'tests/hostile_ssh.py'}")
         monkeypatch.setenv("PATH", str(client.parent), prepend=os.pathsep)
         monkeypatch.setenv("HOSTILE", str(self.script))
 

@@ -3,8 +3,6 @@
 One preloaded library does all of it (hostile.c): which attack, the row says. All rows are of one run.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ Each is a process that stands in for QEMU and speaks the port's protocol (hostil
 first worker of a run is hostile in its second case, and all later ones are good.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

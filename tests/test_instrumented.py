@@ -1,7 +1,5 @@
 """The instrumented stack: a kernel built once for it, what does not go with it, and calls whose allocations fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

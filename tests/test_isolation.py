@@ -1,7 +1,5 @@
 """--isolate: what runs the library under test is another user's process, or a message says why it cannot be."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

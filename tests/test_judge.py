@@ -1,7 +1,5 @@
 """Recorded runs judged again: nothing changes by itself, and today's rules decide."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Verdicts on hand-made observations: what a document says against what a device did."""
 
-from __future__ import annotations
-
 import copy
 import re
 from typing import Any, Unpack

@@ -3,8 +3,6 @@
 RDMA_CTS_MOMENTS says how many of each; the moments are those of a seed, and are printed.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

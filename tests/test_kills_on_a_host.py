@@ -3,8 +3,6 @@
 The guest stands for the host. RDMA_CTS_MOMENTS says how many of each there are.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from typing import Any

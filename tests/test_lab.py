@@ -1,7 +1,5 @@
 """A lab: its file with located mistakes, runs on several hosts at once, and the page that compares them."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -21,6 +19,7 @@ from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, footer_record
 from conformance.tables.suite import ROOT
+from launched import script
 from made_history import write_run
 from patience import PATIENCE_S, await_true
 from reports import lab
@@ -109,11 +108,7 @@ def test_the_lab_in_the_documentation_has_no_mistake(tmp_path: Path) -> None:
 
 def client_of(folder: Path, does: str) -> Path:
     """An ssh that writes its process id into the file `connecting`, and does this."""
-    client = folder / "bin" / "ssh"
-    client.parent.mkdir(exist_ok=True)
-    client.write_text(f"#!/bin/sh\necho $$ >{folder}/pid && mv {folder}/pid {folder}/connecting\n{does}\n")
-    client.chmod(0o755)
-    return client
+    return script(folder / "bin" / "ssh", f"echo $$ >{folder}/pid && mv {folder}/pid {folder}/connecting\n{does}")
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:

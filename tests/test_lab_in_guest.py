@@ -3,8 +3,6 @@
 One guest serves all of it, because making one takes long; what needs no kernel is in test_remote_host.py.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The launcher and the installing of packages, on a path of stubs; and what the doctor finds."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import pty
@@ -22,7 +20,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
 from kinds import Patch, Says
-from launched import ended
+from launched import ended, script
 from runs import process
 
 LAUNCHER = ROOT / "rdma-cts"
@@ -381,9 +379,7 @@ def test_modules_spread_over_two_pythons_are_completed_in_debians(monkeypatch: P
 
 
 def test_a_python_with_all_modules_is_preferred(tmp_path: Path, monkeypatch: Patch) -> None:
-    other = tmp_path / "python3"
-    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    other.chmod(0o755)
+    other = script(tmp_path / "python3", f'exec {sys.executable} "$@"')
     monkeypatch.setattr(packages, "SYSTEM_PYTHON", str(other))
     assert packages.python_for(["suite"]) == sys.executable
     real = packages.has_modules

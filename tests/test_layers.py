@@ -1,7 +1,5 @@
 """The layers of `conformance/`, each importing itself and those above it, and what each other folder may import."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 The library is compiled by the test; every call runs in a process that loads it in place of the real one.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

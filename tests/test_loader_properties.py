@@ -3,8 +3,6 @@
 Derandomized, so that a run in CI fails because of a change and not by chance.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

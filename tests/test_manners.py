@@ -1,7 +1,5 @@
 """What a person relies on without thinking of it: pipes, full devices, signals, mistakes in a command line."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -23,7 +21,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
 from fixtures.system import packages
 from kinds import Patch, Says
-from launched import ended
+from launched import ended, script
 from reports.text import fitted
 from runs.folder import run_folder
 from samples import header, numbered, result
@@ -349,8 +347,7 @@ def test_who_is_not_root_is_told_why_no_image_can_be_built(
     programs: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     for name in programs:
-        (tmp_path / name).write_text("#!/bin/sh\necho unshare: no such right >&2\nexit 1\n")
-        (tmp_path / name).chmod(0o755)
+        script(tmp_path / name, "echo unshare: no such right >&2\nexit 1")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(packages, "find_program", lambda name: shutil.which(name, path=str(tmp_path)))

@@ -1,7 +1,5 @@
 """Memory of every kind is what it says, between guards, and gone after use; limits are put back."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

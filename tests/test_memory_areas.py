@@ -1,7 +1,5 @@
 """Memory around a range: positions in it, known contents, and which changes are detected."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

@@ -1,7 +1,5 @@
 """The mended stack: built once for each set of changes, refused where it cannot be, and named in every report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

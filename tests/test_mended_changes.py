@@ -1,7 +1,5 @@
 """Changes of the project to the driver's sources: anchors that fit or do not, and the files of changes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The mended stack in the guest: what was violated is kept, and rows meet a driver that has what Debian's lacks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A name at the top of a module means one thing: it is assigned once."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

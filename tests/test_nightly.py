@@ -1,7 +1,5 @@
 """`rdma-cts nightly`: what a night says, keeps and exits with, whatever befalls its cells."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -24,6 +22,7 @@ from conformance.results.writer import ResultsFile
 from conformance.tables.suite import load_suite
 from fixtures.guest.build import Progress
 from fixtures.guest.recipe import Recipe
+from launched import script
 from made_history import SUITE, option, run_of, write_run
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, format_night, read_history
 from reports.history_page import NOT_RUN as NOTHING
@@ -379,10 +378,8 @@ def test_only_the_last_nights_are_kept_whole_and_the_last_good_one(nights: Night
 def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
     nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sendmail, sent, hook = tmp_path / "bin" / "sendmail", tmp_path / "sent", tmp_path / "hook.json"
-    sendmail.parent.mkdir()
-    sendmail.write_text(f"#!/bin/sh\n[ $1 = -t ] && cat >{sent}\n")
-    sendmail.chmod(0o755)
+    sent, hook = tmp_path / "sent", tmp_path / "hook.json"
+    sendmail = script(tmp_path / "bin" / "sendmail", f"[ $1 = -t ] && cat >{sent}")
     monkeypatch.setenv("PATH", f"{sendmail.parent}:{os.environ['PATH']}")
     said = nights.night("--mail-to", "qa@example.org", "--webhook-file", str(hook), forky=GOOD_RUN)
     (message,) = nights.folder.glob("*.eml")

@@ -1,7 +1,5 @@
 """The keys of an observation: where mypy does not look for a misspelt one, this does."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

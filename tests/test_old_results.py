@@ -4,8 +4,6 @@
 the directory in `argv` was replaced, and header and footer were reduced to that part.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What a run comes to is said in the same words everywhere, and "conforms" only if nothing is left."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What becomes of the output of a command, and what nobody foresaw: one line, and never the status of a violation."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

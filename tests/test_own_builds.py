@@ -1,7 +1,5 @@
 """One's own module and libraries in a real guest: the header shows by their marks that these were loaded."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

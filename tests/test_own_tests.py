@@ -1,7 +1,5 @@
 """`rdma-cts test`: which tests are left for the night, and that the last line says so."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The packages: that they can be built, what is in them, and that the suite works from one in a clean Debian."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

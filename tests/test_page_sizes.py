@@ -1,7 +1,5 @@
 """No expectation depends on pages of 4 KiB: every case passes on the reference with other page sizes, too."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,5 @@
 """Series for git am: made from trees with and without history, applied by git; and trees that do not fit."""
 
-from __future__ import annotations
-
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +8,7 @@ import commands.patches
 from commands.__main__ import main
 from fixtures.guest.changes import Change, Edit
 from kinds import Patch, Says
+from launched import git
 from patches.message import trimmed
 
 DRIVER = "drivers/infiniband/sw/rxe"
@@ -49,12 +47,6 @@ LACKING = Change(
     "bind_mw/type_1/part-from-buf",
     feature=True,
 )
-
-
-def git(tree: Path, *arguments: str, given: bytes = b"") -> str:
-    who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org"]
-    done = subprocess.run(["git", "-C", str(tree), *who, *arguments], input=given, capture_output=True, check=True)
-    return done.stdout.decode()
 
 
 def write(tree: Path, text: str) -> None:

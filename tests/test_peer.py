@@ -1,7 +1,5 @@
 """A peer: which device can be one, and that the requester with its memory is on it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -4,8 +4,6 @@ Each violation is tried on one persona here: the first on the first, the second 
 first again. `rdma-cts trial personas` tries each on every persona. By day, three personas and a violation of each rule.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The engine as a pytest plugin, seen from outside: pytest in a process of its own on a device in Python."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

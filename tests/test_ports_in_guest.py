@@ -1,7 +1,5 @@
 """Several devices and addresses in one guest: what preflight finds, and its messages about unusable ports."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The positive control of all refusals: what has to work before any case, on references that lack it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a person sees while a run goes, on a real terminal (a pty) and elsewhere."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

@@ -1,7 +1,5 @@
 """Queue pairs without a device: their attributes, and asynchronous events of a context that consists of a pipe."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

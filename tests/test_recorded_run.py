@@ -1,7 +1,5 @@
 """What the documentation quotes of a run is what the recorded run says."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

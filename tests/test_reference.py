@@ -1,7 +1,5 @@
 """The reference: every case of the tables passes on it, and direct calls have the results that the pages define."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 from collections.abc import Iterator

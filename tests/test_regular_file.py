@@ -1,7 +1,5 @@
 """What the suite is given to read: no command waits for a FIFO, opens a device, or reads a file without bounds."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

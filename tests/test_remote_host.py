@@ -3,8 +3,6 @@
 With the real sshd, and a kernel that dies: test_lab_in_guest.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

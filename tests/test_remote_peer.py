@@ -3,8 +3,6 @@
 Between two devices: test_two_guests.py.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import multiprocessing
@@ -36,6 +34,7 @@ from fixtures.hosts import peer, requester
 from fixtures.hosts.address import Address, peer_of
 from fixtures.hosts.archive import PARTS, PEER_PARTS, packed
 from fixtures.system import usable
+from launched import script
 from patience import PATIENCE_S, await_true
 from samples import user_error
 
@@ -315,11 +314,9 @@ class Far:
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
-    for name in ("bin", "tmp", "pids"):
+    for name in ("tmp", "pids"):
         (tmp_path / name).mkdir()
-    client = tmp_path / "bin/ssh"
-    client.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"\n')
-    client.chmod(0o755)
+    script(tmp_path / "bin/ssh", f'exec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"')
     (tmp_path / "fake.py").write_text(FAKE)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))

@@ -1,7 +1,5 @@
 """Reports of recorded runs: JUnit's XML as foreign parsers see it, and the terminal's summary."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,12 +1,9 @@
 """C programs of cases: what can be expressed, their shape, that they compile, the mail, the page of findings."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
-import stat
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -26,11 +23,10 @@ from conformance.tables.suite import ROOT, load_suite
 from kinds import Patch, Says
 from launched import ended
 from reports.digest import Digest, read
-from reproducers.cut import cut
 from reproducers.layout import WIDTH, statement
 from reproducers.mail import WIDTH as MAIL_WIDTH
 from reproducers.mail import mail
-from reproducers.of_runs import basis_of, file_name, programs_of, reproducer, unknown_device
+from reproducers.of_runs import basis_of, cut, file_name, programs_of, reproducer, unknown_device
 from reproducers.program import MOST_LINES, Program
 from reproducers.writer import Inexpressible
 from samples import result
@@ -402,19 +398,6 @@ def test_what_is_no_regular_file_is_written_through_and_stays(tmp_path: Path, ca
     assert link.is_symlink()
     assert found == [target.read_bytes()]
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
-def test_a_device_that_is_full_is_one_line_and_stays(tmp_path: Path, capsys: Says) -> None:
-    full = tmp_path / "full"
-    try:
-        os.mknod(full, stat.S_IFCHR | 0o666, os.makedev(1, 7))
-        full.open("rb").close()
-    except OSError:
-        pytest.skip("no device can be made or opened here")
-    assert main(["reproducer", DEFECT, "--run", FORKY, "--out", str(full)]) == 3
-    assert capsys.readouterr().err == f"rdma-cts: {full} cannot be written: No space left on device\n"
-    assert stat.S_ISCHR(full.stat().st_mode)
 
 
 def test_programs_and_findings_keep_links(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Counting the resources of a process: where the counts are read, which are omitted, and what counts as leaked."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs that are cut short at any moment and carried on: nothing recorded is lost, and the footer is the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 The malformed documents of rules are in tests/malformed and run by test_tables.py.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Nothing here is skipped: a guest that does not boot fails these tests.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -22,7 +20,7 @@ from lxml import etree
 from conformance.model.record import FooterRecord, ResultRecord
 from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
-from launched import ended
+from launched import ended, script
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 RULES = ("REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
@@ -228,9 +226,7 @@ def test_the_printed_command_runs_just_that_case(whole: Run, tmp_path: Path) -> 
 
 
 def test_a_guest_that_cannot_boot_is_one_clear_line_and_status_3(tmp_path: Path) -> None:
-    broken = tmp_path / "qemu-system-x86_64"
-    broken.write_text("#!/bin/sh\necho no such machine >&2\nexit 1\n")
-    broken.chmod(0o755)
+    script(tmp_path / "qemu-system-x86_64", "echo no such machine >&2\nexit 1")
     environment = {**ENVIRONMENT, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = [str(ROOT / "rdma-cts"), "run", "--guest", "--out", str(tmp_path / "out")]
     done = ended(*command, cwd=ROOT, env=environment)

@@ -1,7 +1,5 @@
 """One value holds what a run is asked to do; the command lines made of it are read back by the real parsers."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import shlex

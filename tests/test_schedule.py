@@ -1,7 +1,5 @@
 """Which cases the next worker is given: every case once, long ones first, hazardous ones alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

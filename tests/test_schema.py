@@ -1,7 +1,5 @@
 """The published JSON Schema: up to date, true to the loader, and of use against mistakes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Several workers at the same time: the results are those of one, whatever becomes of them."""
 
-from __future__ import annotations
-
 import itertools
 import queue
 import threading

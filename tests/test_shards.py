@@ -1,7 +1,5 @@
 """Shards: how cases, violations and cells are divided, and one run made of the shards that machines have recorded."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Sequence

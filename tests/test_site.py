@@ -1,7 +1,5 @@
 """The site of a history: its files and links, what its pages say, its place in a browser, and mistakes."""
 
-from __future__ import annotations
-
 import json
 import resource
 import shutil

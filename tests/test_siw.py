@@ -1,7 +1,5 @@
 """A second kernel driver, of another transport, in the guest: siw, whose module is compiled for the guest's kernel."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

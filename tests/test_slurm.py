@@ -1,7 +1,5 @@
 """The scripts for Slurm: what a node runs, and an acceptance on the real daemons, where they are installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -18,6 +16,7 @@ import pytest
 from commands.__main__ import main
 from conformance.tables.suite import ROOT
 from kinds import Patch, Says
+from launched import script
 
 NODES = ("n1", "n2", "n3", "n4")
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -29,8 +28,7 @@ def suite(tmp_path: Path) -> Path:
     """A copy of the scripts with a program that only says how it was called, and ends with STATUS."""
     folder = tmp_path / "suite"
     shutil.copytree(ROOT / "ci", folder / "ci")
-    (folder / "rdma-cts").write_text('#!/bin/sh\necho "$@"\nexit "${STATUS:-0}"\n')
-    (folder / "rdma-cts").chmod(0o755)
+    script(folder / "rdma-cts", 'echo "$@"\nexit "${STATUS:-0}"')
     return folder
 
 

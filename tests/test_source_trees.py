@@ -1,10 +1,7 @@
 """Source trees of Linux and rdma-core: what of them is copied and compiled, and what is wrong with one, in a line."""
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from fixtures.guest.driver import DRIVERS
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
 from fixtures.guest.source_trees import compile_driver, compile_rdma_core, follow
+from launched import git
 from targets import builds
 
 RECIPE = recipe_for()
@@ -150,10 +148,9 @@ def test_a_commit_is_recorded_of_a_repository_and_not_of_a_folder_in_one(
     def recorded(tree: Path) -> set[str]:
         return set(compile_driver(tree, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print).source)
 
-    who = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org"]
     for folder, keys in ((tmp_path, {"sha256"}), (linux, {"sha256", "commit"})):
-        for arguments in (["init", "-q"], [*who, "commit", "-q", "--allow-empty", "-m", "all"]):
-            subprocess.run(["git", "-C", str(folder), *arguments], check=True)
+        git(folder, "init", "-q")
+        git(folder, "commit", "-q", "--allow-empty", "-m", "all")
         assert recorded(linux) == keys
 
 

@@ -1,7 +1,5 @@
 """Many points at once: arguments as columns are those of each point, and kinds of places those of each place."""
 
-from __future__ import annotations
-
 from array import array
 from contextlib import closing
 

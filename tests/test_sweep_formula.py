@@ -1,7 +1,5 @@
 """Points, predicates over them, and the formulas by which deviating ones are reported."""
 
-from __future__ import annotations
-
 import builtins
 import re
 from array import array

@@ -1,7 +1,5 @@
 """What loading a table makes of a sweep: data of the model alone, which gives at each point what a row would."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from typing import Any

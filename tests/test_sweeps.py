@@ -1,7 +1,5 @@
 """Sweeps: every point is run and judged, deviating ones are reported, one point runs alone, seeds shuffle."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 from array import array

@@ -1,7 +1,5 @@
 """Sweeps on Soft-RoCE: two devices with a worker each, and what is done in C, change nothing of what is found."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reading tables: the cases of valid ones, and the location and message of each mistake in others."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The suite on trial: how violations are tried and told of. Every seeded one is tried by test_personas.py."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import json

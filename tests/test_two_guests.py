@@ -3,8 +3,6 @@
 RDMA_CTS_TWO_GUESTS=DIR keeps what the runs have written there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """One's own builds: what of them is taken, what is refused, how they are laid over the image, and their hashes."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import struct

@@ -1,7 +1,5 @@
 """Violations that end in several ways: listed apart if they were not seen again, and as severe as the worst end."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Waivers: where they hold, what they fit, what is wrong with them, and how the file is read."""
 
-from __future__ import annotations
-
 import json
 from datetime import date, timedelta
 from pathlib import Path

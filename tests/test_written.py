@@ -1,7 +1,5 @@
 """Where `--out` of `report` and `waivers` writes: regular files as a whole, anything else through."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

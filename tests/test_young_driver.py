@@ -3,8 +3,6 @@
 One preloaded library makes all of the mistakes (young_driver.c); which one, the environment says.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

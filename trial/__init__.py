@@ -1,3 +1,1 @@
 """Tests the suite itself: broken references, altered real calls and random sequences, and which cases detect them."""
-
-from __future__ import annotations

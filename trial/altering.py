@@ -4,8 +4,6 @@ An alteration overrides only the hooks that it needs, so that the real library, 
 part. `rdma-cts run` never uses an alteration.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress

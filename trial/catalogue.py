@@ -3,8 +3,6 @@
 Not for what alters real calls (trial/mutants/calls/ and data_path/), which a guest reads alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

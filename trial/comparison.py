@@ -3,8 +3,6 @@
 The device must answer as the reference does. Not for choosing the calls (sequences.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace

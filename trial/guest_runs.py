@@ -1,7 +1,5 @@
 """`rdma-cts trial guest`: real calls on Soft-RoCE, altered; or unaltered, in shuffled orders."""
 
-from __future__ import annotations
-
 import argparse
 import collections
 import time

@@ -7,8 +7,6 @@ The findings are written to the port as JSON lines. An alteration counts as dete
 violated that it does not report with unaltered calls in the same guest, because the device may violate rules itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

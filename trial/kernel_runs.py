@@ -1,7 +1,5 @@
 """`rdma-cts trial kernel`: tries mutants of the driver on the mended stack, in guests."""
 
-from __future__ import annotations
-
 import argparse
 import random
 import time

@@ -3,8 +3,6 @@
 What is selected and compared, and the table. Not for running it (trial/mended_runs.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

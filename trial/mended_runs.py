@@ -1,7 +1,5 @@
 """`rdma-cts trial mended`: runs cases on the mended stack, whole and without each change in turn; compares them."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

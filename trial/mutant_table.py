@@ -14,8 +14,6 @@ of the vocabulary and of the module beside; `was` is what the replaced method re
 classes.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import errno

@@ -3,8 +3,6 @@
 It is chosen by the call and its expected outcome. Whoever turns the sequence into a row may choose a better one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 # A call and its distinguishing argument, with the rules for its success and for its refusal.

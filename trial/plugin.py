@@ -3,8 +3,6 @@
 Every session loads this module, but few run sequences, so the reference is imported only when it is needed.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from conformance.bench.interface import Bench

@@ -1,7 +1,5 @@
 """Computes something in several processes, which end with this one, however that comes. Not for what is computed."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

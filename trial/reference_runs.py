@@ -1,7 +1,5 @@
 """The trials on references: violations, permitted variants, altered requests and completions, personas, sequences."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

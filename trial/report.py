@@ -1,7 +1,5 @@
 """The report of a trial as text, Markdown and JSON: a table by rule, and the violations that were not detected."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ there. A message before says that it starts, one after it how it ended: its exit
 output. Messages are JSON lines.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

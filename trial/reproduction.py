@@ -4,8 +4,6 @@ The programs are made from the descriptions of cases and know nothing of the eng
 making them (reproducers/) and not for what runs in the guest (trial/reproduced.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Runs cases on a bench in this process with the engine's runner, without pytest, results file or supervisor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 

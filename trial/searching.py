@@ -3,8 +3,6 @@
 Besides sequences.py, only this module imports Hypothesis, and only when it is needed.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 

@@ -5,8 +5,6 @@ a row that can be copied into a table. Calls whose outcome the documents leave o
 calls that are known to crash a kernel (see HAZARDS). Only this module needs Hypothesis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, ClassVar

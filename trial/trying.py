@@ -4,8 +4,6 @@ killed: cases of the violated rule fail; misattributed: only cases of other rule
 cases of the violated rule run first, and the others only if none of these fails, unless all are requested.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -4,8 +4,6 @@
 parameter names. Not for the mutants of a driver (trial/kernel/), and not for trying them (trying.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

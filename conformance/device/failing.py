@@ -1,6 +1,6 @@
 """Has the kernel fail one allocation of memory of this thread, by its fault injection (fail-nth).
 
-Not for the calls that this is done to (execution/failing.py).
+Not for the calls that this is done to (execution/procedure.py).
 """
 
 from __future__ import annotations

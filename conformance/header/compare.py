@@ -7,12 +7,13 @@ header has are reported as NOT_COVERED. Not for asking the compiler (program.py)
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from conformance.header.answers import ask
+from conformance import cache
 from conformance.header.check import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, missing, same
-from conformance.header.program import Answers, Toolchain
+from conformance.header.program import FLAGS, Answers, Toolchain
 from conformance.header.source import Source
 from conformance.verbs import (
     CONSTANTS,
@@ -29,6 +30,38 @@ from conformance.verbs import (
     Verb,
     declaration,
 )
+
+
+def ask(
+    toolchain: Toolchain,
+    preprocessed: str,
+    expressions: Iterable[str],
+    declarations: Mapping[str, str],
+    undefine: Iterable[str],
+) -> Answers:
+    """Toolchain.ask, or what it answered before. `preprocessed` is the toolchain's header. Raises Unreachable."""
+    questions, macros = list(expressions), list(undefine)
+    parts = json.dumps([toolchain.command, FLAGS, questions, dict(declarations), macros])
+    name = f"answers-{cache.digest_of([preprocessed.encode(), parts.encode()])}.json"
+    known = _known(name)
+    if known is None:
+        known = toolchain.ask(questions, declarations, macros)
+        cache.store(name, json.dumps([known.values, known.refused]).encode())
+    return known
+
+
+def _known(name: str) -> Answers | None:
+    path = cache.lookup(name)
+    if path is None:
+        return None
+    try:
+        values, refused = json.loads(path.read_bytes())
+        whole = all(isinstance(value, int) for value in values.values())
+        whole &= all(isinstance(error, str) for error in refused.values())
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    return Answers(values, refused) if whole else None
+
 
 # Enumerations that no header has: one of each integer type that compilers use to represent enumerations.
 FOREIGN = {"cts_unsigned": "enum cts_unsigned { CTS_UNSIGNED };", "cts_signed": "enum cts_signed { CTS_SIGNED = -1 };"}

@@ -9,19 +9,59 @@ import fcntl
 import hashlib
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 from conformance.errors import PROGRAM, UserError
 from conformance.model.bounds import MOST_RESULTS_BYTES, MOST_RESULTS_VALUES
-from conformance.model.case import Case
-from conformance.model.record import Record, ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.case import Case, Expectation
+from conformance.model.evidence import distinct_points, shown_by
+from conformance.model.record import Record, ResultRecord, Shows
+from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.checked_json import values_in
 from conformance.results.files import not_written, write_all
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
 from conformance.results.records import Recorded, encode, read_results
-from conformance.results.shown import shown_in
+from conformance.sweeps.outcome import OUTSIDE, Points
+
+
+def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
+    """What the result of a case is about; of a sweep, with rule and verdict. The points are in the record still."""
+    if "points_data" in record:
+        return _of_points(case, Points.of_data(record["points_data"]))
+    outcome = record["expected"].get("outcome", case.when.then.outcome)
+    return [shown.as_data() for shown in shown_by(_expecting(case, outcome))]
+
+
+def _expecting(case: Case, outcome: str) -> Case:
+    """The case with the outcome that was expected of it: that of a point depends on the device."""
+    return replace(case, when=replace(case.when, then=Expectation(outcome)))
+
+
+def _of_points(case: Case, points: Points) -> list[Shows]:
+    assert case.sweep is not None
+    best: dict[tuple[str, str, str], int] = {}  # by what is shown and the rule, the number of the best outcome
+    for number, point in distinct_points(case.sweep, points.index):
+        if number == OUTSIDE:
+            continue
+        outcome = points.outcomes[number]
+        expected = outcome.expected.partition(" ")[0]
+        for shown in shown_by(_expecting(case.sweep.case_at(case, point), expected)):
+            data = shown.as_data()
+            key = (data["shows"], data["on"], outcome.rule)
+            best[key] = max(
+                best.get(key, number), number, key=lambda each: VERDICTS.index(points.outcomes[each].verdict)
+            )
+    return [_shows(points, number, *key) for key, number in sorted(best.items())]
+
+
+def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows:
+    found: Shows = {"shows": shows, "on": on, "rule": rule, "verdict": Verdict(points.outcomes[number].verdict)}
+    example = points.examples[number] if points.examples else None
+    if example and found["verdict"] in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE):
+        found["lacking"] = ", ".join(example["observed"].get("lacking", ())) or example["reason"]
+    return found
 
 
 class ResultsFile:
@@ -32,7 +72,7 @@ class ResultsFile:
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if it is in use, or has a run and `carry_on` is false.
 
-        An error in the path is a mistake of who gave it (status 2), a full disk is not (status 3).
+        An error in the path is a mistake of the user (status 2), a full disk is not (status 3).
         `durable`: each line is on disk before the next, because the kernel under test is that of this host.
         """
         self.path = path

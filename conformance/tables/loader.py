@@ -19,14 +19,40 @@ from conformance.model.rules import Registry
 from conformance.model.sweep import Sweep
 from conformance.tables import keys
 from conformance.tables.expansion import MAX_CASES, bindings, slug, substitute
-from conformance.tables.retired import check_unused, read_retired
 from conformance.tables.row import KEYS as PART_KEYS
 from conformance.tables.row import RowBody, read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
 from conformance.tables.stray_files import display_path
 from conformance.tables.sweep_reader import read_sweep
-from conformance.yamldoc.nodes import Mistake, Node, TextError, quoted, read_file
+from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
+
+_KEYS = ("id", "why")
+
+
+def read_retired(reader: Reader, node: Node | None, table: str) -> Mapping[str, Location]:
+    """The retired case ids of the table `<folder>/<file stem>`, each with its location."""
+    retired: dict[str, Location] = {}
+    for item in reader.items(node, "retired"):
+        fields = reader.mapping(item, "a retired case", _KEYS, _KEYS)
+        written = reader.text(fields.get("id"), "id")
+        reader.text(fields.get("why"), "why")
+        if not written:
+            continue
+        case, location = f"{table}/{written}", fields["id"].location
+        if case in retired:
+            reader.note(location, f"duplicate retired case {case} (first in line {retired[case].line})")
+        retired.setdefault(case, location)
+    return retired
+
+
+def check_unused(reader: Reader, retired: Mapping[str, Location], used: Mapping[str, Node]) -> None:
+    """Notes each case id in `used` that is retired."""
+    for case, node in used.items():
+        if case in retired:
+            line = retired[case].line
+            reader.note(node.location, f"case {case} is retired (line {line}); give the row another id")
+
 
 _INSTEAD = {"each": "write its axes in the sweep", "then": "write the expectations in the sweep's expect"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*")

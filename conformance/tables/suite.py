@@ -10,6 +10,7 @@ import hashlib
 import os
 import pickle
 import sys
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,11 +19,36 @@ from pathlib import Path
 from conformance import cache
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.evidence import Needs, Shown, controls, shown_of_rules
 from conformance.model.rules import Registry
 from conformance.tables.loader import Table, read_tables
-from conformance.tables.needs import needs_of
 from conformance.tables.rules_file import read_registry
 from conformance.tables.stray_files import not_run_once, stray_files
+from conformance.tables.tiers import DEFAULT, of_tier
+from conformance.yamldoc.nodes import Mistake, quoted
+from conformance.yamldoc.reader import suggestion
+
+
+def needs_of(registry: Registry, cases: Sequence[Case]) -> tuple[Needs, list[Mistake]]:
+    """The evidence that the rules need, and a mistake for each that a rule names and no case of it shows."""
+    by_rule: dict[str, set[str]] = {rule: set() for rule in registry}
+    everything: set[Shown] = set()
+    planned = [case for case in of_tier(cases, DEFAULT) if case.kind.traits.proves]
+    for case in planned:
+        for rule, shown in shown_of_rules(case):
+            everything.add(shown)
+            by_rule[rule].add(shown.item)
+    mistakes = [
+        Mistake(rule.location, f"no case of {rule.id} shows {quoted(item)}{suggestion(item, by_rule[rule.id])}")
+        for rule in registry.values()
+        for item in rule.evidence
+        if item not in by_rule[rule.id]
+    ]
+    items = {rule.id: rule.evidence or tuple(sorted(by_rule[rule.id])) for rule in registry.values()}
+    number = Counter(rule for case in planned for rule in case.rules)
+    conditional = frozenset(rule.id for rule in registry.values() if rule.conditional)
+    return Needs(items, controls(everything), conditional, dict(number)), mistakes
+
 
 POINT = "#"  # separates the id of a sweep from one of its points
 VERSION = "0.1.0"

@@ -5,8 +5,6 @@ is posted and the bytes are moved here; a request that only the altered device r
 not exist.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Sequence
 

@@ -3,8 +3,6 @@
 So alterations of the data path can be tried without a device. Not for the real stack (trial/inside.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import socket
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Reads and writes this process's memory without dying where there is none."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

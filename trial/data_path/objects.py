@@ -3,8 +3,6 @@
 Kept beside the real device, so that an alteration can decide what it would do with a request.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

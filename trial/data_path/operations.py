@@ -4,8 +4,6 @@ ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_bind_mw and the allocation of win
 that call them, so that every caller in this process is reached: Python, pyverbs and C.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

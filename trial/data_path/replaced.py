@@ -3,8 +3,6 @@
 What an alteration can do is in alteration.py.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

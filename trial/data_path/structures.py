@@ -4,8 +4,6 @@ The layouts of <infiniband/verbs.h>, which are part of the library's stable ABI.
 device/posting.py has no use for.
 """
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import c_int, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 

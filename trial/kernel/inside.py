@@ -6,8 +6,6 @@ It waits to be frozen as a template of guests (fixtures/guest/warm.py), and take
 JSON: `cases` to have, a `module` to load, ids to `run`. Not for judging what came of them (trying.py).
 """
 
-from __future__ import annotations
-
 import base64
 import gc
 import json

@@ -1,7 +1,5 @@
 """The modules of mutants, compiled in a workshop that is kept, and kept in the cache by what they were made of."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

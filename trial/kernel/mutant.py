@@ -3,8 +3,6 @@
 An anchor may lie in what a change of the mended stack has put in. Not for compiling a mutant (modules.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

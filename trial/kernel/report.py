@@ -3,8 +3,6 @@
 Not for outcomes (trying.py).
 """
 
-from __future__ import annotations
-
 import collections
 import json
 from collections.abc import Iterable, Mapping, Sequence

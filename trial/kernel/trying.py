@@ -5,8 +5,6 @@ case of their rules sees are put together in one module, with which the whole de
 (guest.py).
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import time
