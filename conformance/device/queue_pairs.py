@@ -27,7 +27,7 @@ from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
-# The SGEs of a request, on a device that has so many.
+# The SGEs of a request, on a device that supports this many.
 ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^14 = 67 ms, seven retries.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 14, 7, 7, 12

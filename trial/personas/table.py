@@ -230,6 +230,7 @@ _EFA = Persona(
     port=EFA,
 )
 
+_MANA_STATUS = "providers/mana/cq.c: vendor_error_to_wc_error"
 _MANA = Persona(
     "mana",
     {
@@ -243,8 +244,10 @@ _MANA = Persona(
         windows.WindowsCannotBeBound: f"{_HW}/mana/mr.c: mana_ib_alloc_mw, of which mana_ib_query_device says nothing",
         queueing.NoQueryOfQueuePairs: f"{_HW}/mana/device.c: mana_ib_dev_ops",
         queueing.NoPostingInError: "providers/mana/wr.c: mana_ib_post_send",
+        queueing.InvalidRequestsAreOperationErrors: _MANA_STATUS,
         RelaxedOrderingIgnored: f"{_HW}/mana/mr.c: mana_ib_verbs_to_gdma_access_flags",
     },
+    mistakes={"STAT-02": _MANA_STATUS},
     port=MANA,
 )
 
