@@ -25,7 +25,7 @@ from fixtures.system.readiness import MISSING, NOTE, OK, Finding, Host, device_f
 from targets import hosts
 
 NO_WAY = 4  # exit status
-# Where the page about NICs is: beside the sources, and where a distribution's package puts it.
+# Where the page about NICs is: next to the sources, and where a distribution's package puts it.
 _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"))
 
 

@@ -198,7 +198,7 @@ class _HostRun:
                     self._progress.say(f"{self.host.name}: {text}")
 
     def wait(self, seconds: float | None = None) -> None:
-        """Returns when the run has ended, or after so many seconds."""
+        """Returns when the run has ended, or after this many seconds."""
         if self._process:
             self._process.join(seconds)
             self.status = self._process.exitcode if self._process.exitcode is not None else 3

@@ -1,6 +1,6 @@
-"""`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, and tells what is new since the last good.
+"""`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, reports what is new since a good one.
 
-Each cell is a `rdma-cts run` in a process of its own: whatever befalls it costs that cell alone. Not for what a night
+Each cell is a `rdma-cts run` in its own process: a failure costs only that cell. Not for what a night
 changed (reports/morning.py), nor for reading a history (reports/history.py).
 """
 
@@ -289,7 +289,7 @@ def _new_night(folder: Path) -> Path:
 
 
 def _renew(stack: str, days: float) -> None:
-    """Makes the image of a stack again if it is older than so many days; says so if that fails: the old one is run."""
+    """Makes the image of a stack again if it is older than this many days; if that fails, says so and keeps it."""
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:
@@ -297,7 +297,7 @@ def _renew(stack: str, days: float) -> None:
 
 
 def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
-    """Runs a cell and compares it; returns what came of it, as it is kept with its results, and the lines about it."""
+    """Runs a cell and compares it; returns its outcome, as kept with its results, and the lines about it."""
     folder = night / name
     selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
     known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))

@@ -137,7 +137,7 @@ class Support:
 
 
 def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> Support:
-    """What a bundle supports, by the present tables. Raises UserError if it is none, or has other tables.
+    """What a bundle supports, by the present tables. Raises UserError if it is not one, or has other tables.
 
     Messages name `shown`, by default its path.
     """

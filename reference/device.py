@@ -7,13 +7,14 @@ from conformance.bench.calls import IbvMr, Pd, Return, Sge
 from reference.advice import Advice
 from reference.extended import Extended
 from reference.header import own_header
+from reference.made_otherwise import MadeOtherwise
 from reference.memory import PAGE
 from reference.objects import Refused, Region
 from reference.postings import Postings
-from reference.reregistration import Change, Reregistration
+from reference.reregistration import Change
 
 
-class Device(Reregistration, Advice, Postings, Extended):
+class Device(MadeOtherwise, Advice, Postings, Extended):
     """A device that does what the documents say."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:

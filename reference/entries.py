@@ -112,14 +112,18 @@ class ReferenceEntry:
         except Refused as refused:
             return self._answers.refused(self._device, verb, refused.errno)
 
-    def _made(self, verb: Verb, made: Region | Buffer | int | None, arguments: tuple[Any, ...]) -> Return:
+    def _made(self, verb: Verb, made: Region | Buffer | Domain | int | None, arguments: tuple[Any, ...]) -> Return:
         if isinstance(made, Buffer):
             free = functools.partial(self._device.free_buf, made.handle)
             return Return(made.addr, 0, buffer=calls.Buffer(made.handle, made.addr, made.size, free))
         if made is None or isinstance(made, int):
             return Return(made or 0, 0)
+        if isinstance(made, Domain):
+            return Return(made.pointer, 0, pd=made)
         given = dict(zip(CALLS[verb.name], arguments, strict=False))
-        return self._answers.made(self._device.structure(made, given["pd"], start_of(given), given["length"]))
+        length = given.get("length", made.length)
+        start = start_of(given) if "length" in given else self._device.imported_addr(made)
+        return self._answers.made(self._device.structure(made, given["pd"], start, length))
 
     def dealloc_pd(self, pd: Pd) -> Return:
         """ibv_dealloc_pd: 0, or the value of errno."""

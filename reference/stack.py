@@ -90,6 +90,10 @@ OPTIONAL = (
     "rereg_mr",
     "rereg_translation",
     "advise_mr",
+    "alloc_null_mr",
+    "import_mr",
+    "import_pd",
+    "alloc_parent_domain",
     *capability.BY_SYMBOL,
 )
 # The capabilities that depend on another one.

@@ -528,7 +528,7 @@ def _shard(header: HeaderRecord) -> str:
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     """What the header of a run of these tables cannot say; empty if there is nothing.
 
-    Another version may tell more or less of a rule, but nothing else.
+    Another version may say more or less about a rule, but nothing different.
     """
     known = plain(suite.registry.as_data())
     said = header["rules"]

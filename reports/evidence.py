@@ -1,5 +1,5 @@
-"""Everything that a report tells of one violation, as lines of text: what the case did, what the document wants of it,
-what came, who answered, and the command that reproduces it. Not for escaping and layout."""
+"""Everything that a report says about one violation, as lines of text: what the case did, what the document requires,
+what was observed, who answered, and the command that reproduces it. Not for escaping and layout."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _SETTINGS = ("firmware", "kernel", "rdma-core")
 _LEAST, _LEAST_PART = 3, 0.05
 # What may be another on each of several equal nodes, and says nothing.
 _OWN = ("device", "started", "stack", "shard")
-# A run that takes this many times the median, or less than its reciprocal, is told; and this many deviations from it.
+# A run that takes this many times the median, or less than its reciprocal, is reported; so are this many deviations.
 _SLOW, _DEVIATIONS = 1.5, 6.0
 _MOST_REASON = 200  # characters of a reason to drain a node
 
@@ -91,7 +91,7 @@ class Group:
         """What is not the same on all nodes: versions, capabilities, verdicts, and then times."""
         found = [*self._traits(), *self._seconds(), *self._copies()]
         by_rule = {node for each in found if not each.what.startswith("case ") for node in each.nodes}
-        # A case is told only of nodes that show nothing else.
+        # A case is reported only for nodes that show nothing else.
         return tuple(each for each in found if not each.what.startswith("case ") or not by_rule.issuperset(each.nodes))
 
     def _traits(self) -> Iterator[Difference]:

@@ -62,7 +62,7 @@ class Outcome:
 
     @staticmethod
     def of(data: Any) -> Outcome:
-        """The outcome in the content of a file. Raises ValueError if it is none."""
+        """The outcome in the content of a file. Raises ValueError if it is not one."""
         if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("outcome") not in (*OUTCOMES,):
             raise ValueError  # whatever it is: not everything can be looked up
         against, reason, selection = data.get("against", ""), data.get("reason", ""), data.get("selection", [])
@@ -73,7 +73,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class KnownDefect:
-    """A defect as a summary tells it; `fingerprints` are all by which it is known.
+    """A defect as a summary describes it; `fingerprints` are all by which it is known.
 
     `answered` says which layer answered, and why that is known; `case`, `line` and `repro` are about its first case.
     """
@@ -118,7 +118,7 @@ class Facts:
 
     @staticmethod
     def of(data: Any) -> Facts:
-        """The facts in a summary. Raises ValueError, LookupError, TypeError or AttributeError if it is none."""
+        """The facts in a summary. Raises ValueError, LookupError, TypeError or AttributeError if it is not one."""
         if data["schema"] != summary.SCHEMA:
             raise ValueError
         rules = _texts(data["rules"])

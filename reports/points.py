@@ -19,7 +19,7 @@ from reports.text import one_line, plain
 
 
 def read_points(directory: Path, record: ResultRecord) -> Points | None:
-    """The points of a sweep's result; None if it has none, or their file is not beside the results.
+    """The points of a sweep's result; None if it has none, or their file is not next to the results.
 
     Raises UserError if the file is invalid or outside the directory of the results.
     """

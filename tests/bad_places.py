@@ -31,7 +31,7 @@ def on_full_disk(path: Path, mode: str, opener: object) -> BinaryIO:
 
 
 def full_disk(after: int) -> Callable[[int, bytes], None]:
-    """In place of `write_all`: a disk that is full after so many bytes."""
+    """In place of `write_all`: a disk that is full after this many bytes."""
     left = after
 
     def write(descriptor: int, data: bytes) -> None:

@@ -1,6 +1,6 @@
 """In place of ssh: a host that answers each request with what a test has prepared for it. Not itself a test.
 
-HOSTILE is a file with JSON: by request, and by "hello", a list of messages. A message "flood" is sent for ever, one
+HOSTILE is a file with JSON: by request, and by "hello", a list of messages. A message "flood" is sent forever, one
 "silence" is not sent, and everything is printed to standard error as often as "stderr" says before the first request.
 """
 

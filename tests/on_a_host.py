@@ -286,7 +286,7 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
 
 
 def tell() -> None:
-    """Does what the command line asks for, and tells it."""
+    """Does what the command line asks for, and reports it."""
     if sys.argv[1:]:
         moments, took = int(sys.argv[1]), unbroken()
         found: dict[str, Any] = {"isolated": isolated(), "closed": closed(), "footer": footer("unbroken")}

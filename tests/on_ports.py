@@ -72,7 +72,7 @@ def found_on(name: str, gid_index: int | None = None) -> dict[str, Any]:
 
 
 def told(of: Callable[[], object]) -> list[Any]:
-    """The one line that is told of a mistake, and its status."""
+    """The one line that reports a mistake, and its status."""
     try:
         of()
     except UserError as error:

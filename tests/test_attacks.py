@@ -258,7 +258,7 @@ ATTACKS = (
         "on a host: the library under test ran as the user nobody there, who could not write what was recorded",
         head(stack="host", isolated="nobody"),
     ),
-    # What makes a reader work for ever, or fill the memory
+    # What makes a reader work forever, or fill the memory
     Attack("a sweep whose points differ in 500 ways", "sweep", "400"),
     Attack("a bundle that expands without end", "bomb", "100 times as large unpacked"),
     Attack("a file of a million small records", "records", "lines, more than the"),
@@ -396,7 +396,7 @@ def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
 
 
 def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """A worker makes progress for ever, by a clock of the test's own."""
+    """A worker makes progress forever, by a clock of the test's own."""
     clock = itertools.count(0.0, 60.0)
     points = ({"type": "progress", "case": IDS[0], "point": "p", "done": done} for done in itertools.count())
     with pytest.MonkeyPatch.context() as patch:

@@ -41,7 +41,7 @@ def one_case_more(data: dict[str, Any]) -> None:
     data["violations"][0]["cases"].append("reg_mr/made/up")
 
 
-# What differs on a node, and what is to be told of it.
+# What differs on a node, and what must be reported about it.
 DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, its equals none"),
     "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, its equals "),

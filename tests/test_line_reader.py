@@ -1,4 +1,4 @@
-"""Lines from a descriptor to which anything may be written; and the console of a worker, which may grow for ever."""
+"""Lines from a descriptor to which anything may be written; and the console of a worker, which may grow forever."""
 
 import os
 import subprocess

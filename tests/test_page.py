@@ -128,7 +128,7 @@ def assert_fits(browser: webdriver.Chrome) -> None:
 
 
 def assert_legible(browser: webdriver.Chrome) -> dict[str, float]:
-    """Every text stands out from what is after it: the least contrast of each kind of element."""
+    """Every text stands out from its background: the least contrast of each kind of element."""
     found: dict[str, float] = browser.execute_script(CONTRAST)
     assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
     return found

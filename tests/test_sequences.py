@@ -1,4 +1,4 @@
-"""Random sequences: what they find is told in few steps, as a row; and a guest that dies in one names it."""
+"""Random sequences: what they find is reported in few steps, as a row; and a guest that dies in one names it."""
 
 import itertools
 import os

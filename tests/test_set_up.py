@@ -1,4 +1,4 @@
-"""What a case did before its judged call is told wherever its violation is: in results, in every report, by explain."""
+"""What a case did before its judged call is shown with its violation: in results, in every report, by explain."""
 
 from pathlib import Path
 

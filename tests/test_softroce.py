@@ -391,7 +391,7 @@ def test_an_image_that_a_run_is_using_is_not_removed(tmp_path: Path, fake_build:
 
 
 def aged(tmp_path: Path, days: float) -> Image:
-    """An image that was built so many days ago."""
+    """An image that was built this many days ago."""
     found = ensure_image(Recipe(), tmp_path, print)
     then = time.time() - days * 86_400
     os.utime(found.root.with_name("manifest.json"), (then, then))
@@ -602,7 +602,9 @@ def test_a_guest_that_does_not_start(
     pid = fake_qemu(script)
     error = _fails_to_boot(no_image, tmp_path / "console")
     assert message in error.message
-    assert error.log == (str(tmp_path / "console") if CONSOLE in script else "")  # of what is empty nobody is told
+    assert error.log == (
+        str(tmp_path / "console") if CONSOLE in script else ""
+    )  # nothing is reported about what is empty
     assert not is_running(int(pid.read_text()))
 
 

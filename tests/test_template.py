@@ -298,7 +298,7 @@ def test_a_template_is_made_once(
 
 
 class WatchedLock:
-    """A lock that tells when somebody has to wait for it."""
+    """A lock that reports when somebody has to wait for it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

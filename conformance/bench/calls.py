@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import errno as errno_module
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -133,7 +133,8 @@ class Told:
 class Return:
     """The result of a call: the returned value, errno (0 if the call did not set it), and the object it created.
 
-    `layer` is the layer that answered, `kernel` if the result does not show another one.
+    `release` gives the object up, if deregistering it would not do. `layer` is the layer that answered, `kernel` if the
+    result does not show another one.
     """
 
     value: int
@@ -142,6 +143,8 @@ class Return:
     layer: str = "kernel"
     buffer: Buffer | None = None
     told: Told | None = None
+    pd: Pd | None = None
+    release: Callable[[], object] | None = None
 
 
 @dataclass
@@ -174,6 +177,38 @@ class Pd(Protocol):
     def context_pointer(self) -> int: ...
     def naming(self, handle: int) -> AbstractContextManager[None]: ...
     def close(self) -> None: ...
+
+
+class PdAt:
+    """A domain by the library's struct ibv_pd *; `release` gives it up."""
+
+    def __init__(self, pointer: int, release: Callable[[], object]) -> None:
+        self.pointer, self._release = pointer, release
+        self._struct = IbvPd.from_address(pointer)
+
+    @property
+    def handle(self) -> int:
+        """The kernel's handle in the structure."""
+        return int(self._struct.handle)
+
+    @property
+    def context_pointer(self) -> int:
+        """struct ibv_context * of the PD."""
+        return self._struct.context or 0
+
+    @contextmanager
+    def naming(self, handle: int) -> Iterator[None]:
+        """Changes the handle in the structure within the block."""
+        own = self._struct.handle
+        self._struct.handle = handle
+        try:
+            yield
+        finally:
+            self._struct.handle = own
+
+    def close(self) -> None:
+        """Gives the domain up."""
+        self._release()
 
 
 class Window(Protocol):

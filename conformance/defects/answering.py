@@ -20,7 +20,7 @@ from conformance.model.record import ResultRecord
 DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = "device", "provider", "libibverbs", "kernel core", "program"
 UNKNOWN = "not known"
 _CORE_MODULES = ("ib_core", "ib_uverbs", "ib_umad", "rdma_cm", "iw_cm", "ib_cm", "rdma_ucm")
-# A line in which a driver tells of a request, beginning with the name of the device: `rxe0: pd#1 rxe_reg_user_mr: …`.
+# A line in which a driver reports a request, beginning with the name of the device: `rxe0: pd#1 rxe_reg_user_mr: …`.
 _OWN_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?P<device>[a-z]\w*\d): (?:\S+ )?(?P<function>\w+): \S")
 _LAYERS = {
     "libibverbs": (LIBIBVERBS, "it checks this itself, before a system call"),

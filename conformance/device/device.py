@@ -12,13 +12,11 @@ import re
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from conformance.bench.calls import IbvPd
+from conformance.bench.calls import PdAt
 from conformance.bench.interface import Refusal
 from conformance.device import port as ports
 from conformance.device.connection_manager import ConnectionManager
@@ -47,7 +45,7 @@ def device_names(sysfs: Path = SYSFS) -> list[str]:
     return sorted(entry.name for entry in sysfs.iterdir()) if sysfs.is_dir() else []
 
 
-class ProtectionDomain:
+class ProtectionDomain(PdAt):
     """A PD that pyverbs allocates, with its struct ibv_pd *."""
 
     def __init__(self, device: Device) -> None:
@@ -55,28 +53,7 @@ class ProtectionDomain:
 
         self.device = device
         self.pyverbs: Any = PD(device.context)
-        self.pointer = device.pointers.pd(self.pyverbs)
-        self._struct = IbvPd.from_address(self.pointer)
-
-    @property
-    def handle(self) -> int:
-        """The kernel's handle in the structure."""
-        return int(self._struct.handle)
-
-    @property
-    def context_pointer(self) -> int:
-        """struct ibv_context * of the PD."""
-        return self._struct.context or 0
-
-    @contextmanager
-    def naming(self, handle: int) -> Iterator[None]:
-        """Changes the handle in the structure within the block."""
-        own = self._struct.handle
-        self._struct.handle = handle
-        try:
-            yield
-        finally:
-            self._struct.handle = own
+        super().__init__(device.pointers.pd(self.pyverbs), self.pyverbs.close)
 
     def close(self) -> None:
         """Deallocates the PD. Raises PyverbsRDMAError if the device refuses."""

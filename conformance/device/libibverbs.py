@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from conformance.bench.calls import ABSENT, Buffer, IbvMrInitAttr, Mr, Pd, Return, Sge
+from conformance.bench.calls import ABSENT, Buffer, IbvMrInitAttr, Mr, Pd, PdAt, Return, Sge
 from conformance.device.fork_settings import no_descriptors
 from conformance.verbs import OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
 from conformance.verbs.reg_mr import REG_MR_IOVA
@@ -26,6 +26,12 @@ _NUMBERS: Mapping[str, type] = {
     "uint64_t": ctypes.c_uint64,
     "size_t": ctypes.c_size_t,
 }
+
+
+# Where struct verbs_context, which ends with the struct ibv_context, has what inline functions call: so many pointers
+# before the latter.
+_BEFORE_CONTEXT = {"alloc_parent_domain": 26, "alloc_null_mr": 38}
+_POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 
 class _BindingsPd(Pd, Protocol):
@@ -146,6 +152,43 @@ class Libibverbs:
         return replace(
             returned, buffer=Buffer(handle.value, returned.value, size, functools.partial(free, handle.value))
         )
+
+    def _inline(self, operation: str, context: int, *arguments: int) -> Return:
+        """What an inline function of the header does that returns a pointer: it calls an operation of the context."""
+        address = ctypes.c_void_p.from_address(context - _POINTER * _BEFORE_CONTEXT[operation]).value
+        if not address:
+            return Return(0, errno.EOPNOTSUPP, layer=self.name)
+        function = ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * len(arguments), use_errno=True)(address)
+        ctypes.set_errno(0)
+        value = function(*arguments) or 0
+        return Return(value, ctypes.get_errno(), Mr.at(value) if value else None, "provider")
+
+    def alloc_null_mr(self, pd: Pd) -> Return:
+        """ibv_alloc_null_mr."""
+        return self._inline("alloc_null_mr", pd.context_pointer, pd.pointer)
+
+    def alloc_parent_domain(self, context: int, pd: Pd | None) -> Return:
+        """ibv_alloc_parent_domain, of a domain alone."""
+        attr = (ctypes.c_void_p * 6)(pd.pointer if pd else 0)  # then td, comp_mask, alloc, free and pd_context
+        returned = self._inline("alloc_parent_domain", context, context, ctypes.addressof(attr))
+        return self._domain(returned, "ibv_dealloc_pd")
+
+    def import_pd(self, context: int, handle: int) -> Return:
+        """ibv_import_pd."""
+        return self._domain(self._verb("ibv_import_pd", context, handle), "ibv_unimport_pd")
+
+    def import_mr(self, pd: Pd, handle: int) -> Return:
+        """ibv_import_mr; to be given up by ibv_unimport_mr, which leaves the kernel's region."""
+        returned = self._verb("ibv_import_mr", pd, handle)
+        end = self._declare("ibv_unimport_mr", ctypes.c_int, ctypes.c_void_p)
+        return replace(returned, release=functools.partial(end, returned.value)) if returned.value else returned
+
+    def _domain(self, returned: Return, end: str) -> Return:
+        """A call that returned a domain, which the function `end` gives up."""
+        if not returned.value:
+            return returned
+        release = functools.partial(self._declare(end, ctypes.c_int, ctypes.c_void_p), returned.value)
+        return replace(returned, mr=None, pd=PdAt(returned.value, release))
 
     def dealloc_pd(self, pd: Pd) -> Return:
         """ibv_dealloc_pd. What is in the domain stays, which pyverbs would release before."""

@@ -1,7 +1,7 @@
 """Memory that processes on two hosts have at the same addresses, so that a request names it alike on both.
 
-Each end knows what both had when they last told each other, and tells the pieces that have changed since. The ends take
-turns: a piece that both have changed gets the contents of the end that tells first. Not for mapping the memory.
+Each end knows what both had at their last exchange, and sends the pieces that have changed since. The ends take
+turns: a piece that both have changed gets the contents of the end that sends first. Not for mapping the memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Mirror:
         del self._known[addr]
 
     def changes(self) -> Changes:
-        """What has changed here. The other end is taken to know it from now on."""
+        """What has changed here. From now on the other end is assumed to know it."""
         found: Changes = []
         for addr, known in self._known.items():
             now = ctypes.string_at(addr, len(known))

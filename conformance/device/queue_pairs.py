@@ -27,7 +27,7 @@ from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
-# The SGEs of a request, on a device that has so many.
+# The SGEs of a request, on a device that supports this many.
 ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^17 = 537 ms, three retries. On a busy host, an emulated
 # processor stands still for more than 67 ms, and needless retries are not what is tested. Soft-RoCE takes 7 retries for

@@ -1,6 +1,6 @@
 """A peer on another host: the requester's device, its protection domain, its memory and its queue pairs, from here.
 
-Everything is done by a process on that host, which a channel asks. The memory of the requester is in this process too,
+A process on that host does everything, at the request of a channel. The memory of the requester is in this process too,
 at the same addresses, and both are kept alike (mirror.py). Not for what that process does (fixtures/hosts/requester.py)
 and not for how it is reached (fixtures/hosts/peer.py).
 """

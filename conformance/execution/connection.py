@@ -119,7 +119,7 @@ class LoopbackConnection:
     def _await_error(self, queue: Queue, refusal: Refusal) -> None:
         """Waits for the error state of a queue pair; only briefly if an earlier wait for it was in vain.
 
-        The specification of InfiniBand demands that state: one long wait in vain is enough for a connection. That of
+        The specification of InfiniBand requires that state: a connection waits long in vain only once. That of
         iWARP does not; there it depends on the driver and on the kind of refusal, and each kind has one long wait.
         """
         lingering = self.pair.lingering

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from conformance.bench.calls import ABSENT, Pd, Return
+from conformance.bench.calls import ABSENT, Mr, Pd, Return
 from conformance.bench.interface import Bench, Entry
 from conformance.device.failing import can_fail
 from conformance.device.libibverbs import Libibverbs
@@ -26,6 +26,8 @@ from conformance.verbs import ENUMS
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
+# The verbs that make a region or a domain otherwise than by registration, which no command of the kernel does.
+_MADE_OTHERWISE = ("alloc_null_mr", "import_mr", "import_pd", "alloc_parent_domain")
 _OFFSET = 128  # bytes
 _ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
 _ON_DEMAND, _HUGETLB = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ON_DEMAND", "HUGETLB"))
@@ -50,10 +52,12 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
         results["rereg_mr"] = entry.rereg_mr(mr, _CHANGE_ACCESS, None, 0, 0, _PLAIN)
         results["rereg_translation"] = entry.rereg_mr(mr, _CHANGE_TRANSLATION, None, addr, length, 0)
     results["reg_dmabuf_mr"] = dmabuf = entry.reg_dmabuf_mr(pd, 0, bench.page, 0, -1, 0)
+    results |= _made_otherwise(entry, pd, mr) if entry_name == "libibverbs" else {}
+    newer = dict.fromkeys(() if entry_name == "libibverbs" else _MADE_OTHERWISE, False)
     for region in (mr, dmabuf.mr, *(returned.mr for returned in regions.values())):
         if region:
             entry.dereg_mr(region)
-    newer = {poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd) for poster in BUILDERS}
+    newer |= {poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd) for poster in BUILDERS}
     newer |= {name: entry.offers(name) for name in capability.BY_SYMBOL}
     huge = _on_huge_pages(bench, entry, pd)
     types = {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
@@ -63,6 +67,23 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
     kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
     return verbs | kinds | huge | types | newer
+
+
+def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
+    """What the verbs answer that make a region or a domain otherwise; what they made is given up."""
+    null = entry.alloc_null_mr(pd)
+    if null.mr:
+        entry.dereg_mr(null.mr)
+    found = {"alloc_null_mr": null, "import_pd": entry.import_pd(pd.context_pointer, pd.handle)}
+    found["alloc_parent_domain"] = entry.alloc_parent_domain(pd.context_pointer, pd)
+    if mr:
+        found["import_mr"] = imported = entry.import_mr(pd, mr.handle)
+        if imported.release:
+            imported.release()
+    for domain in (found["import_pd"].pd, found["alloc_parent_domain"].pd):
+        if domain:
+            domain.close()
+    return found
 
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:

@@ -21,9 +21,9 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import CALLS, NULL, QP_RIGHTS
 from conformance.verbs import ENUMS
 
-# Every so many regions, a key is tried that must not work: a refusal costs as much as many operations.
+# After each this many regions, a key is tried that must not work: a refusal costs as much as many operations.
 _SAMPLED = 16
-_TOLD = 4096  # after so many regions progress is reported
+_TOLD = 4096  # after this many regions progress is reported
 _USED = 512  # of more regions, about so many are used, and those whose key another one has too
 _PROMISED = 100  # so many have to fit; more may exceed what the device has, or what may be pinned
 _BATCH = 32  # probes that are prepared together

@@ -26,6 +26,7 @@ from conformance.verbs import ENUMS, VERBS, ArgumentSpec, product_of
 
 # The kernel assigns small handles, so that it never assigns this one.
 _INVENTED_HANDLE = 0xFFFFFFF0
+_SIZE_MAX = (1 << 64) - 1
 _REREG = ENUMS["ibv_rereg_mr_flags"]
 _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
 _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.value_of("CHANGE_PD")
@@ -221,6 +222,40 @@ def _export_buf(context: CaseContext, step: Step) -> Observation:
     return {**result_of(returned), "returned": what}
 
 
+def _alloc_null_mr(context: CaseContext, step: Step) -> Observation:
+    returned = context.entry.alloc_null_mr(context.pds[str(step.arguments["pd"])])
+    return registered(context, step, returned, 0, _SIZE_MAX)
+
+
+def _import_mr(context: CaseContext, step: Step) -> Observation:
+    mr = context.mrs[str(step.arguments["mr_handle"])]
+    handle = mr.handle if step.arguments["handle"] == "own" else _INVENTED_HANDLE
+    returned = context.entry.import_mr(context.pds[str(step.arguments["pd"])], handle)
+    if returned.mr is None:
+        return null_result(returned)
+    if returned.release:
+        context.cleanup.callback(returned.release)
+    came, wanted = returned.mr.fields(), {**mr.fields(), "addr": 0}
+    context.fields[step.name] = came
+    different = [f"{key} {came[key]:#x} instead of {want:#x}" for key, want in wanted.items() if came[key] != want]
+    observation: Observation = {"rc": None, "returned": "MR", "errno": "", "layer": "provider"}
+    return observation | ({"differences": different} if different else {})
+
+
+def _new_pd(context: CaseContext, step: Step) -> Observation:
+    (given,) = step.arguments.values()
+    device, base = context.pds["pd"].context_pointer, None if given == NULL else context.pds[str(given)]
+    if step.call == "ibv_import_pd":
+        returned = context.entry.import_pd(device, base.handle if base else 0)
+    else:
+        returned = context.entry.alloc_parent_domain(device, base)
+    if returned.pd is None:
+        return null_result(returned)
+    context.pds[step.name] = returned.pd
+    context.cleanup.callback(context.release, f"PD {step.name}", returned.pd.close)
+    return {"rc": None, "returned": "PD", "errno": "", "layer": "provider"}
+
+
 def alloc_window(context: CaseContext, name: str, pd: str, kind: int) -> Observation:
     window, returned = context.bench.alloc_mw(context.pds[pd], kind)
     if window is None:
@@ -361,6 +396,10 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "ibv_alloc_buf": _alloc_buf,
     "ibv_export_buf_dmabuf_fd": _export_buf,
     "query_mr": _query_mr,
+    "ibv_alloc_null_mr": _alloc_null_mr,
+    "ibv_import_mr": _import_mr,
+    "ibv_import_pd": _new_pd,
+    "ibv_alloc_parent_domain": _new_pd,
     "ibv_wr_post": batches.wr_post,
     "create_qp_ex": batches.create_qp_ex,
     "ibv_dereg_mr": _dereg_mr,

@@ -16,7 +16,7 @@ from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
 # What a call returns that has done what it is for; what it returns where errno alone has the reason.
-DONE = ("MR", "MW", "buffer", "descriptor", "0")
+DONE = ("MR", "MW", "PD", "buffer", "descriptor", "0")
 _ERRNO_TELLS = ("NULL", "no descriptor")
 # What await_traffic returns if requests in flight have moved bytes after the call that ended their key.
 _AWAITED = ("changed", "leaked")
@@ -120,10 +120,18 @@ _READERS = (
 )
 
 
+def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
+    """Where nothing is to move, that is all that an operation has to do."""
+    if step.then.moved != "nothing" or "moved" not in seen:
+        return seen
+    return {**seen, "moved": "all" if seen["moved"] == "nothing" else "part"}
+
+
 def data_fault(step: Step, seen: Observation) -> Fault | None:
     """Bytes that are where they should not be, whatever the completion says."""
     if "moved" not in seen:
         return None
+    seen = _of_bytes_that_matter(step, seen)
     came_before = _came_before_refusal(step, seen)
     arrived = seen["moved"] not in ("nothing", "other") and not came_before
     if step.then.outcome == "refused" and (arrived or (seen["changed"] and not came_before)):
@@ -283,7 +291,8 @@ def outcome_of(step: Step, seen: Observation) -> str:
         return "success"
     if "wc" not in seen or (step.then.completion == "none" and not seen["wc"]):
         return "success"
-    done = seen["wc"] == ["SUCCESS"] and seen.get("moved", "all") == "all"
+    moved = _of_bytes_that_matter(step, seen).get("moved", "all")
+    done = seen["wc"] == ["SUCCESS"] and moved == "all"
     # The receiver of a SEND with invalidation may be the only one who learns that a key could not be invalidated.
     done = done and seen.get("responder_wc", ["SUCCESS"]) == ["SUCCESS"]
     return "success" if done else "refused"

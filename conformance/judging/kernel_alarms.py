@@ -103,7 +103,7 @@ def _is_alarm(line: str) -> bool:
 def first_alarm(log: Sequence[str]) -> str:
     """The first line in which a kernel says that something went wrong in it; empty if there is none.
 
-    On a console it can stand behind what a program was writing; the kernel's part begins at its time stamp.
+    On a console it can follow what a program was writing; the kernel's part begins at its time stamp.
     """
     line = next(filter(_is_alarm, log), "")
     return line[max(0, line.rfind("[ ")) :]

@@ -133,7 +133,8 @@ class Expectation:
     posted. `invalidated`: "as_posted" if the receiver of a SEND with invalidation must be told the key. `because`: the
     reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `otherwise`:
     "unreachable" if the row only presupposes the refusal, and shows nothing without it. `after`: of a step afterwards,
-    the outcome of the judged call without which the step is not made.
+    the outcome of the judged call without which the step is not made. `moved`: "nothing" if an operation that succeeds
+    must leave every byte as it was.
     """
 
     outcome: str
@@ -147,13 +148,14 @@ class Expectation:
     because: str = ""
     otherwise: str = ""
     after: str = ""
+    moved: str = ""
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"outcome": self.outcome}
         for name in ("errno", "code"):
             if getattr(self, name):
                 data[name] = list(getattr(self, name))
-        for name in ("mr", "completion", "rkey", "opcode", "invalidated", "because", "otherwise", "after"):
+        for name in ("mr", "completion", "rkey", "opcode", "invalidated", "because", "otherwise", "after", "moved"):
             if getattr(self, name):
                 data[name] = getattr(self, name)
         return data

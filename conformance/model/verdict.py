@@ -15,7 +15,7 @@ class Verdict(StrEnum):
     MISSED = "MISSED"  # planned and not run
     WAIVED = "WAIVED"  # only as an effective verdict: of a violation that a waiver covers
     STACK = "STACK"  # only as an effective verdict, of a run about a device: of what the stack answers on every one
-    UNREACHABLE = "UNREACHABLE"  # this stack cannot be brought into the situation
+    UNREACHABLE = "UNREACHABLE"  # this stack cannot get into the situation
     UNSUPPORTED = "UNSUPPORTED"  # the device does not declare the capability, and refuses properly
     PARTIAL = "PARTIAL"  # only of a rule: what was seen of it passes, and not all that verifies it was seen
     PASS = "PASS"

@@ -355,6 +355,8 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
     # The refusal is the subject of other rows: without it, there is nothing to judge.
     "otherwise": ExpectationSpec(("unreachable",), "refused"),
+    # An operation is carried out, and no byte changes by it.
+    "moved": ExpectationSpec(("nothing",), "success", PROBES),
     # Of a step afterwards: it is made only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),
 }

@@ -20,7 +20,7 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or
 def parse(data: bytes | str) -> Any:
     """The value of a JSON text.
 
-    Raises ValueError if it is none, has a key twice in an object, is nested too deeply, has too large a number, or far
+    Raises ValueError if it is not JSON, has a key twice in an object, is nested too deep, has a huge number, or far
     more values than any text has.
     """
     if len(data) > _LARGE and values_in(data) > MOST_VALUES:

@@ -51,7 +51,7 @@ class Part:
 
 
 def part_of(folder: Path, recorded: Recorded) -> Part:
-    """The shard in a directory. Raises UserError if it is none."""
+    """The shard in a directory. Raises UserError if it is not one."""
     facts: Any = recorded.header.get("shard")
     if facts is None:
         raise UserError(f"{folder} is not a shard of a run", hint="run --shard K/N makes one")

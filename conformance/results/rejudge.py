@@ -138,7 +138,7 @@ def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecor
 
 
 def find(suite: Suite, case: str) -> Case | None:
-    """The case with an id, or of a point; None if there is none any more."""
+    """The case with an id, or of a point; None if it no longer exists."""
     try:
         return suite.find(case)
     except UserError:

@@ -162,7 +162,7 @@ class Waivers:
     def _problems(self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool) -> Iterator[str]:
         """What is wrong with a waiver in this run; nothing where what it is for was not judged.
 
-        Of a run that has not the `whole` of it, it is not said that it is needed no more.
+        A run without the `whole` of it does not show that it is no longer needed.
         """
         subject = f"{waiver.location}: the waiver of {waiver.target} ({waiver.owner}, {waiver.issue})"
         covered = [record for record in results if waiver.covers(record)]

@@ -72,7 +72,7 @@ class ResultsFile:
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if it is in use, or has a run and `carry_on` is false.
 
-        An error in the path is a mistake of who gave it (status 2), a full disk is not (status 3).
+        An error in the path is a mistake of the user (status 2), a full disk is not (status 3).
         `durable`: each line is on disk before the next, because the kernel under test is that of this host.
         """
         self.path = path

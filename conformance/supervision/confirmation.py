@@ -53,7 +53,7 @@ class Confirmation:
         self._stopped = False
 
     def run(self, *starts: Start) -> None:
-        """Tries all violations; each of `starts` starts one worker at a time. Ends early if a worker cannot be had."""
+        """Tries all violations; each of `starts` starts one worker at a time. Ends early if no worker starts."""
         alone, like = _divided(self._found)
         self._waiting = [*_batches(like, len(starts)), *((each,) for each in alone)]
         run_together([functools.partial(self._serve, start) for start in starts], self._stop)

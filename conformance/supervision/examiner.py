@@ -1,6 +1,6 @@
 """Judges on this side what a worker has observed. What the worker itself concludes is only compared.
 
-The code under test runs in the worker's process, so that a line of it is evidence, and no more: rules, level, call and
+The code under test runs in the worker's process, so that a line of it is only evidence: rules, level, call and
 source are those of the plan, and the verdict follows from the observation, as `rdma-cts judge` finds it later. Not for
 the order of lines (session.py) and not for writing results (recording.py).
 """

@@ -98,7 +98,7 @@ class _Hearing:
 
 
 def _read(raw: bytes) -> Record | None:
-    """The record of a line; None if it is none. That of a result may have any shape, which its examiner finds."""
+    """The record of a line; None if it is not one. That of a result may have any shape, which its examiner finds."""
     try:
         record = decode(raw)
     except ValueError:

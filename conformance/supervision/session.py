@@ -214,7 +214,7 @@ class Session:
         self._worker.kill()
 
     def _endless(self) -> None:
-        """Handles a case that makes progress for ever: that says nothing about the device."""
+        """Handles a case that makes progress forever: that says nothing about the device."""
         seconds = self._recording.plan.longest_case_s
         self.end_reason = f"{self._in_flight} was not done within {seconds:,.0f} s, although it made progress"
         self._break(f"it was not done within {seconds:,.0f} s, although it made progress")

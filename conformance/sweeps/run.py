@@ -47,7 +47,7 @@ CHECK_INTERVAL = 512
 # Seconds after which progress is reported within an interval, too: its points may have to wait for completions.
 PROGRESS_S = 5.0
 _LOG_LINES = 40
-# At so many points is tried again what was lost; a transport that loses more is not merely busy.
+# What was lost is tried again at this many points; a transport that loses more is not merely busy.
 _MOST_LOST = 64
 # The rule that a set-up violates which was refused at one point and done when it was made again, by the refused call.
 _RULE_OF_SETUP = {

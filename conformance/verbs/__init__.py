@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from conformance.verbs import advise_mr, bind_mw, buffers, enums, pd, reg_mr, rereg_mr, structs
+from conformance.verbs import advise_mr, bind_mw, buffers, enums, made_otherwise, pd, reg_mr, rereg_mr, structs
 from conformance.verbs.forms import REGION, arguments_of, leaves_objects, product_of
 from conformance.verbs.types import (
     EXPERIMENTAL,
@@ -34,7 +34,15 @@ from conformance.verbs.types import (
 VERBS: Mapping[str, Verb] = MappingProxyType(
     {
         verb.name: verb
-        for verb in (*reg_mr.ALL, rereg_mr.REREG_MR, advise_mr.ADVISE_MR, *bind_mw.ALL, *buffers.ALL, *pd.ALL)
+        for verb in (
+            *reg_mr.ALL,
+            rereg_mr.REREG_MR,
+            advise_mr.ADVISE_MR,
+            *bind_mw.ALL,
+            *buffers.ALL,
+            *pd.ALL,
+            *made_otherwise.ALL,
+        )
     }
 )
 ENUMS: Mapping[str, Enum] = MappingProxyType({enum.name: enum for enum in enums.ALL})

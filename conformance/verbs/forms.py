@@ -23,7 +23,12 @@ OBJECTS: Mapping[str, str] = {
 _USUAL = {"window": "mw", "buffer": "new_buffer"}
 # What a verb creates: the kind of the object, and its name in later steps.
 REGION = ("mr", "new")
-_PRODUCTS = {"struct ibv_mr *": REGION, "struct ibv_mw *": ("window", "new_mw"), "void *": ("buffer", "new_buffer")}
+_PRODUCTS = {
+    "struct ibv_mr *": REGION,
+    "struct ibv_mw *": ("window", "new_mw"),
+    "struct ibv_pd *": ("pd", "new_pd"),
+    "void *": ("buffer", "new_buffer"),
+}
 
 
 def arguments_of(verb: Verb) -> dict[str, ArgumentSpec]:

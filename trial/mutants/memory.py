@@ -56,7 +56,7 @@ class _RightsUnchecked(Device):
 
 @violates("REG-23", Device.register, written="blind")
 def refused_memory_keeps_the_domain(self: Device, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
-    """A registration that is refused for its memory leaves the PD in use for ever."""
+    """A registration that is refused for its memory leaves the PD in use forever."""
     try:
         return plain(self).register(pd, addr, length, hca_va, access)
     except Refused as refused:

@@ -1,4 +1,4 @@
-"""Refused requests that never complete: a program that waits for their completion waits for ever."""
+"""Refused requests that never complete: a program that waits for their completion waits forever."""
 
 from __future__ import annotations
 

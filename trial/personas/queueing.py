@@ -215,6 +215,13 @@ class OwnErrorsAreAccessErrors(Device):
         super().complete(queue, request, "LOC_ACCESS_ERR" if status == "LOC_PROT_ERR" else status)
 
 
+class InvalidRequestsAreOperationErrors(Device):
+    """The peer's answer that a request is invalid completes as if the peer could not carry it out."""
+
+    def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
+        super().complete(queue, request, "REM_OP_ERR" if status == "REM_INV_REQ_ERR" else status)
+
+
 class ErrorsAreGeneral(Device):
     """Errors for which there is no status complete with GENERAL_ERR."""
 

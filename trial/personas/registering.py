@@ -199,11 +199,14 @@ class LongLengthsAreRefusedUnselected(Device):
 
 
 class NoWritingOfReadOnlyPins(Device):
-    """A change of the rights to writing ones, of memory that cannot be written, is refused with EPERM."""
+    """CHANGE_ACCESS to rights that write is refused of a region whose memory could not be written, and may be new."""
 
-    def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        fault = super().change_fault(addr, length, access, flags)
-        return errno.EPERM if fault == errno.EFAULT and self.writes(access) else fault
+    def change(self, handle: int, change: Change) -> Region:
+        region = self.regions.get(handle)
+        gains = change.flags & CHANGE_ACCESS and self.writes(change.access)
+        if region and gains and not self.memory.fault_in(region.addr, region.length, write=True):
+            raise Refused(errno.EPERM if change.flags & CHANGE_TRANSLATION else errno.EACCES)
+        return super().change(handle, change)
 
 
 class AdviceEndsWithThePage(Device):

@@ -230,6 +230,7 @@ _EFA = Persona(
     port=EFA,
 )
 
+_MANA_STATUS = "providers/mana/cq.c: vendor_error_to_wc_error"
 _MANA = Persona(
     "mana",
     {
@@ -243,8 +244,10 @@ _MANA = Persona(
         windows.WindowsCannotBeBound: f"{_HW}/mana/mr.c: mana_ib_alloc_mw, of which mana_ib_query_device says nothing",
         queueing.NoQueryOfQueuePairs: f"{_HW}/mana/device.c: mana_ib_dev_ops",
         queueing.NoPostingInError: "providers/mana/wr.c: mana_ib_post_send",
+        queueing.InvalidRequestsAreOperationErrors: _MANA_STATUS,
         RelaxedOrderingIgnored: f"{_HW}/mana/mr.c: mana_ib_verbs_to_gdma_access_flags",
     },
+    mistakes={"STAT-02": _MANA_STATUS},
     port=MANA,
 )
 
@@ -398,9 +401,27 @@ _DRIVERS = (
     _IONIC,
     _SIW,
 )
+_MADE_OTHERWISE = {
+    "libibverbs/dummy_ops.c: alloc_null_mr": ("alloc_null_mr", (_MLX5,)),
+    "libibverbs/dummy_ops.c: import_mr": ("import_mr", (_MLX5,)),
+    "libibverbs/dummy_ops.c: import_pd": ("import_pd", (_MLX5,)),
+    "libibverbs/dummy_ops.c: alloc_parent_domain": ("alloc_parent_domain", (_MLX5, _EFA, _HNS, _MANA)),
+}
+
+
+def _absent(driver: Persona) -> dict[str, str]:
+    """What a provider without an operation of its own leaves to the library, which refuses it."""
+    return {name: where for where, (name, having) in _MADE_OTHERWISE.items() if driver not in having}
+
+
 _TAKING: Mapping[type[Device], str] = {
     registering.UnusableRightsAreTaken: "include/rdma/ib_verbs.h: ib_check_mr_access, and the driver compares no more"
 }
 PERSONAS = tuple(
-    replace(each, behaves={**_OF_ALL, **({} if each is _EFA else _TAKING), **each.behaves}) for each in _DRIVERS
+    replace(
+        each,
+        behaves={**_OF_ALL, **({} if each is _EFA else _TAKING), **each.behaves},
+        lacks={**_absent(each), **each.lacks},
+    )
+    for each in _DRIVERS
 )

@@ -1,0 +1,83 @@
+"""Regions and domains that are made otherwise: null regions, imports, parent domains. Data only."""
+
+from __future__ import annotations
+
+from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
+
+_CONTEXT = Parameter("context", "struct ibv_context *", "The open device.", implied=True)
+_FAILURE = "NULL; errno is the reason."
+
+ALLOC_NULL_MR = Verb(
+    name="ibv_alloc_null_mr",
+    summary="Allocate a region that discards what is written to it and reads as zeros.",
+    returns="struct ibv_mr *",
+    parameters=(Parameter("pd", "struct ibv_pd *", "The protection domain of the region."),),
+    convention=Convention.POINTER_OR_NULL,
+    success="A pointer to the region, of which only the lkey is valid.",
+    failure=_FAILURE,
+    document="ibv_alloc_null_mr(3)",
+    linkage=Linkage.INLINE,
+    notes=("It has the maximum length.", "ibv_rereg_mr and ibv_bind_mw may not be called with it."),
+)
+
+IMPORT_MR = Verb(
+    name="ibv_import_mr",
+    summary="Get a second structure of a region, by its handle.",
+    returns="struct ibv_mr *",
+    parameters=(
+        Parameter("pd", "struct ibv_pd *", "A protection domain of the context that the region is in."),
+        Parameter("mr_handle", "uint32_t", "The handle of a region.", table=ArgumentSpec("object", "mr", "mr")),
+    ),
+    convention=Convention.POINTER_OR_NULL,
+    success="A pointer to a region whose addr is NULL.",
+    failure=_FAILURE,
+    document="ibv_import_mr(3)",
+    linkage=Linkage.EXPORTED,
+    since="30",
+    only_in_tables=(
+        Parameter(
+            "handle",
+            "uint32_t",
+            "The region's own handle, or one that the kernel has never assigned.",
+            table=ArgumentSpec("word", "handle", "own", words=("own", "invented")),
+        ),
+    ),
+)
+
+IMPORT_PD = Verb(
+    name="ibv_import_pd",
+    summary="Get a second structure of a protection domain, by its handle.",
+    returns="struct ibv_pd *",
+    parameters=(
+        _CONTEXT,
+        Parameter("pd_handle", "uint32_t", "The handle of a domain.", table=ArgumentSpec("object", "pd", "pd")),
+    ),
+    convention=Convention.POINTER_OR_NULL,
+    success="A pointer to the domain.",
+    failure=_FAILURE,
+    document="ibv_import_pd(3)",
+    linkage=Linkage.EXPORTED,
+    since="30",
+)
+
+ALLOC_PARENT_DOMAIN = Verb(
+    name="ibv_alloc_parent_domain",
+    summary="Allocate a domain that stands for another one.",
+    returns="struct ibv_pd *",
+    parameters=(
+        _CONTEXT,
+        Parameter(
+            "attr",
+            "struct ibv_parent_domain_init_attr *",
+            "The domain, without a thread domain and allocators.",
+            written_as=(Parameter("pd", "struct ibv_pd *", "The domain; it cannot be NULL.", nullable=True),),
+        ),
+    ),
+    convention=Convention.POINTER_OR_NULL,
+    success="A pointer to the parent domain.",
+    failure=_FAILURE,
+    document="ibv_alloc_parent_domain(3)",
+    linkage=Linkage.INLINE,
+)
+
+ALL = (ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN)

@@ -1,0 +1,106 @@
+"""Null regions, imported regions and domains, and parent domains.
+
+Each decision is a method, as in regions.py. What the provider or the library does not have is refused by its name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+
+from reference.memory import SPACE
+from reference.objects import LOCAL_WRITE, Domain, Refused, Region
+from reference.reregistration import Reregistration
+from reference.work import Work
+
+
+class MadeOtherwise(Work, Reregistration):
+    """What makes a region or a domain without registering memory or asking for a new domain."""
+
+    nulls: tuple[int, ...] = ()  # the handles of null regions
+    _source = ctypes.create_string_buffer(0)  # the bytes that the latest use of a null region sees
+
+    def has(self, verb: str) -> None:
+        """Raises Refused if the stack does not have a verb."""
+        if not self.stack.has(verb):
+            raise Refused(errno.EOPNOTSUPP)
+
+    # Null regions
+
+    def alloc_null_mr(self, pd: int) -> Region:
+        """ibv_alloc_null_mr. Raises Refused."""
+        self.has("alloc_null_mr")
+        handle = self.new_handle()
+        self.nulls += (handle,)
+        return self.keep(
+            Region(handle, self.new_key(), self.domain_of(pd), 0, self.null_length(), 0, self.null_access())
+        )
+
+    def is_null(self, region: object) -> bool:
+        """Returns whether a region is a null region."""
+        return isinstance(region, Region) and region.handle in self.nulls
+
+    def null_length(self) -> int:
+        """Returns the length of a null region."""
+        return SPACE - 1
+
+    def null_access(self) -> int:
+        """Returns the rights of a null region: none of a peer, and no window."""
+        return LOCAL_WRITE
+
+    def null_content(self, length: int) -> bytes:
+        """Returns what is read from a null region."""
+        return bytes(length)
+
+    def place(self, region: Region, addr: int, length: int) -> int | None:
+        """Of a null region: a place that nobody sees."""
+        found = super().place(region, addr, length)
+        if found is None or not self.is_null(region):
+            return found
+        self._source = ctypes.create_string_buffer(self.null_content(length), max(length, 1))
+        return ctypes.addressof(self._source)
+
+    def held(self, region: Region) -> bool:
+        """Returns whether a region cannot be changed."""
+        return self.is_null(region) or super().held(region)
+
+    # Imports
+
+    def import_mr(self, pd: int, mr_handle: int) -> Region:
+        """ibv_import_mr. Raises Refused."""
+        self.has("import_mr")
+        if mr_handle not in self.regions:
+            raise Refused(errno.ENOENT)
+        return self.regions[mr_handle]
+
+    def imported_addr(self, region: Region) -> int:
+        """Returns the addr in the structure of an imported region."""
+        return 0
+
+    def import_pd(self, context: int, pd_handle: int) -> Domain:
+        """ibv_import_pd. Raises Refused."""
+        self.has("import_pd")
+        return self.standing_for(self.domain_of(pd_handle))
+
+    # Parent domains
+
+    def alloc_parent_domain(self, context: int, pd: int | None) -> Domain:
+        """ibv_alloc_parent_domain. Raises Refused."""
+        self.has("alloc_parent_domain")
+        return self.standing_for(self.parent_of(pd))
+
+    def parent_of(self, pd: int | None) -> Domain:
+        """Returns the domain that a parent domain is for. Raises Refused."""
+        if pd is None:
+            raise Refused(errno.EINVAL)
+        return self.domain_of(pd)
+
+    def standing_for(self, domain: Domain) -> Domain:
+        """Returns a domain of another handle, in whose place every verb takes `domain`."""
+        found = Domain(self.new_handle(), self.context, self.forget_standing)
+        self.domains[found.handle] = domain
+        return found
+
+    def forget_standing(self, domain: Domain) -> None:
+        """Gives up a domain that stands for another one."""
+        del self.domains[domain.handle]
