@@ -64,7 +64,7 @@ class ProtectionDomain(PdAt):
         self.device.pointers.forget_pd(self.pyverbs)
 
 
-# What providers read when a queue pair is made. mlx5 puts a message of up to 32 bytes into the completion, and the library
+# What providers read when a queue pair is made. mlx5 puts a message of up to 32 bytes into the completion; the library
 # copies it from there by no key, so that it would show nothing of the region.
 LIBRARY_SETTINGS = {"MLX5_SCATTER_TO_CQE": "0"}
 
