@@ -17,7 +17,7 @@ from reference.work import Work
 class MadeOtherwise(Work, Reregistration):
     """What makes a region or a domain without registering memory or asking for a new domain."""
 
-    nulls: tuple[int, ...] = ()  # the handles of null regions
+    nulls: tuple[Region, ...] = ()
     _source = ctypes.create_string_buffer(0)  # the bytes that the latest use of a null region sees
 
     def has(self, verb: str) -> None:
@@ -30,15 +30,15 @@ class MadeOtherwise(Work, Reregistration):
     def alloc_null_mr(self, pd: int) -> Region:
         """ibv_alloc_null_mr. Raises Refused."""
         self.has("alloc_null_mr")
-        handle = self.new_handle()
-        self.nulls += (handle,)
-        return self.keep(
-            Region(handle, self.new_key(), self.domain_of(pd), 0, self.null_length(), 0, self.null_access())
+        made = Region(
+            self.new_handle(), self.new_key(), self.domain_of(pd), 0, self.null_length(), 0, self.null_access()
         )
+        self.nulls += (made,)
+        return self.keep(made)
 
     def is_null(self, region: object) -> bool:
         """Returns whether a region is a null region."""
-        return isinstance(region, Region) and region.handle in self.nulls
+        return any(region is each for each in self.nulls)
 
     def null_length(self) -> int:
         """Returns the length of a null region."""

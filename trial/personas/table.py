@@ -82,6 +82,7 @@ _MLX5 = Persona(
         "REG-11": f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields",
         "IOVA-06": _HUGE,
         "REG-10": _NO_BIND_BIT,
+        "NUL-05": _NO_BIND_BIT,
         "DEREG-02": _HOLDS_NOTHING,
         "ADV-08": _LAST_PAGE,
         "BIND-20": _TAG_ALONE,
