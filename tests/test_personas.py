@@ -236,8 +236,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_personas_without_violations() -> None:
-    few = [case for case in cases() if "IOVA-02a" in case.rules]
-    (found,) = try_personas([BY_NAME["mana"]], [], few, jobs=1)
+    mana = BY_NAME["mana"]
+    few = [case for case in cases() if not mana.violates.keys().isdisjoint(case.rules)]
+    (found,) = try_personas([mana], [], few, jobs=1)
     assert (found.passed, found.findings) == (True, ())
 
 
