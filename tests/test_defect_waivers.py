@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,7 @@ def test_a_mistake_in_the_file_is_reported_with_its_place(tmp_path: Path, old: s
 
 
 def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSUE) -> tuple[str, ...]:
-    latest = expires or date.today().isoformat()
+    latest = expires or (date.today() + timedelta(days=1)).isoformat()  # midnight may pass before it is used
     of_file = ("--owner", "me", "--issue", issue, "--expires", latest)
     return ("waivers", "--run", str(RUNS / f"{run}.jsonl"), *of_file, *more)
 

@@ -445,7 +445,7 @@ def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(capsys: Says, m
     monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
     assert main(["doctor", "--device", "mlx5_0"]) == 0
     text = capsys.readouterr().out
-    assert "REG-10: memory keys have no bit for MW_BIND; DEREG-02: " in text
+    assert "REG-10, NUL-05: memory keys have no bit for MW_BIND; DEREG-02: " in text
     assert "every driver" in text
     assert "`" not in text
     assert "mana" not in text
