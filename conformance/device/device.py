@@ -64,11 +64,6 @@ class ProtectionDomain(PdAt):
         self.device.pointers.forget_pd(self.pyverbs)
 
 
-# What providers read when a queue pair is made. mlx5 puts a message of up to 32 bytes into the completion; the library
-# copies it from there by no key, so that it would show nothing of the region.
-LIBRARY_SETTINGS = {"MLX5_SCATTER_TO_CQE": "0"}
-
-
 class Device:
     """An open device. Use as a context manager."""
 
@@ -90,8 +85,9 @@ class Device:
             raise UserError(
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
-        for variable, value in LIBRARY_SETTINGS.items():
-            os.environ.setdefault(variable, value)
+        # mlx5 reads this when a queue pair is made. Without it, a message of up to 32 bytes is put into the completion;
+        # the library copies it from there by no key, so that it would show nothing of the region.
+        os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
         try:
             self.context = Context(name=name)
         except PyverbsError as error:

@@ -207,7 +207,7 @@ class LoopbackConnection:
             return Exchange(returned)
         behind = self._next_wr_id()
         initiator.post_send(SendRequest("SEND", behind, flags=0))
-        # If the SEND after completes first, the request has no completion.
+        # If the SEND after it completes first, the request has no completion.
         found = initiator.completions(1, _SHORT_SILENCE_S) if spec.failed else initiator.completions(1)
         found = [each for each in found if each.wr_id != behind]
         if [each.status for each in found] != ["SUCCESS"]:

@@ -21,12 +21,12 @@ from conformance.execution.context import CaseContext, null_result, result_of
 from conformance.model.case import Argument, Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, MrFields, Observation
+from conformance.model.quantity import CONSTANTS
 from conformance.model.vocabulary import CALLS, NULL
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec, product_of
 
 # The kernel assigns small handles, so that it never assigns this one.
 _INVENTED_HANDLE = 0xFFFFFFF0
-_SIZE_MAX = (1 << 64) - 1
 _REREG = ENUMS["ibv_rereg_mr_flags"]
 _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
 _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.value_of("CHANGE_PD")
@@ -224,7 +224,7 @@ def _export_buf(context: CaseContext, step: Step) -> Observation:
 
 def _alloc_null_mr(context: CaseContext, step: Step) -> Observation:
     returned = context.entry.alloc_null_mr(context.pds[str(step.arguments["pd"])])
-    return registered(context, step, returned, 0, _SIZE_MAX)
+    return registered(context, step, returned, 0, CONSTANTS["SIZE_MAX"])
 
 
 def _import_mr(context: CaseContext, step: Step) -> Observation:
