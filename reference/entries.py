@@ -114,7 +114,7 @@ class ReferenceEntry:
     def _verb(self, verb: Verb, *arguments: Any) -> Return:
         if verb.method in BY_SYMBOL and not self.offers(verb.method):
             return self._answers.refused(self._device, verb, errno.EOPNOTSUPP)
-        handles = [getattr(each, "handle", each) for each in arguments]
+        handles = [each if isinstance(each, int) else getattr(each, "handle", each) for each in arguments]
         with self._device.turn:
             return self._answered(
                 verb, lambda: self._made(verb, getattr(self._device, verb.method)(*handles), arguments)

@@ -79,9 +79,9 @@ class CaseContext:
         """A context for another case on the same set-up. The objects that this case creates belong to it alone."""
         branch = self._view(case)
         branch._trunk = self
-        branch.released = set(self.released)
-        for name in ("mrs", "owners", "fields", "buffers", "dms", "pairs", "windows", "_connections"):
-            setattr(branch, name, dict(getattr(self, name)))
+        own = branch.__dict__
+        for name in ("mrs", "owners", "fields", "buffers", "dms", "pairs", "windows", "_connections", "released"):
+            own[name] = own[name].copy()
         return branch
 
     def for_call(self, case: Case) -> CaseContext:

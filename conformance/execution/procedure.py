@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from functools import partial
 
 from conformance.bench.calls import errno_name
@@ -101,9 +101,7 @@ def make_calls(context: CaseContext) -> Observation:
     `afterwards` has the observations of the latter.
     """
     limit = context.case.given.memlock
-    with ExitStack() as limited:
-        if limit is not None:
-            limited.enter_context(context.bench.locked_memory_limit(context.bytes(limit)))
+    with nullcontext() if limit is None else context.bench.locked_memory_limit(context.bytes(limit)):
         call = partial(_step, context, context.case.when)
         observation = each_allocation_fails(context, call) if "failing_allocations" in context.case.needs else call()
     if context.case.afterwards:
