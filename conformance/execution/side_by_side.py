@@ -122,6 +122,7 @@ def _probe(call: str, at: int, length: int, outcome: str, **arguments: Argument)
         "qp_type": "RC",
         "with_flags": Flags(0, ()),
         "poster": "post_send",
+        "srq_pd": NULL,
     }
     wanted = {**given, **arguments}
     return Step(call, {key: wanted[key] for key in CALLS[call]}, Expectation(outcome))

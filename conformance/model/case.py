@@ -83,6 +83,7 @@ class QpSpec:
     `access` are its qp_access_flags; None means all that the device supports. `extended` is FLUSH or ATOMIC_WRITE if
     the pair is to use that operation, which needs extended queue pairs, and one of BUILDERS if its requests are posted
     by the builders of ibv_wr_post(3). `inline` is the number of bytes that a request of the peer can carry itself.
+    `shared` is the PD (bench.calls.Pd) of its shared receive queue, if it is another one than its own.
     """
 
     kind: str
@@ -92,6 +93,7 @@ class QpSpec:
     access: int | None = None
     extended: str = ""
     inline: int = 0
+    shared: object = None
 
     @property
     def peer(self) -> QpSpec:
@@ -177,6 +179,7 @@ _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
     "pages": ("present",),
     "with_flags": (Flags(0, ()),),
     "poster": ("post_send",),
+    "srq_pd": ("NULL",),
 }
 
 

@@ -294,6 +294,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "contents": _CONTENTS,
         "pd": _PD,
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
+        # The PD of the shared receive queue, if it is not that of the queue pair.
+        "srq_pd": ArgumentSpec("object", "pd", NULL, nullable=True),
         "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
         "poster": _POSTER,
     },
