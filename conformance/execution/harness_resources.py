@@ -34,13 +34,7 @@ class HarnessResources:
         self._work_requests = _FIRST_WR_ID
 
     def connection(
-        self,
-        kind: str,
-        pd: str,
-        access: int | None = None,
-        extended: str = "",
-        inline: int = 0,
-        shared: str = NULL,
+        self, kind: str, pd: str, access: int | None = None, extended: str = "", inline: int = 0, shared: str = NULL
     ) -> LoopbackConnection:
         """The connection with this QpSpec, created on first use. Raises SetupRefused."""
         key = (kind, pd, access, extended, inline, shared)

@@ -66,7 +66,7 @@ def _with_events(context: CaseContext, step: Step) -> Observation:
     connection = _connection(context, step)
     connection.pair.responder.events()
     seen = _once(context, step)
-    found = connection.pair.responder.events()
+    found = connection.pair.responder.events(SILENCE_S if step.then.event else 0)
     return {**seen, "events": found} if found else seen
 
 

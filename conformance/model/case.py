@@ -133,7 +133,8 @@ class Expectation:
     "one" if it must have one once it is posted, whatever became of it. `rkey`: whether the key in the structure of the
     window must be "changed" or "unchanged". `opcode`: "as_posted" if the completions must name the operation that was
     posted. `invalidated`: "as_posted" if the receiver of a SEND with invalidation must be told the key. `because`: the
-    reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `otherwise`:
+    reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `event`: the
+    asynchronous event of the responder's queue pair that a refusal must have. `otherwise`:
     "unreachable" if the row only presupposes the refusal, and shows nothing without it. `after`: of a step afterwards,
     the outcome of the judged call without which the step is not made. `moved`: "nothing" if an operation that succeeds
     must leave every byte as it was.
@@ -148,6 +149,7 @@ class Expectation:
     opcode: str = ""
     invalidated: str = ""
     because: str = ""
+    event: str = ""
     otherwise: str = ""
     after: str = ""
     moved: str = ""
@@ -157,7 +159,18 @@ class Expectation:
         for name in ("errno", "code"):
             if getattr(self, name):
                 data[name] = list(getattr(self, name))
-        for name in ("mr", "completion", "rkey", "opcode", "invalidated", "because", "otherwise", "after", "moved"):
+        for name in (
+            "mr",
+            "completion",
+            "rkey",
+            "opcode",
+            "invalidated",
+            "because",
+            "event",
+            "otherwise",
+            "after",
+            "moved",
+        ):
             if getattr(self, name):
                 data[name] = getattr(self, name)
         return data
