@@ -26,7 +26,7 @@ def format_answer(seen: Observation) -> str:
 
 def _answer(fault: Fault) -> str:
     if fault.returned in DONE and fault.returned != "0":
-        return f"returned {'an' if fault.returned.isupper() else 'a'} {fault.returned}"
+        return f"returned {'an' if fault.returned[0] == 'M' else 'a'} {fault.returned}"
     clause = f"returned {fault.returned}"
     if fault.errno and fault.errno != fault.returned:
         clause += f" with errno {fault.errno}"
