@@ -23,9 +23,9 @@ _SEPARATOR = b"---\n"
 class Mutant:
     """A change of the driver that violates `rules`; `kind` is the sort of mistake.
 
-    `kills`: it can end the kernel; `leaks`: its module may not be unloadable. A `permitted` one violates nothing, and does
-    otherwise than the rules `departs_from` recommend. For an `equivalent` one, the reason why no program can see it, or
-    which document leaves it open.
+    `kills`: it can end the kernel; `leaks`: its module may not be unloadable. A `permitted` one violates nothing, and
+    does otherwise than the rules `departs_from` recommend. For an `equivalent` one, the reason why no program can see
+    it, or which document leaves it open.
     """
 
     change: Change
