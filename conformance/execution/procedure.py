@@ -173,7 +173,10 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
 
 def _is_there(context: CaseContext, product: str) -> bool:
     """Whether a call has made its object."""
-    return any(product in each for each in (context.mrs, context.windows, context.buffers, context.fields, context.pds))
+    return any(
+        product in each
+        for each in (context.mrs, context.windows, context.buffers, context.dms, context.fields, context.pds)
+    )
 
 
 def _succeeded_unexpectedly(step: Step, seen: Observation) -> bool:
