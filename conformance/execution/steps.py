@@ -208,6 +208,19 @@ def _query_mr(context: CaseContext, step: Step) -> Observation:
     return observation
 
 
+def _forged(context: CaseContext, step: Step) -> Observation:
+    mr = context.mrs["mr"]
+    handles = {
+        "nobodys": _INVENTED_HANDLE,
+        "pd": context.pds["pd"].handle,
+        "mr": mr.handle,
+        "mw": context.windows["mw"].handle,
+        "qp": context.pairs["qp"].responder.handle,
+    }
+    command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
+    return result_of(context.entry.forged(command, handle, mr))
+
+
 def _alloc_buf(context: CaseContext, step: Step) -> Observation:
     size = context.number(step.arguments["size"])
     returned = context.entry.alloc_buf(context.pds[str(step.arguments["pd"])], size)
@@ -422,6 +435,8 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "ibv_alloc_buf": _alloc_buf,
     "ibv_export_buf_dmabuf_fd": _export_buf,
     "query_mr": _query_mr,
+    "forged": _forged,
+    "four_threads": side_by_side.four_threads,
     "ibv_alloc_null_mr": _alloc_null_mr,
     "ibv_alloc_dm": _alloc_dm,
     "ibv_memcpy_from_dm": _memcpy_from_dm,
