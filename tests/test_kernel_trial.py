@@ -56,7 +56,7 @@ edits:
 
 def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
     change = Change(name, "The last byte is refused.", ("REG-20",), (), (), name)
-    return dataclasses.replace(Mutant(change, "rxe_mr", "range", False, False, False, ""), **more)
+    return dataclasses.replace(Mutant(change, "rxe_mr", "range", False, False, False, (), ""), **more)
 
 
 class Driver:

@@ -18,10 +18,16 @@ from trial.personas.registering import (
     LowestFreeKey,
     NoNewRightToWrite,
     NoRemoteKeyWithoutRights,
+    NoWritingOfReadOnlyPins,
     ZeroBasedIsDropped,
 )
 from trial.personas.windows import NoEmptyTypeTwo, WindowsCannotBeBound, WindowsHoldNothing, WindowsOfTwoGigabytes
 
+_OPENING = (
+    "read-only-memory-opens-to-writes",
+    "read-only-memory-opens-to-receives",
+    "read-only-memory-opens-to-atomics",
+)
 MASKS: Mapping[type[Device], tuple[str, ...]] = {
     # The driver never sees the flag.
     RelaxedOrderingIgnored: (
@@ -70,11 +76,8 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     # Windows are allocated all the same.
     WindowsCannotBeBound: ("windows-claimed", "type-two-claimed"),
     # The change that would open the memory is refused.
-    NoNewRightToWrite: (
-        "read-only-memory-opens-to-writes",
-        "read-only-memory-opens-to-receives",
-        "read-only-memory-opens-to-atomics",
-    ),
+    NoNewRightToWrite: _OPENING,
+    NoWritingOfReadOnlyPins: _OPENING,
     # Nothing tells the state of a queue pair.
     NoQueryOfQueuePairs: ("responder-goes-on",),
 }
