@@ -66,6 +66,10 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
         region = self.regions[handle]
         return *self.reported_keys(region), region.length, region.iova
 
+    def forged_fault(self, command: str, handle: int) -> int:
+        """Returns the errno of a command by the handle of another kind of object, or of nobody."""
+        return errno.EINVAL
+
     def reported_range(self, change: Change) -> tuple[int, int]:
         """Returns addr and length for the structure after a change of translation."""
         return change.addr, change.length

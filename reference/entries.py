@@ -111,6 +111,11 @@ class ReferenceEntry:
         except Refused as refused:
             return Return(refused.errno, refused.errno)
 
+    def forged(self, command: str, handle: int, mr: Mr) -> Return:
+        """A command of the kernel by the handle of another object."""
+        error = self._device.forged_fault(command, handle)
+        return Return(error, error)
+
     def _verb(self, verb: Verb, *arguments: Any) -> Return:
         if verb.method in BY_SYMBOL and not self.offers(verb.method):
             return self._answers.refused(self._device, verb, errno.EOPNOTSUPP)

@@ -208,6 +208,19 @@ def _query_mr(context: CaseContext, step: Step) -> Observation:
     return observation
 
 
+def _forged(context: CaseContext, step: Step) -> Observation:
+    mr = context.mrs["mr"]
+    handles = {
+        "nobodys": _INVENTED_HANDLE,
+        "pd": context.pds["pd"].handle,
+        "mr": mr.handle,
+        "mw": context.windows["mw"].handle,
+        "qp": context.pairs["qp"].responder.handle,
+    }
+    command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
+    return result_of(context.entry.forged(command, handle, mr))
+
+
 def _alloc_buf(context: CaseContext, step: Step) -> Observation:
     size = context.number(step.arguments["size"])
     returned = context.entry.alloc_buf(context.pds[str(step.arguments["pd"])], size)
@@ -422,6 +435,8 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "ibv_alloc_buf": _alloc_buf,
     "ibv_export_buf_dmabuf_fd": _export_buf,
     "query_mr": _query_mr,
+    "forged": _forged,
+    "four_threads": side_by_side.four_threads,
     "ibv_alloc_null_mr": _alloc_null_mr,
     "ibv_alloc_dm": _alloc_dm,
     "ibv_memcpy_from_dm": _memcpy_from_dm,
@@ -467,5 +482,6 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "killed_in_flight": in_flight.killed_in_flight,
     "connect_qp": in_flight.connect_qp,
     "destroy_qp": in_flight.destroy_qp,
+    "renew_qp": in_flight.renew_qp,
     "register_elsewhere": _register_elsewhere,
 }

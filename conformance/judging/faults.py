@@ -224,6 +224,8 @@ def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
             return _fault(kind, seen, allowed, found)
     if wanted.state and seen.get("state", wanted.state) != wanted.state:
         return _fault(FaultKind.WRONG_STATE, seen, [wanted.state], [seen["state"]])
+    if step.then.event and step.then.event not in seen.get("events", ()):
+        return _fault(FaultKind.NO_EVENT, seen, [step.then.event], seen.get("events", ()))
     return None
 
 

@@ -112,6 +112,7 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     ),
     Kind.PEER_STATUS: lambda fault: f" {_answer(fault)}, and at the other side with {_seen(fault)}",
     Kind.WRONG_STATE: _wrong_state,
+    Kind.NO_EVENT: lambda fault: f" {_answer(fault)}, and the event {_allowed(fault)} has not come",
     Kind.UNASKED_COMPLETION: lambda fault: f" asked for no completion and got {_seen(fault)}",
     Kind.WRONG_OPCODE: lambda fault: (
         f" {_answer(fault)}, and its completion has the opcode {_seen(fault)}, not {_allowed(fault)}"
