@@ -1,7 +1,8 @@
 """What the manifest of a bundle says of its run, and whether that is true.
 
-Facts are compared whoever packed the bundle. Sentences and figures are put by the version that packed it: they are
-compared only if that is this one. Not for the manifest's own form (archive.py), nor for verdicts (commands/verify.py).
+Facts are compared whoever packed the bundle. Sentences and figures depend on the version that packed it: they are
+compared only if that is this version. Not for the manifest's own form (archive.py), nor for verdicts
+(commands/verify.py).
 """
 
 import hashlib

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the cases; their verdicts as an exit status. What is wrong with --only ends the bisection."""
+    """Runs the cases; their verdicts as an exit status. A mistake in --only ends the bisection."""
     try:
         options = with_earlier(run_arguments.options_from(arguments), None)
         if not options.only:

@@ -162,7 +162,7 @@ def shortened(unfounded: Sequence[str]) -> Iterator[str]:
 
 
 def not_founded(unfounded: Sequence[str]) -> str:
-    """What such verdicts come to."""
+    """Says how many recorded verdicts do not follow from what was observed."""
     return f"nothing: {format_count(len(unfounded), 'recorded verdict')} not founded on what was observed"
 
 

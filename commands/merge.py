@@ -112,7 +112,7 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
 
 
 def _copy_points(folder: Path, out: Path, name: str, path: Path) -> None:
-    """Copies a file of points; the reports say of one that is not there that it is not."""
+    """Copies a file of points; if one is missing, the reports say so."""
     try:
         data = read_regular(path)
     except FileNotFoundError:

@@ -27,7 +27,7 @@ STANDARD_OUTPUT = Path("-")
 def out_path(text: str) -> Path:
     """The path that `--out` names; the type of that option. Raises UserError (status 2) if nothing can be made there.
 
-    Its directory must exist, or be OUT: no tree of directories is made of a mistyped path.
+    Its directory must exist, or be OUT: a mistyped path creates no tree of directories.
     """
     path = given_path(text)
     if path == STANDARD_OUTPUT or _is_there(path):

@@ -76,9 +76,9 @@ def _write(out: Path, report: bytes) -> None:
 
 
 def write_beside(directory: Path, digest: Digest | None = None) -> None:
-    """Writes the reports that every run has with its results, the smaller ones first; by default of its file.
+    """Writes the reports that every run has with its results, the smaller ones first; by default those of its file.
 
-    Each is tried, whatever became of the others. Raises UserError if the results are invalid, or for the first report
+    Each is written even if another one cannot be. Raises UserError if the results are invalid, or for the first report
     that could not be written.
     """
     digest = digest or read(directory)

@@ -50,7 +50,7 @@ class Output:
     """The two streams of this process, replaced by ones that cannot fail."""
 
     def __init__(self) -> None:
-        """Opens what is closed of the three standard descriptors, so that no file of a run is given their numbers."""
+        """Opens what is closed of the three standard descriptors, so that no file of a run gets their numbers."""
         for descriptor in range(3):
             try:
                 os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""`rdma-cts variables`: the environment variables, of which docs/variables.md says more.
+"""`rdma-cts variables`: the environment variables, which docs/variables.md describes.
 
 Not for reading one: each is read where it is used.
 """

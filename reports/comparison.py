@@ -75,8 +75,8 @@ class Comparison:
     def defects(self) -> Mapping[str, Sequence[Defect]]:
         """Which defects are only in the new run, only in the old one, and in both (as in the new one).
 
-        One of whose cases the new run has not tried, or not decided, one is neither gone nor there, and so is what it
-        saw without confirming it. What the old run saw so is not new. None is waived.
+        A defect is neither gone nor there if the new run has not tried or decided one of its cases, or saw it without
+        confirming it. One that the old run saw without confirming it is not new. None is waived.
         """
         new, old = self.new.open_defects, self.old.open_defects
         known, now = _fingerprints(old) | _unconfirmed(self.old), _fingerprints(new)

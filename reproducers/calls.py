@@ -89,7 +89,7 @@ def _commands(writer: Writer, piece: str) -> None:
 
 
 def wanted(then: Expectation, names: tuple[str, ...], error: str = "error") -> tuple[str, str]:
-    """A condition on an error, 0 for none, and what a document wants, as a text behind "should"."""
+    """A C condition on `error` (0: success), and what the document wants, in words that follow "should"."""
     if then.outcome == "open":
         return "1", "do either"
     if then.outcome == "success":
@@ -133,7 +133,7 @@ def _answer(writer: Writer, step: Step, kept: str, should: str) -> None:
 
 
 def copied(writer: Writer, name: str) -> None:
-    """Keeps the structure of a region that is about to go, for later steps."""
+    """Keeps a copy of the structure of a region that is about to be deregistered, for later steps."""
     own = identifier(name)
     writer.keep(f"{own}_was", f"*{own}", "struct ibv_mr")
     writer.names.region(name, f"{own}_was.")

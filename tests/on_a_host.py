@@ -22,8 +22,8 @@ from typing import Any
 
 from forked import Forked, run_forked
 
-PATIENCE_S = 1800.0  # for what must come; it only bounds a hang
-DEADLINE_S = "60"  # what a case never takes, on a slow machine either
+PATIENCE_S = 1800.0  # the deadline of events that must come; it only bounds a hang
+DEADLINE_S = "60"  # longer than any case takes, even on a slow machine
 ROOT = Path.cwd()
 AUDIT = Path("/run/audit")
 FREEZER = Path("/run/freezer")

@@ -97,7 +97,7 @@ class FakeGuests:
         return self
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the guests."""
 
 
 @pytest.fixture(autouse=True)

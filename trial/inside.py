@@ -54,7 +54,7 @@ class RealTrial:
     """Runs cases on a real bench, with and without an alteration."""
 
     def __init__(self, bench: Bench, capabilities: Capabilities, watch: Watch, cases: Sequence[Case]) -> None:
-        """Of `cases`, the rows are run, and the sweeps of a rule whose rows have not detected its violation."""
+        """Runs the rows among `cases`, and the sweeps of a rule if its rows have not detected its violation."""
         self.bench, self.capabilities, self.watch = bench, capabilities, watch
         self.cases, self.sweeps = rows(cases), rows(cases, Kind.SWEEP)
         self._unaltered: dict[str, frozenset[str]] = {}

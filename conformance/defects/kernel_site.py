@@ -32,7 +32,7 @@ class KernelSite:
 
 
 def site_of(fault: Fault) -> KernelSite | None:
-    """Where the kernel died or complained, as far as it is known."""
+    """Where the kernel died or complained, as far as known."""
     if not fault.site:
         return None
     function, caller, own, callers = fault.site

@@ -1,7 +1,4 @@
-"""Has the kernel fail one allocation of memory of this thread, by its fault injection (fail-nth).
-
-Not for the calls that this is done to (execution/procedure.py).
-"""
+"""Makes the kernel fail one memory allocation of this thread, by its fault injection (fail-nth)."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _NTH = "/proc/thread-self/fail-nth"
 
 
 def can_fail(debugfs: Path = _DEBUGFS) -> bool:
-    """Whether this kernel also fails allocations that may wait, as almost all of a call are."""
+    """Whether this kernel also fails allocations that may sleep, as almost all allocations of a call may."""
     try:
         settings = [(debugfs / name / "ignore-gfp-wait").read_text() for name in _ALLOCATORS]
     except OSError:

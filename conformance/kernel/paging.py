@@ -42,8 +42,8 @@ def page_out(addr: int, size: int) -> bool:
 def move(addr: int, size: int, place: int) -> None:
     """Moves a mapping to the address `place`, and replaces what is mapped there. Raises OSError.
 
-    Where it was no access is possible. Without a reservation the next mapping of this process could be made there, and
-    a request to the old address would reach it.
+    The old range stays reserved and inaccessible: otherwise the next mapping of this process could be made there, and a
+    request to the old address would reach it.
     """
     length = _whole_pages(size)
     _check(_libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
@@ -51,7 +51,7 @@ def move(addr: int, size: int, place: int) -> None:
 
 
 def protect(addr: int, size: int) -> None:
-    """Leaves memory readable, and not writable any more. Raises OSError."""
+    """Makes memory read-only. Raises OSError."""
     _check(_libc.mprotect(addr, _whole_pages(size), mmap.PROT_READ) == 0, "mprotect")
 
 

@@ -27,7 +27,7 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
-    """What the result of a case is about; of a sweep, with rule and verdict. The points are in the record still."""
+    """The evidence that a case shows; for a sweep with rule and verdict, from the points that the record still has."""
     if "points_data" in record:
         return _of_points(case, Points.of_data(record["points_data"]))
     outcome = record["expected"].get("outcome", case.when.then.outcome)
@@ -35,7 +35,7 @@ def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
 
 
 def _expecting(case: Case, outcome: str) -> Case:
-    """The case with the outcome that was expected of it: that of a point depends on the device."""
+    """The case with the outcome that was expected of it, which for a point depends on the device."""
     return replace(case, when=replace(case.when, then=Expectation(outcome)))
 
 
@@ -86,7 +86,7 @@ class ResultsFile:
         except OSError as error:
             raise not_written(path, error) from error
         try:
-            if not stat.S_ISREG(os.fstat(self._fd).st_mode):  # a FIFO that is opened for both is not waited for
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):  # a FIFO opened for reading and writing does not block
                 raise UserError(f"{path} is not a regular file")
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:
@@ -113,10 +113,10 @@ class ResultsFile:
         return read_results(self.path) if b"\n" in data else None
 
     def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
-        """Has the next record replace the end of a run: a torn line, MISSED cases and the footer.
+        """Lets the next record replace the end of a run: a torn line, MISSED cases and the footer.
 
-        A session that comes to no record, because its start fails, leaves the file as it was. Returns what the run is
-        carried on from. Raises UserError if the file does not end like a results file.
+        A session that writes no record, because its start fails, leaves the file as it was. Returns what earlier
+        sessions recorded. Raises UserError if the file does not end like a results file.
         """
         if recorded is None:
             self._keep = 0

@@ -1,4 +1,4 @@
-"""Judges on this side what a worker has observed. What the worker itself concludes is only compared.
+"""Judges in the supervisor what a worker has observed. The worker's own verdict is only compared.
 
 The code under test runs in the worker's process, so that a line of it is only evidence: rules, level, call and
 source are those of the plan, and the verdict follows from the observation, as `rdma-cts judge` finds it later. Not for
@@ -33,7 +33,7 @@ MOST_EXAMPLES_BYTES = 1 << 22  # of all observations of a sweep
 
 @dataclass(frozen=True)
 class Examiner:
-    """Judges the lines of one worker, by its own header and by what it has found the entries to offer."""
+    """Judges the lines of one worker, by its header and by what it found that the entries offer."""
 
     registry: Registry
     basis: Basis
@@ -143,7 +143,7 @@ def bounded_log(lines: Sequence[str], decisive: Collection[int] = ()) -> list[st
         return [cut(line) for line in lines]
     half = MOST_LOG_LINES // 2
     found: list[str] = []
-    end = 0  # of what was dealt with
+    end = 0  # of the lines already handled
     for number in sorted({*range(half), *decisive, *range(len(lines) - half, len(lines))}):
         if number > end:
             found.append(f"({number - end:,} lines are left out)")

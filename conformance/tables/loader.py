@@ -153,7 +153,7 @@ class _Rows:
         self.ids: dict[str, Node] = {}
 
     def _doors(self, node: Node | None) -> dict[str, str]:
-        """The doors by which rows are run as well, each with the rule that it proves."""
+        """The doors (bench/doors.py) through which the rows are also run, each with the rule that it proves."""
         fields = self.reader.mapping(node, "also", vocabulary.DOORS) if node else {}
         return {door: self.reader.word(rule, "rule", self.registry) or "" for door, rule in fields.items()}
 
@@ -209,7 +209,7 @@ class _Rows:
             parts = read_row_body(reader, self.call, self.given, fields, row)
             needs = list(dict.fromkeys([*needs, *_needs_of_operations(parts), *_needs_of_regions(parts)]))
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
-            if kind is Kind.SEQUENCES:  # they only make calls that the device offers
+            if kind is Kind.SEQUENCES:  # sequences only make calls that the device offers
                 needs = []
         if parts is not None and parts.when.call in BY_CALL:
             for key in ("given", "before", "afterwards", "sweep"):
@@ -266,7 +266,7 @@ class _Rows:
 
 
 def _through_door(case: Case, rule: str, registry: Registry) -> Case:
-    """The case as one of the door's rule, which says that all of the row's rules hold there; their needs stay."""
+    """The case through a door: it proves the door's rule, by which all rules of the row hold there. Its needs stay."""
     needs = registry[rule].needs
     sweep = case.sweep
     if sweep:
@@ -303,7 +303,7 @@ def _needs_of_regions(row: RowBody) -> list[str]:
 def _registered_flags(row: RowBody) -> set[str]:
     """The access flags with which the row registers memory; of several regions, those of any."""
     steps = [step for step in (*row.before, row.when, *row.afterwards) if step.call in vocabulary.REGISTRATIONS]
-    steps = [step for step in steps if step.call != "ibv_reg_dm_mr"]  # which must have ZERO_BASED
+    steps = [step for step in steps if step.call != "ibv_reg_dm_mr"]  # it always has ZERO_BASED
     arguments = [*(spec.arguments for spec in row.given.mrs.values()), *(step.arguments for step in steps)]
     access = [each.get("access") for each in arguments]
     return {name for each in access if isinstance(each, Flags) for name in each.names}

@@ -55,7 +55,7 @@ class RowText:
 def one_at_a_time(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
     """Yields each value of each axis, the others at their first value.
 
-    Of an axis over subsets, only no and all flags.
+    An axis over subsets yields only no flags and all flags.
     """
     for position, axis in enumerate(axes):
         for value in (0, axis.size - 1) if axis.flags else range(axis.size):
