@@ -10,7 +10,7 @@ import pytest
 
 import samples
 from commands.__main__ import main
-from commands.coverage import Coverage, as_data, cover, cover_with_results, render
+from commands.coverage import Coverage, cover, cover_with_results, render
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
@@ -168,23 +168,6 @@ def test_a_result_that_makes_no_sense_is_reported_and_not_a_traceback(tmp_path: 
     made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
     with pytest.raises(UserError, match=r"results\.jsonl"):
         cover_with_results(made, results(tmp_path, [samples.changed(samples.result(made.cases[0]), change)], False))
-
-
-def test_the_data_hold_what_the_lines_say() -> None:
-    data = json.loads(json.dumps(as_data(cover(suite(["REG-01", "REG-02", "REG-03", "REG-04", "REG-23"])))))
-    assert data["without_case"] == ["REG-04"]
-    assert data["totals"]["rules_with_case"] == 4
-    assert data["totals"]["codes_observed"] is None
-    assert data["rules"][0] | {"statement": ""} == {
-        "id": "REG-01",
-        "document": "ibv_reg_mr(3)",
-        "statement": "",
-        "cases": 2,
-        "success": 1,
-        "refused": 1,
-        "open": 0,
-        "verdict": "",
-    }
 
 
 @pytest.mark.parametrize(("rules", "status"), [(["REG-01", "REG-02", "REG-03", "REG-23"], 0), ([], 1)])

@@ -96,13 +96,6 @@ def test_nothing_is_left_after_close(kind: str) -> None:
     assert [protection(addr) for addr in range(start, start + length, PAGE)] == [""] * (length // PAGE)
 
 
-def test_private_memory_is_no_file_and_shared_memory_is() -> None:
-    for kind, is_file in (("anonymous", False), ("shared", True)):
-        with closing(allocate(kind, SIZE)) as made:
-            (mapping,) = [each for each in mappings() if each.start <= made.addr < each.end]
-            assert (mapping.inode != 0) == is_file
-
-
 def free_hugepages() -> int:
     text = Path("/proc/meminfo").read_text()
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("HugePages_Free:")), 0)

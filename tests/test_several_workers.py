@@ -174,14 +174,6 @@ def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path
     assert len(recorded.results) == COUNT
 
 
-def test_workers_that_all_end_without_a_case_end_the_run(tmp_path: Path) -> None:
-    def useless(cases: Sequence[str]) -> Iterator[bytes | None]:
-        yield HEADER
-
-    recorded = supervised(tmp_path, Together(2, useless), 2)
-    assert {line["verdict"] for line in recorded.results} == {"MISSED"}
-
-
 class Endless(Actor):
     """A worker that sends nothing more until it is killed."""
 

@@ -181,14 +181,6 @@ def fake_build(monkeypatch: Patch) -> FakeBuild:
     return fake
 
 
-def test_an_image_is_built_once(tmp_path: Path, fake_build: FakeBuild) -> None:
-    first = ensure_image(Recipe(), tmp_path, print)
-    assert ensure_image(Recipe(), tmp_path, print) == first
-    assert fake_build.count == 1
-    assert first.root.stat().st_size == 5000
-    assert (first.digest, first.kernel_version) == (Recipe().digest(), "7.0-test")
-
-
 @pytest.mark.parametrize("name", ["vmlinuz", "initrd", "root.erofs", image.MANIFEST])
 @pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: os.truncate(path, 3)])
 def test_a_damaged_cache_is_noticed_and_built_again(

@@ -47,15 +47,6 @@ def test_a_directory_is_one_line(tmp_path: Path, capsys: Says) -> None:
     assert capsys.readouterr().err == f"rdma-cts: {tmp_path} cannot be written: Is a directory\n"
 
 
-def test_a_regular_file_is_replaced_as_a_whole(tmp_path: Path, capsys: Says) -> None:
-    path = tmp_path / "report.ktap"
-    path.write_text("before")
-    assert main([*KTAP, str(path)]) == 0
-    assert path.read_bytes().startswith(b"TAP version")
-    assert capsys.readouterr().out == f"report: {path}\n"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 # Where nothing can be made: told before anything else, and nothing is made there.
 COMMANDS = (
     ["run", "--host", "root@nowhere.invalid", "--device", "x"],
@@ -98,13 +89,6 @@ def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, capsys: Says) ->
             out = tmp_path / name
             assert refused([*command, "--out", str(out)], capsys) == f"{out} cannot be written: {why}"
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
-
-
-def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, capsys: Says) -> None:
-    (tmp_path / "20261122T031700Z").mkdir()
-    (tmp_path / "history.html").symlink_to("history.html")
-    said = refused(["report", "--history", str(tmp_path)], capsys)
-    assert said == f"{tmp_path / 'history.html'} cannot be written: Too many levels of symbolic links"
 
 
 @pytest.mark.parametrize("command", [each for each in COMMANDS if each[0] in ("run", "judge", "findings", "trial")])
