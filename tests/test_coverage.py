@@ -179,3 +179,15 @@ def test_the_exit_status_tells_whether_a_rule_has_no_case(
     assert capsys.readouterr().out.startswith("rule ")
     assert main(["coverage", "--json"]) == status
     assert json.loads(capsys.readouterr().out)["totals"]["cases"] == 4
+
+
+def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "reg_mr").mkdir()
+    (tmp_path / "reg_mr" / "own.yaml").write_text(
+        "verb: ibv_reg_mr\ncases: 1\ngiven: {memory: {buf: {kind: anonymous, size: 1 page}}}\n"
+        "rows:\n  - {id: a, rules: [REG-04], when: {access: []}, then: success}\n"
+    )
+    main(["coverage", "--json"])
+    without = json.loads(capsys.readouterr().out)["totals"]["cases"]
+    main(["coverage", "--json", "--cases", str(tmp_path)])
+    assert json.loads(capsys.readouterr().out)["totals"]["cases"] == without + 1

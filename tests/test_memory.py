@@ -213,6 +213,13 @@ def test_the_limit_holds_within_the_block_and_is_lifted_after_it() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_limit_is_put_back_after_an_exception() -> None:
+    before = state()
+    with pytest.raises(RuntimeError, match="from within"), locked_memory_limit(PAGE):
+        raise RuntimeError("from within")
+    assert state() == before
+
+
 def test_more_memory_than_the_process_may_lock_is_lacking_on_this_host() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (2 * PAGE, hard))

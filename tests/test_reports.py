@@ -22,6 +22,7 @@ from conformance.tables.suite import load_suite
 from made_history import run_of, write_run
 from reports import junit, tmt
 from reports.digest import Digest, digest
+from reports.progress import Progress
 from reports.terminal import QUIET, VERBOSE, summary
 from samples import header, numbered, registry, result
 
@@ -191,6 +192,20 @@ def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:
     assert all(character.isprintable() or character == "\n" for character in text)
     (shown,) = [row for row in text.splitlines() if row.startswith("wrong report")]
     assert shown.endswith("(REG-01) x1")
+
+
+def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream)
+    progress.run_started(header(), 3)
+    progress.result_recorded(result(SUITE.cases[0]), 1, 3)
+    progress.result_recorded(result(SUITE.cases[1], "FAIL", HOSTILE), 2, 3)
+    progress.worker_restarted("it died")
+    said = stream.getvalue().splitlines()
+    assert said[0] == "3 cases on fake0 (fake), kernel 7.2.0, rdma-core 65.0, stack host"
+    assert said[1].startswith("  FAIL reg_mr/sample/c1: a")
+    assert said[1].isprintable()
+    assert said[2:] == ["  starting a new worker: it died"]
 
 
 def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: Path) -> None:

@@ -174,6 +174,14 @@ def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path
     assert len(recorded.results) == COUNT
 
 
+def test_if_no_worker_can_be_started_that_is_the_persons_error(tmp_path: Path) -> None:
+    def starter(cases: Sequence[str]) -> Worker:
+        raise UserError("no qemu", status=3)
+
+    with pytest.raises(UserError, match="no qemu"):
+        supervised(tmp_path, starter, 3)
+
+
 class Endless(Actor):
     """A worker that sends nothing more until it is killed."""
 

@@ -313,6 +313,13 @@ def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: F
     assert fake_build.count == 1
 
 
+def test_a_build_that_was_killed_leaves_nothing(tmp_path: Path, fake_build: FakeBuild) -> None:
+    left = tmp_path / "images" / "building-killed"
+    left.mkdir(parents=True)
+    ensure_image(Recipe(), tmp_path, print)
+    assert not left.exists()
+
+
 @pytest.mark.parametrize(
     ("failure", "message"),
     [
@@ -647,6 +654,12 @@ def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "xen")
     with user_error("auto, kvm, tcg", status=2):
         accelerator.choose("nothing", Path("/nowhere"))
+
+
+def test_no_device_no_kvm(tmp_path: Path) -> None:
+    (tmp_path / "kvm").write_bytes(b"")
+    assert not accelerator.kvm_present(tmp_path / "kvm")
+    assert not accelerator.kvm_present(tmp_path / "none")
 
 
 # The job

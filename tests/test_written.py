@@ -91,6 +91,13 @@ def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, capsys: Says) ->
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
+def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, capsys: Says) -> None:
+    (tmp_path / "20261122T031700Z").mkdir()
+    (tmp_path / "history.html").symlink_to("history.html")
+    said = refused(["report", "--history", str(tmp_path)], capsys)
+    assert said == f"{tmp_path / 'history.html'} cannot be written: Too many levels of symbolic links"
+
+
 @pytest.mark.parametrize("command", [each for each in COMMANDS if each[0] in ("run", "judge", "findings", "trial")])
 def test_standard_output_is_no_directory(command: list[str], tmp_path: Path, capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
