@@ -161,6 +161,17 @@ def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -
     }
 
 
+def test_the_top_tells_the_latest_night(page: webdriver.Chrome) -> None:
+    assert page.find_element(By.TAG_NAME, "h1").text == "Latest night: 2 good"
+    news = [each.text for each in page.find_elements(By.CSS_SELECTOR, ".news li")]
+    assert news == [
+        "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen",
+        "trixie: REG-15 PASS → FAIL",
+    ]
+    now = " ".join(page.find_element(By.CLASS_NAME, "now").text.split())
+    assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
+
+
 def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
     run = run_of(
         {1: "FAIL"},

@@ -280,6 +280,14 @@ def test_a_terminal_breaks_a_line_at_words_and_no_command(line: str, shown: str,
     assert fitted(line, io.StringIO()) == line
 
 
+@pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
+def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x"]) == 2
+    assert capsys.readouterr().err.endswith("a value is one line of printable characters\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_list_says_how_many_of_its_cases_a_run_has(capsys: Says) -> None:
     main(["list"])
     *cases, last = capsys.readouterr().out.splitlines()

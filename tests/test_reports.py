@@ -175,6 +175,11 @@ def test_a_waived_defect_comes_last_and_does_not_count() -> None:
     assert run.headline == "1 defect in 1 result: 1 refusal not given"
 
 
+def test_the_summary_of_a_run_cut_short_says_so() -> None:
+    text = summary(digested(recorded([result(SUITE.cases[0])], complete=False)), Path("out"), io.StringIO())
+    assert "the run was cut short" in text
+
+
 @pytest.mark.parametrize(("tables", "verdict"), [(TABLES.tables_sha256, Verdict.MISSED), ("other", Verdict.PASS)])
 def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str, verdict: Verdict) -> None:
     """Of a run with other tables it is not known which rules the other cases have."""
