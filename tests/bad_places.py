@@ -4,8 +4,6 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO
 
 from conformance.results.files import write_all
 
@@ -22,12 +20,6 @@ def as_another_user() -> Iterator[None]:
         yield
     finally:
         os.seteuid(me)
-
-
-def on_full_disk(path: Path, mode: str, opener: object) -> BinaryIO:
-    """In place of `open`: a file on a full disk."""
-    path.touch()
-    return open("/dev/full", "wb", buffering=0)
 
 
 def full_disk(after: int) -> Callable[[int, bytes], None]:

@@ -193,6 +193,16 @@ def test_waivers_are_packed_applied_anew_and_counted(small: Suite, tmp_path: Pat
     )
 
 
+def test_waivers_that_have_changed_since_the_run_are_no_longer_its_own(
+    small: Suite, tmp_path: Path, capsys: Says
+) -> None:
+    run = waived_run(small, tmp_path)
+    (tmp_path / "waivers.yaml").write_text("waivers: []\n")
+    assert main(["bundle", str(run)]) == 2
+    assert "is not the file of waivers that the run had" in capsys.readouterr().err
+    assert not (tmp_path / "run.rdma-cts.tar.xz").exists()
+
+
 def test_the_same_run_is_the_same_bytes(run: Path, bundle: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(run, elsewhere)

@@ -189,6 +189,14 @@ def test_a_hundred_thousand_points_cost_hardly_more_than_a_call_each(tmp_path: P
     assert [change.points for change in found.of("regressed")] == [0, 1]
 
 
+def test_runs_of_other_tables_are_compared_only_when_told(tmp_path: Path, capsys: Says) -> None:
+    old, new = (run(tmp_path / name, [result(SUITE.cases[0])], name * 64) for name in ("a", "b"))
+    assert main(["compare", str(old), str(new)]) == 2
+    assert "different tables; --unlike-tables" in capsys.readouterr().err
+    assert main(["compare", str(old), str(new), "--unlike-tables"]) == 0
+    assert "1 case compared: nothing has changed" in capsys.readouterr().out
+
+
 def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: Path) -> None:
     old = digested(result(SUITE.cases[0]), result(SUITE.cases[1]), tables="a" * 64)
     new = digested(result(SUITE.cases[0]), tables="b" * 64)

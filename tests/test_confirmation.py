@@ -136,12 +136,6 @@ def test_the_first_case_of_a_worker_has_run_alone_already(tmp_path: Path) -> Non
     assert run.audience.said == []
 
 
-def test_a_run_without_violations_confirms_nothing(tmp_path: Path) -> None:
-    run = Run(tmp_path, always())
-    assert counts(run()) == (0, 0, 0)
-    assert run.again == []
-
-
 @pytest.mark.parametrize("needed", [(0,), (5,), (10,), (3, 4)])
 def test_what_fails_only_after_others_names_them(tmp_path: Path, needed: tuple[int, ...]) -> None:
     run = Run(tmp_path, after(11, *needed))
@@ -181,14 +175,6 @@ def test_only_a_few_violations_are_searched(tmp_path: Path, monkeypatch: pytest.
     run = Run(tmp_path, lambda case, before: "FAIL" if IDS[0] in before and case in IDS[8:] else "PASS")
     recorded = run()
     assert ["after" in record for record in recorded.confirmations] == [True, False, False, False]
-
-
-def test_a_crash_and_a_hang_are_tried_again_in_a_guest(tmp_path: Path) -> None:
-    verdicts = {IDS[3]: "CRASH", IDS[6]: "HANG"}
-    run = Run(tmp_path, lambda case, before: verdicts.get(case, "PASS"))
-    recorded = run()
-    assert run.again == [[IDS[3]], [IDS[6]]]
-    assert counts(recorded) == (2, 0, 0)
 
 
 def test_a_crash_is_not_tried_again_on_a_kernel_that_may_be_damaged(tmp_path: Path) -> None:

@@ -161,6 +161,17 @@ def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -
     }
 
 
+def test_the_top_tells_the_latest_night(page: webdriver.Chrome) -> None:
+    assert page.find_element(By.TAG_NAME, "h1").text == "Latest night: 2 good"
+    news = [each.text for each in page.find_elements(By.CSS_SELECTOR, ".news li")]
+    assert news == [
+        "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen",
+        "trixie: REG-15 PASS → FAIL",
+    ]
+    now = " ".join(page.find_element(By.CLASS_NAME, "now").text.split())
+    assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
+
+
 def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
     run = run_of(
         {1: "FAIL"},
@@ -229,6 +240,10 @@ def test_a_defect_is_as_severe_as_any_night_has_shown(tmp_path: Path) -> None:
     assert defect.severity == "kernel crash"
 
 
+def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
+    assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
+
+
 def test_what_is_damaged_is_named_on_the_terminal_too(tmp_path: Path, capsys: Says) -> None:
     keep(tmp_path / name_of(0) / "forky", Outcome(GOOD))
     keep(tmp_path / name_of(0) / "sid", Outcome(NOT_RUN))
@@ -249,6 +264,15 @@ def test_a_damaged_summary_without_results_is_named(tmp_path: Path, capsys: Says
         f"{name_of(0)}, {name} counts as not run: summary.json is damaged, and there is no results.jsonl"
         for name in ("empty", "fifo")
     ]
+
+
+@pytest.mark.parametrize("files", [[], ["results.jsonl", "report.html"]])
+def test_a_directory_without_a_night_is_no_history(tmp_path: Path, capsys: Says, files: list[str]) -> None:
+    for name in files:
+        (tmp_path / name).write_text("")
+    assert main(["report", "--history", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"rdma-cts: {tmp_path} is not a history: there is no night in it\n"
+    assert not (tmp_path / "history.html").exists()
 
 
 @pytest.mark.parametrize(

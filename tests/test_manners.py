@@ -66,6 +66,12 @@ def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: P
     assert (run.parent / out).read_bytes() == before
 
 
+def test_with_closed_streams_no_file_takes_their_place(run: Path) -> None:
+    done = shell('"$@" report run --format summary --out summary.json <&- >&- 2>&-', run.parent)
+    assert done.returncode == 0
+    assert (run.parent / "summary.json").read_text().startswith("{")
+
+
 def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Path) -> None:
     done = shell('{ echo before; "$@" report run --format summary --out /dev/stdout; echo after; } >all', run.parent)
     assert (done.returncode, done.stderr) == (0, "")
@@ -272,6 +278,24 @@ def test_a_terminal_breaks_a_line_at_words_and_no_command(line: str, shown: str,
     with open(master, "rb"), open(slave, "w") as terminal:
         assert fitted(line, terminal) == shown
     assert fitted(line, io.StringIO()) == line
+
+
+@pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
+def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x"]) == 2
+    assert capsys.readouterr().err.endswith("a value is one line of printable characters\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list_says_how_many_of_its_cases_a_run_has(capsys: Says) -> None:
+    main(["list"])
+    *cases, last = capsys.readouterr().out.splitlines()
+    main(["list", "--tier", "default"])
+    *default, short = capsys.readouterr().out.splitlines()
+    assert last == f"{len(cases)} cases; a run without --tier has {len(default)} of them (tier default)"
+    assert short == f"{len(default)} cases"
+    assert len(default) < len(cases)
 
 
 def test_a_directory_in_which_something_came_is_kept(tmp_path: Path) -> None:

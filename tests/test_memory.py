@@ -96,13 +96,6 @@ def test_nothing_is_left_after_close(kind: str) -> None:
     assert [protection(addr) for addr in range(start, start + length, PAGE)] == [""] * (length // PAGE)
 
 
-def test_private_memory_is_no_file_and_shared_memory_is() -> None:
-    for kind, is_file in (("anonymous", False), ("shared", True)):
-        with closing(allocate(kind, SIZE)) as made:
-            (mapping,) = [each for each in mappings() if each.start <= made.addr < each.end]
-            assert (mapping.inode != 0) == is_file
-
-
 def free_hugepages() -> int:
     text = Path("/proc/meminfo").read_text()
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("HugePages_Free:")), 0)
@@ -218,6 +211,13 @@ def test_the_limit_holds_within_the_block_and_is_lifted_after_it() -> None:
     code = f"import sys; sys.path[:0] = {sys.path!r}; import test_memory; test_memory.limit_and_look()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_limit_is_put_back_after_an_exception() -> None:
+    before = state()
+    with pytest.raises(RuntimeError, match="from within"), locked_memory_limit(PAGE):
+        raise RuntimeError("from within")
+    assert state() == before
 
 
 def test_more_memory_than_the_process_may_lock_is_lacking_on_this_host() -> None:

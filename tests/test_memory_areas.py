@@ -120,3 +120,9 @@ def test_a_position_is_inside_or_outside_the_range_as_its_name_says(operation: s
 def test_words_are_aligned_where_the_range_begins_and_ends_in_the_middle_of_one(operation: str, position: str) -> None:
     offset, size = locate(position, operation, ADDR, LENGTH)
     assert ((ADDR + offset) % 8, size) == (0, 8)
+
+
+def test_no_word_is_empty() -> None:
+    assert locate("empty", "RDMA_WRITE", ADDR, LENGTH) == (0, 0)
+    with pytest.raises(LookupError, match="no position 'empty'"):
+        locate("empty", "ATOMIC_WRITE", ADDR, LENGTH)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded, footer_record
@@ -15,6 +16,7 @@ from fixtures.guest.changes import Change, Edit
 from fixtures.guest.image import Image
 from fixtures.guest.mending import chosen_changes, ensure_each, ensure_mended
 from fixtures.guest.recipe import recipe_for
+from kinds import Says
 from reports import html, markdown, terminal
 from reports.digest import digest
 from samples import header, numbered, registry, result, user_error
@@ -199,3 +201,8 @@ def test_a_violation_of_other_rules_and_nothing_at_all_are_reported() -> None:
     whole = {IDS[0]: result(CASES[0])}
     assert left_out("a", ["BIND-10"], [], whole, [result(CASES[0], "CRASH")]).outcome == "others as well"
     assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case sees it"
+
+
+def test_its_changes_are_listed(capsys: Says) -> None:
+    assert main(["trial", "mended", "run", "--list"]) == 0
+    assert capsys.readouterr().out

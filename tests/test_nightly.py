@@ -121,6 +121,14 @@ def test_a_regression_is_new_that_night_known_the_next_and_mended_the_third(nigh
     assert second in read_history(nights.folder).nights
 
 
+def test_what_comes_and_goes_says_so(nights: Nights) -> None:
+    for run in (run_of({}), run_of({3: "FAIL"}), run_of({})):
+        nights.night(forky=run)
+    said = nights.night(forky=run_of({3: "FAIL"}))
+    assert nights.status == 1
+    assert "since this night, and came and went before (1 of 3 nights)" in said
+
+
 def test_a_defect_that_a_night_did_not_look_for_is_there_still(nights: Nights) -> None:
     nights.night(forky=GOOD_RUN)
     said = nights.night(forky=run_of({1: "MISSED"}))
@@ -238,6 +246,12 @@ def test_a_mistake_in_the_matrix_is_one_line(tmp_path: Path, capsys: Says, argum
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert not (tmp_path / "h").exists()
+
+
+def test_a_place_where_no_history_can_be_is_one_line(tmp_path: Path, capsys: Says) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["nightly", "--history", str(tmp_path / "file"), "--stack", "forky"]) == 2
+    assert capsys.readouterr().err == f"rdma-cts: {tmp_path / 'file'} is not a directory\n"
 
 
 def test_two_nights_at_once_are_refused(nights: Nights) -> None:
@@ -378,6 +392,11 @@ def test_foreign_entries_are_named_and_left_alone(nights: Nights) -> None:
     assert (nights.folder / "notes\n.txt").read_text() == "mine"
 
 
+def test_a_clock_that_is_wrong_is_reported(nights: Nights) -> None:
+    (nights.folder / "99990101T000000Z").mkdir(parents=True)
+    assert "the history has a later night" in nights.night(forky=GOOD_RUN)
+
+
 def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
     """With a real process."""
     kernel = bzimage(tmp_path / "k", "7.3.0")
@@ -417,6 +436,15 @@ def test_what_a_killed_night_has_left_is_removed_by_the_next_unless_its_run_goes
     assert [name for name, folder in cells.items() if (folder / "work-a").exists()] == ["sid"]
     assert (cells["forky"] / "results.jsonl").read_bytes() == before
     assert not (cells["trixie"] / "results.jsonl").exists()
+
+
+def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
+    nights.folder.mkdir()
+    for number in range(300):
+        (nights.folder / f"file-{number}").write_text("")
+    said = nights.night(forky=GOOD_RUN)
+    assert len(said.splitlines()) < 30
+    assert "280 more in" in said
 
 
 @pytest.mark.guest

@@ -41,6 +41,10 @@ def test_a_mistake_has_its_status_though_nobody_can_read_it(sink: str) -> None:
     assert shell(f"./rdma-cts explain REG-0 {sink}").returncode == 2
 
 
+def test_a_terminal_that_knows_only_ascii_gets_every_line() -> None:
+    assert shell("./rdma-cts explain REG-15 --run tests/old_results", PYTHONIOENCODING="ascii").returncode == 0
+
+
 @pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])
 def test_what_was_typed_cannot_control_the_terminal(word: str, capsys: Says) -> None:
     assert main(["list", word]) == 2

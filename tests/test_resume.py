@@ -1,21 +1,23 @@
 """Runs that are cut short at any moment and carried on: nothing recorded is lost, and the footer is the same."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from actors import HEADER, IDS, SILENCE, Stage, failed, killed, passed, ran, start, verdicts
+from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT
-from patience import PATIENCE_S
 from runs.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
 from samples import footer_of, header, user_error
 
@@ -255,9 +257,11 @@ def test_a_run_with_another_plan_is_not_resumed(change: ResultRecord, output: st
 
 
 def resume(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`rdma-cts run --resume …`."""
-    command: Sequence[str] = [sys.executable, "-m", "commands", "run", "--resume", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    """`rdma-cts run --resume …`, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(["run", "--resume", *arguments])
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
 @pytest.mark.parametrize(

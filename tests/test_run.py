@@ -15,7 +15,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from lxml import etree
 
 from conformance.model.record import FooterRecord, ResultRecord
 from conformance.results.records import Recorded, read_results
@@ -122,14 +121,6 @@ def test_the_last_lines_name_each_defect_and_explain_tells_it(whole: Run) -> Non
     assert done.returncode == 0, done.stderr
     assert "given: buf: memory, " in done.stdout
     assert re.search(r"^  reproduce: \./rdma-cts run --guest --only reg_mr/", done.stdout, re.MULTILINE)
-
-
-def test_the_junit_file_holds_every_case(whole: Run) -> None:
-    suite = etree.parse(whole.out / "junit.xml").getroot()[0]
-    assert int(suite.get("tests")) == len(whole.recorded.results)
-    assert int(suite.get("failures")) == sum(
-        whole.footer["verdicts"].get(verdict, 0) for verdict in ("FAIL", "CRASH", "HANG")
-    )
 
 
 def test_the_run_leaves_a_page_and_a_summary_with_the_verdict_in_words(whole: Run) -> None:

@@ -22,7 +22,7 @@ from conformance.results.case_record import case_record
 from conformance.sweeps.run import SweepRun
 from conformance.tables.loader import parse_table
 from conformance.tables.profile import read_profile
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.yamldoc.nodes import read_bytes
 from kinds import Patch
 from reference.bench import ReferenceBench
@@ -284,6 +284,13 @@ PRESENT = Profile("rxe", present={"odp": "the driver pages on demand"})
 REFUSED = Judgement(Verdict.UNSUPPORTED, "the call was refused; the device does not declare xrc", ("seen",))
 WORKED = Judgement(Verdict.PASS, "the call returned 0", ("seen",))
 FAILED = Judgement(Verdict.FAIL, "the call should succeed, returned EINVAL", ("seen",))
+
+
+def test_the_profile_that_is_shipped_can_be_read() -> None:
+    profile = read_profile(ROOT / "profiles" / "rxe.yaml")
+    assert profile.device == "rxe"
+    assert set(profile.present) & {"odp", "atomics"}
+    assert "xrc" in profile.absent
 
 
 @pytest.mark.parametrize(

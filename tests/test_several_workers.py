@@ -174,12 +174,12 @@ def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path
     assert len(recorded.results) == COUNT
 
 
-def test_workers_that_all_end_without_a_case_end_the_run(tmp_path: Path) -> None:
-    def useless(cases: Sequence[str]) -> Iterator[bytes | None]:
-        yield HEADER
+def test_if_no_worker_can_be_started_that_is_the_persons_error(tmp_path: Path) -> None:
+    def starter(cases: Sequence[str]) -> Worker:
+        raise UserError("no qemu", status=3)
 
-    recorded = supervised(tmp_path, Together(2, useless), 2)
-    assert {line["verdict"] for line in recorded.results} == {"MISSED"}
+    with pytest.raises(UserError, match="no qemu"):
+        supervised(tmp_path, starter, 3)
 
 
 class Endless(Actor):

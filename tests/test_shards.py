@@ -15,6 +15,7 @@ from bundles.archive import SUFFIX
 from commands import nightly, run, run_arguments
 from commands.__main__ import main
 from commands.arguments import Parser
+from conformance.errors import UserError
 from conformance.results import writer
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.waiver_file import read_waivers
@@ -68,6 +69,11 @@ def test_what_is_no_shard_is_one_line(command: str, text: str, capsys: Says) -> 
     assert len(said.splitlines()) == 1
 
 
+def test_a_shard_for_which_nothing_is_left_says_so() -> None:
+    with pytest.raises(UserError, match="--shard 3/3: no case is left for it among 2; take fewer shards"):
+        Shard(3, 3).part(["a", "b"], str)
+
+
 def test_a_run_plans_its_shard_and_records_the_whole() -> None:
     options = RunOptions(guest=True, verbs=("dereg_mr",), shard=Shard(2, 3))
     whole = run._chosen(options)
@@ -89,6 +95,15 @@ def test_a_night_divides_its_cells(tmp_path: Path) -> None:
         arguments = parser.parse_args(["--history", str(tmp_path), "--stack", "forky,trixie,bookworm", "--shard", part])
         cells += nightly._cells(arguments, RunOptions())
     assert sorted(cells) == ["bookworm", "forky", "trixie"]
+
+
+def test_a_trial_divides_its_violations(capsys: Says) -> None:
+    listed = []
+    for part in ("1/2", "2/2"):
+        assert main(["trial", "reference", "--list", "--shard", part]) == 0
+        listed += capsys.readouterr().out.splitlines()
+    assert main(["trial", "reference", "--list"]) == 0
+    assert sorted(listed) == sorted(capsys.readouterr().out.splitlines())
 
 
 def shards(folder: Path, **head: Any) -> list[Path]:

@@ -181,14 +181,6 @@ def fake_build(monkeypatch: Patch) -> FakeBuild:
     return fake
 
 
-def test_an_image_is_built_once(tmp_path: Path, fake_build: FakeBuild) -> None:
-    first = ensure_image(Recipe(), tmp_path, print)
-    assert ensure_image(Recipe(), tmp_path, print) == first
-    assert fake_build.count == 1
-    assert first.root.stat().st_size == 5000
-    assert (first.digest, first.kernel_version) == (Recipe().digest(), "7.0-test")
-
-
 @pytest.mark.parametrize("name", ["vmlinuz", "initrd", "root.erofs", image.MANIFEST])
 @pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: os.truncate(path, 3)])
 def test_a_damaged_cache_is_noticed_and_built_again(
@@ -319,6 +311,13 @@ def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: F
         assert fake_build.count == 0
     second.join(PATIENCE_S)
     assert fake_build.count == 1
+
+
+def test_a_build_that_was_killed_leaves_nothing(tmp_path: Path, fake_build: FakeBuild) -> None:
+    left = tmp_path / "images" / "building-killed"
+    left.mkdir(parents=True)
+    ensure_image(Recipe(), tmp_path, print)
+    assert not left.exists()
 
 
 @pytest.mark.parametrize(
@@ -655,6 +654,12 @@ def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "xen")
     with user_error("auto, kvm, tcg", status=2):
         accelerator.choose("nothing", Path("/nowhere"))
+
+
+def test_no_device_no_kvm(tmp_path: Path) -> None:
+    (tmp_path / "kvm").write_bytes(b"")
+    assert not accelerator.kvm_present(tmp_path / "kvm")
+    assert not accelerator.kvm_present(tmp_path / "none")
 
 
 # The job

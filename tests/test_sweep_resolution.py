@@ -1,8 +1,6 @@
 """What loading a table makes of a sweep: data of the model alone, which gives at each point what a row would."""
 
-import io
 import pickle
-from typing import Any
 
 import pytest
 
@@ -10,9 +8,6 @@ import samples
 from conformance.model.case import Case, format_argument
 from conformance.model.row_template import FlagsUnion
 from conformance.sweeps.point_template import PointTemplate
-from conformance.tables.loader import Table
-from conformance.tables.suite import Suite, load_suite
-from conformance.yamldoc.nodes import Location
 
 AXES = {
     "size": "[1 page, 3 pages]",
@@ -125,28 +120,3 @@ def test_values_that_meet_at_no_point_need_not_fit_together() -> None:
     )
     sums = [format_argument(each.when.arguments["addr"]) for each in cases_of_points(sums_of).values()]
     assert sums == ["buf.addr", "buf.size", "mr.addr"]
-
-
-class Types(pickle.Pickler):
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file)
-        self.found: set[type] = set()
-
-    def reducer_override(self, obj: object) -> Any:
-        self.found.add(type(obj))
-        return NotImplemented
-
-
-def test_the_suite_can_be_handed_to_another_process() -> None:
-    suite, file = load_suite(), io.BytesIO()
-    pickler = Types(file)
-    pickler.dump(suite)
-    own = {each for each in pickler.found if each.__module__.partition(".")[0] == "conformance"}
-    outside = {each for each in own if not each.__module__.startswith("conformance.model.")}
-    assert outside == {Suite, Table, Location}
-    other = pickle.loads(file.getvalue())
-    assert other == suite
-    for case, same in zip(suite.cases, other.cases, strict=True):
-        if case.sweep and case.sweep.size < 1000:
-            assert cases_of_points(case) == cases_of_points(same)
-    assert len(file.getvalue()) < 4 << 20

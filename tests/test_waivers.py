@@ -14,7 +14,7 @@ from conformance.model.record import ResultRecord
 from conformance.results.conclusions import exit_status, verdict_on
 from conformance.results.records import footer_record
 from conformance.results.waiver_file import LONGEST, read_waivers
-from conformance.results.waiver_scope import WaiverScope, version
+from conformance.results.waiver_scope import WaiverScope
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT
 from samples import header, numbered, registry, result
@@ -148,12 +148,6 @@ def test_a_waiver_of_another_stack_is_left_alone(tmp_path: Path) -> None:
     assert waivers.account([], header())["elsewhere"] == 1
 
 
-def test_versions_are_numbers() -> None:
-    assert version("7.2.12+deb14-amd64") == (7, 2, 12)
-    assert version("6.12") < version("6.12.1") < version("7.0-rc1")
-    assert version("") == ()
-
-
 def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
     """A sweep that departs when these formulas hold."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
@@ -209,10 +203,6 @@ def test_a_mistake_is_reported_with_its_place(tmp_path: Path, change: dict[str, 
     assert all(line[0].isdigit() for line in found)
 
 
-def test_the_latest_day_is_allowed(tmp_path: Path) -> None:
-    assert read(tmp_path, {**WAIVER, "expires": str(LATEST)}).items
-
-
 def test_two_waivers_for_the_same_are_a_mistake(tmp_path: Path) -> None:
     assert "REG-01 is waived twice" in mistakes(tmp_path, WAIVER, WAIVER)[0]
     assert read(tmp_path, WAIVER, {**WAIVER, "where": {"driver": "mlx5"}}).items
@@ -233,26 +223,8 @@ def test_what_is_no_file_of_waivers_is_reported_in_lines_with_a_place(tmp_path: 
     assert all(line.startswith(f"{path}:1:") for line in str(caught.value).splitlines())
 
 
-def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError):
-        read_waivers(tmp_path / "none.yaml", SUITE, TODAY)
-
-
 def test_the_published_schema_takes_what_is_read_and_no_more(tmp_path: Path) -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
     assert validator.is_valid({"waivers": [WAIVER]})
     for change in ({"rule": "reg 1"}, {"case": "a"}, {"expires": 3}, {"issue": "4711"}, {"more": 1}):
         assert not validator.is_valid({"waivers": [{**WAIVER, **change}]})
-
-
-@pytest.mark.parametrize(("number", "defects", "others"), [(0, 1, 0), (1, 0, 2)], ids=["defect", "cases-and-rules"])
-def test_the_examples_of_the_page_are_taken(tmp_path: Path, number: int, defects: int, others: int) -> None:
-    from conformance.tables.suite import load_suite
-
-    page = (ROOT / "docs" / "waivers.md").read_text()
-    example = page.split("```yaml\n")[1 + number].split("```")[0]
-    path = tmp_path / "waivers.yaml"
-    path.write_text(example)
-    found = read_waivers(path, load_suite(), TODAY)
-    assert (len(found.defects), len(found.items)) == (defects, others)
-    assert jsonschema.Draft202012Validator(SCHEMA).is_valid(yaml.load(example, yaml.BaseLoader))

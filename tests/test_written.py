@@ -47,15 +47,6 @@ def test_a_directory_is_one_line(tmp_path: Path, capsys: Says) -> None:
     assert capsys.readouterr().err == f"rdma-cts: {tmp_path} cannot be written: Is a directory\n"
 
 
-def test_a_regular_file_is_replaced_as_a_whole(tmp_path: Path, capsys: Says) -> None:
-    path = tmp_path / "report.ktap"
-    path.write_text("before")
-    assert main([*KTAP, str(path)]) == 0
-    assert path.read_bytes().startswith(b"TAP version")
-    assert capsys.readouterr().out == f"report: {path}\n"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 # Where nothing can be made: told before anything else, and nothing is made there.
 COMMANDS = (
     ["run", "--host", "root@nowhere.invalid", "--device", "x"],
