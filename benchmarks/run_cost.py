@@ -7,7 +7,8 @@
 | smoke, default, spaces | a tier, or the exhaustive tier's spaces | the time of its cases, divided by the guests |
 | first | the first run ever, with an empty cache; measured once | none |
 
-Prints each time, and a table in Markdown with the medians. The first repetition of each measure warms caches and does
+Prints each time, and a table in Markdown with the medians; besides the time, the seconds of processors of this host that
+the command and its guests have used, which a busy machine changes less. The first repetition of each measure warms caches and does
 not count. Exit status 1 if a goal is missed. Run it on an idle machine.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -93,13 +95,19 @@ MEASURES = {
 }
 
 
-def run(measure: Measure, work: Path) -> float:
-    """The seconds that `./rdma-cts run` takes."""
+def processor_s() -> float:
+    """The seconds of processors that all children which have ended have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(measure: Measure, work: Path) -> tuple[float, float]:
+    """The seconds that `./rdma-cts run` takes, and those of processors that it uses, its guests included."""
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
     if measure.empty_cache:
         environment["RDMA_CTS_CACHE"] = str(work / "cache")
     unseen = ["--guest-env", f"RDMA_CTS_BENCHMARK={time.time_ns()}"] if measure.new_build else []
-    began = time.perf_counter()
+    began, used = time.perf_counter(), processor_s()
     done = subprocess.run(
         [ROOT / "rdma-cts", "run", "--guest", "--quiet", "--yes", "--out", work / "out", *measure.arguments, *unseen],
         env=environment,
@@ -107,26 +115,27 @@ def run(measure: Measure, work: Path) -> float:
         text=True,
         check=False,
     )
-    seconds = time.perf_counter() - began
+    seconds, used = time.perf_counter() - began, processor_s() - used
     if done.returncode not in (0, 1):
         sys.exit(f"the run ended with status {done.returncode}: {done.stderr or done.stdout}")
-    return seconds
+    return seconds, used
 
 
-def repeat(name: str, measure: Measure, repetitions: int) -> tuple[float, float | None]:
-    """The medians of a measure and its floor, in seconds."""
-    runs, floors = [], []
+def repeat(name: str, measure: Measure, repetitions: int) -> tuple[float, float, float | None]:
+    """The medians of a measure, its processors and its floor, in seconds."""
+    runs, processors, floors = [], [], []
     for repetition in range(1 if measure.empty_cache else repetitions + 1):
         with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as folder:
-            seconds = run(measure, Path(folder))
+            seconds, used = run(measure, Path(folder))
             floor = measure.floor(Path(folder)) if measure.floor else None
         counts = repetition > 0 or measure.empty_cache
         beside = "" if floor is None else f", floor {floor:.2f} s"
-        print(f"{name}: {seconds:.2f} s{beside}{'' if counts else ' (warm-up)'}", flush=True)
+        print(f"{name}: {seconds:.2f} s, processors {used:.2f} s{beside}{'' if counts else ' (warm-up)'}", flush=True)
         if counts:
             runs.append(seconds)
+            processors.append(used)
             floors += [] if floor is None else [floor]
-    return statistics.median(runs), statistics.median(floors) if floors else None
+    return statistics.median(runs), statistics.median(processors), statistics.median(floors) if floors else None
 
 
 def main() -> int:
@@ -137,13 +146,13 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.measures) - set(MEASURES):
         parser.error(f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}")
-    lines, missed = ["| what | median | floor | ratio | goal |", "|---|---|---|---|---|"], False
+    lines, missed = ["| what | median | processors | floor | ratio | goal |", "|---|---|---|---|---|---|"], False
     for name in arguments.measures or MEASURES:
         measure = MEASURES[name]
-        seconds, floor = repeat(name, measure, arguments.repetitions)
+        seconds, used, floor = repeat(name, measure, arguments.repetitions)
         missed |= seconds > measure.goal_s
         beside = f"{floor:.1f} s | {seconds / floor:.1f}" if floor else "none | "
-        lines.append(f"| {measure.title} | {seconds:.1f} s | {beside} | ≤ {measure.goal_s:g} s |")
+        lines.append(f"| {measure.title} | {seconds:.1f} s | {used:.1f} s | {beside} | ≤ {measure.goal_s:g} s |")
     print("\n".join(lines))
     return int(missed)
 
