@@ -377,14 +377,17 @@ def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) 
         *({"expected": {one: 1, "observed": two}, "observed": {"returned": two}} for one, two in ("a2", "b3", "a3")),
         {"fault": {"kind": "refused", "call": 'a "call"'}, "verdict": "FAIL"},
         {"expected": {"x": [{"observed": 1}]}, "reason": 'a \\ "quoted"\n one'},
-        {"observed": {"wc": ["SUCCESS"]}, "notes": ["a", "b"], "duration_us": 7},
+        {"observed": {"wc": ["SUCCESS"]}, "notes": ["a", "b"]},
+        {"duration_us": 7},
+        {"reason": "a\nb"},
         {"notes": ["é\t"], "kernel": {"log": ["é\x1b"]}},
     ]
+    source = {"file": "cases/a.yaml", "line": 1}
     lines = [
-        {**result(one, change.get("verdict", "PASS")), **change}
-        for one, change in zip(numbered(24).cases, [*before, *before, *reversed(before)], strict=False)
+        {**result(one, change.get("verdict", "PASS")), "source": source, **change}
+        for one, change in zip(numbered(32).cases, [*before, *before, *reversed(before)], strict=False)
     ]
-    lines[-1] = dict(reversed(lines[-1].items()))
+    lines[0] = dict(reversed(lines[0].items()))
     path = tmp_path / "results.jsonl"
     for separators in ((",", ":"), (", ", ": ")):
         text = [json.dumps(line, separators=separators) for line in [header(planned=[]), *lines]]
@@ -392,3 +395,7 @@ def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) 
         assert read_results(path).results == [decode(line) for line in text[1:]]
         shown = read_results(path, plain).results
         assert shown == [plain(shape.completed(decode(line), "")) for line in text[1:]]
+    first, _, rest = path.read_text(encoding="utf-8").rpartition('"duration_us": 7')
+    path.write_text(f'{first}"duration_us": 07{rest}', encoding="utf-8")
+    with pytest.raises(UserError, match="not a line of"):
+        read_results(path)

@@ -66,7 +66,7 @@ class Repeated:
                     parse(_value(key, part))  # a key that is found inside of a value would have cut it
                 except ValueError:
                     return
-                if key not in ("case", "repro", "duration_us"):
+                if part == "null" or key not in ("case", "repro", "duration_us"):
                     self._known[key, part] = raw[key], whole[key]  # type: ignore[literal-required]
                     self._room -= len(part)
         if layout not in self._layouts:
