@@ -469,7 +469,7 @@ def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
 
 def read(path: Path) -> Digest:
     """The digest of the results file at `path` or in that directory. Raises UserError if it is invalid."""
-    return digest(read_results(path), path if path.is_dir() else path.parent, str(path))
+    return digest(read_results(path, plain), path if path.is_dir() else path.parent, str(path))
 
 
 def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = False) -> Digest:
@@ -481,7 +481,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
     header = completed(plain(recorded.header), where)
     found: dict[str, ResultRecord] = {}
     for record in recorded.results:
-        result: ResultRecord = completed(plain(record), where)
+        result: ResultRecord = record if recorded.is_shown else plain(completed(record, where))
         found[result["case"]] = result
     by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
     never: ResultRecord = {**RESULT, "reason": "planned and never recorded"}

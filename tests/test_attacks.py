@@ -484,8 +484,8 @@ def by_values(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says)
 
 
 def by_records(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """Workers without end."""
-    run = written(lines, folder / "run")
+    """Workers without end, and no footer."""
+    run = written([line for line in lines if line["type"] != "footer"], folder / "run")
     with (run / "results.jsonl").open("ab") as file:
         file.write(encode({"type": "worker", "boot_id": ""}) * MOST_RECORDS)
     status, said = said_by(capsys, "report", "--format", "summary", run)

@@ -1,6 +1,7 @@
 """The contract of results.jsonl: the lines, the file, what is read back, and the exit status."""
 
 import itertools
+import json
 import re
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -18,6 +19,7 @@ from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, decode, encode, footer_record, read_results, result_record
 from conformance.results.rule_conclusions import conclude_rules, rule_verdicts
 from conformance.results.writer import ResultsFile
+from reports.text import plain
 from samples import case, changed, header, numbered, registry, result, user_error
 
 CASE = case("{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}")
@@ -339,3 +341,33 @@ def test_a_fault_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, faul
         file.write_bytes(encode(header) + encode(bad))
         with pytest.raises(UserError, match=f"{re.escape(f'{file}:2: case')}.*{re.escape(said)}"):
             read_results(file)
+
+
+def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) -> None:
+    """Whatever earlier lines have said: nested keys of the same name, numbers, escapes and another order of keys."""
+    before: list[dict[str, Any]] = [
+        *({"expected": {one: 1, "observed": two}, "observed": {"returned": two}} for one, two in ("a2", "b3", "a3")),
+        {"fault": {"kind": "refused", "call": 'a "call"'}, "verdict": "FAIL"},
+        {"expected": {"x": [{"observed": 1}]}, "reason": 'a \\ "quoted"\n one'},
+        {"observed": {"wc": ["SUCCESS"]}, "notes": ["a", "b"]},
+        {"duration_us": 7},
+        {"reason": "a\nb"},
+        {"notes": ["é\t"], "kernel": {"log": ["é\x1b"]}},
+    ]
+    source = {"file": "cases/a.yaml", "line": 1}
+    lines = [
+        {**result(one, change.get("verdict", "PASS")), "source": source, **change}
+        for one, change in zip(numbered(32).cases, [*before, *before, *reversed(before)], strict=False)
+    ]
+    lines[0] = dict(reversed(lines[0].items()))
+    path = tmp_path / "results.jsonl"
+    for separators in ((",", ":"), (", ", ": ")):
+        text = [json.dumps(line, separators=separators) for line in [header(planned=[]), *lines]]
+        path.write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+        assert read_results(path).results == [decode(line) for line in text[1:]]
+        shown = read_results(path, plain).results
+        assert shown == [plain(shape.completed(decode(line), "")) for line in text[1:]]
+    first, _, rest = path.read_text(encoding="utf-8").rpartition('"duration_us": 7')
+    path.write_text(f'{first}"duration_us": 07{rest}', encoding="utf-8")
+    with pytest.raises(UserError, match="not a line of"):
+        read_results(path)

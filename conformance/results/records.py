@@ -7,13 +7,14 @@ not for conclusions from its records (conclusions.py).
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement, answering_layer
@@ -37,9 +38,10 @@ from conformance.model.record_shape import HEADER, check, printable, record_of
 from conformance.model.rules import Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.regular_file import read_regular
+from conformance.regular_file import MOST_BYTES, open_regular
 from conformance.results.checked_json import parse, values_in
 from conformance.results.consistency import wrong_confirmation, wrong_footer, wrong_header, wrong_result
+from conformance.results.repeated import Repeated
 from conformance.results.rule_conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
@@ -165,7 +167,8 @@ def footer_record(
 class Recorded:
     """The contents of a results file. `footer` is None if the run was cut short; `torn`: the last line is incomplete.
 
-    `others` are the records of other types, in their order.
+    `others` are the records of other types, in their order. If it `is_shown`, the results are as a reader wants
+    them, and have all their keys.
     """
 
     header: HeaderRecord
@@ -173,6 +176,7 @@ class Recorded:
     footer: FooterRecord | None = None
     torn: bool = False
     others: list[OtherRecord] = field(default_factory=list)
+    is_shown: bool = False
 
     @property
     def confirmations(self) -> list[ConfirmationRecord]:
@@ -180,45 +184,53 @@ class Recorded:
         return [record for record in self.others if record["type"] == "confirmation"]
 
 
-def read_results(path: Path) -> Recorded:
-    """Reads a results file, or the one in a directory.
+def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | None = None) -> Recorded:
+    """Reads a results file, or the one in a directory. With `shown`, the results are what that makes of complete ones.
 
     Raises UserError if it cannot be read, has a line that is not a record of the schema, or contradicts itself.
     """
     file = path / FILE_NAME if os.path.isdir(path) else path  # that of another user may not be looked at
+    reader = _Reader(file, shown)
     try:
-        data = read_regular(file)
+        with open_regular(file) as lines:
+            return reader.read(lines)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    if (values := values_in(data)) > MOST_VALUES:
-        raise UserError(f"{file} has {values:,} values, more than the {MOST_VALUES:,} of any run")
-    if (count := data.count(b"\n")) > MOST_RECORDS:
-        raise UserError(f"{file} has {count:,} lines, more than the {MOST_RECORDS:,} of any run")
-    lines = data.split(b"\n")
-    torn = lines.pop()  # it counts as incomplete even if it can be decoded
-    return _Reader(file).read(lines, bool(torn))
 
 
 class _Reader:
     """Reads the lines of one file, and refuses the first one that does not agree with those before it."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, shown: Callable[[ResultRecord], ResultRecord] | None) -> None:
         self._file = file
+        self._shown = shown
         self._header: HeaderRecord | None = None
         self._known: HeaderRecord = HEADER  # the same with the keys that an old file lacks
         self._results: list[ResultRecord] = []
         self._completed: dict[str, ResultRecord] = {}  # the same by case, with the keys that an old file lacks
+        self._repeated = Repeated()
         self._others: list[OtherRecord] = []
         self._tried: set[tuple[str, str]] = set()
         self._side_files: set[str] = set()
         self._footer: FooterRecord | None = None
+        self._values = 0
 
-    def read(self, lines: Sequence[bytes], torn: bool) -> Recorded:
-        """The records in these lines. Raises UserError."""
-        for number, line in enumerate(lines, 1):
-            if line:
-                self._read(line, f"{self._file}:{number}")
-        return Recorded(self._begun(), self._results, self._footer, torn, self._others)
+    def read(self, file: IO[bytes]) -> Recorded:
+        """The records of the file. Raises UserError; OSError if it cannot be read."""
+        line = b""
+        if os.fstat(file.fileno()).st_size > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"larger than {MOST_BYTES:,} bytes")
+        for number, line in enumerate(iter(lambda: file.readline(MOST_BYTES), b""), 1):
+            if number > MOST_RECORDS:
+                raise UserError(
+                    f"{self._file} has at least {number:,} lines, more than the {MOST_RECORDS:,} of any run"
+                )
+            if file.tell() > MOST_BYTES:  # it has grown meanwhile
+                raise OSError(errno.EFBIG, f"larger than {MOST_BYTES:,} bytes")
+            if line.endswith(b"\n") and (stripped := line[:-1]):
+                self._read(stripped, f"{self._file}:{number}")
+        torn = bool(line) and not line.endswith(b"\n")  # it counts as incomplete even if it can be decoded
+        return Recorded(self._begun(), self._results, self._footer, torn, self._others, bool(self._shown))
 
     def _begun(self) -> HeaderRecord:
         if self._header is None:
@@ -226,6 +238,13 @@ class _Reader:
         return self._header
 
     def _read(self, line: bytes, where: str) -> None:
+        if self._header and not self._footer and (both := self._repeated.read(line)):
+            return self._add(*both, where, both[bool(self._shown)])
+        self._values += values_in(line)
+        if self._values > MOST_VALUES:
+            raise UserError(
+                f"{self._file} has at least {self._values:,} values, more than the {MOST_VALUES:,} of any run"
+            )
         try:
             record = decode(line)
         except ValueError as error:
@@ -245,17 +264,11 @@ class _Reader:
         if self._footer:
             raise UserError(f"{where}: a {record['type']} after the footer, which is the last line of a run")
         if record["type"] == "result":
-            wrong = wrong_result(cast(ResultRecord, complete), header)
-            if (side_file := record.get("points_file")) in self._side_files:
-                wrong = f"its points_file {printable(str(side_file))} is that of another case"
-            if record["case"] in self._completed:
-                wrong = "it has a result already"
-            if wrong:
-                raise UserError(f"{where}: case {printable(record['case'])}: {wrong}")
-            if side_file:
-                self._side_files.add(side_file)
-            self._results.append(record)
-            self._completed[record["case"]] = cast(ResultRecord, complete)
+            whole = cast(ResultRecord, complete)
+            shown = self._shown(whole) if self._shown else record
+            self._add(record, whole, where, whole if shown == whole else shown)
+            if shown in (record, whole):
+                self._repeated.learn(line, record, whole)
         elif record["type"] == "footer":
             completed = list(self._completed.values())
             others = Recorded(header, others=self._others)
@@ -266,6 +279,19 @@ class _Reader:
             if record["type"] == "confirmation":
                 self._check_confirmation(record, where)
             self._others.append(record)
+
+    def _add(self, record: ResultRecord, complete: ResultRecord, where: str, shown: ResultRecord) -> None:
+        wrong = wrong_result(complete, self._known)
+        if (side_file := record.get("points_file")) in self._side_files:
+            wrong = f"its points_file {printable(str(side_file))} is that of another case"
+        if record["case"] in self._completed:
+            wrong = "it has a result already"
+        if wrong:
+            raise UserError(f"{where}: case {printable(record['case'])}: {wrong}")
+        if side_file:
+            self._side_files.add(side_file)
+        self._results.append(shown)
+        self._completed[record["case"]] = complete
 
     def _check_confirmation(self, record: ConfirmationRecord, where: str) -> None:
         tried = (record["case"], record.get("point", ""))

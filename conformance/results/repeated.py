@@ -1,0 +1,117 @@
+"""Results whose values earlier lines of the same file have: they are neither parsed nor checked again.
+
+A large file says most of what it says many times. What was accepted once is known by its text, and all results share
+it, so that nobody may change a part of a result in place. Not for what is wrong with a line (records.py).
+"""
+
+from __future__ import annotations
+
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any, cast
+
+from conformance.model.record import ResultRecord
+from conformance.model.record_shape import RESULT, completed
+from conformance.results.checked_json import parse
+
+_OWN = ("case", "reason", "call", "repro", "duration_us")  # hardly the same in two results
+_MOST_LAYOUTS = 24
+_MOST_TEXT = 32 << 20  # characters of values that are kept
+
+# The keys of a result in their order, each with what stands before its value.
+_Layout = tuple[tuple[str, str], ...]
+
+
+class Repeated:
+    """The values of the results that were accepted so far, by key and text."""
+
+    def __init__(self) -> None:
+        self._layouts: list[_Layout] = []
+        self._known: dict[tuple[str, str], tuple[Any, Any]] = {}  # the value as it is in the file, and completed
+        self._room = _MOST_TEXT
+        self._absent = completed(cast(ResultRecord, {**RESULT}), "")
+
+    def read(self, line: bytes) -> tuple[ResultRecord, ResultRecord] | None:
+        """The result in a line and the same `completed`, if all its values are known; None if it is to be read."""
+        if not line.isascii() or not line.startswith(b'{"type":'):
+            return None
+        text = line.decode()
+        for number, layout in enumerate(self._layouts):
+            if (parts := _parts(text, layout)) and (found := self._found(parts)):
+                if number:
+                    self._layouts.insert(0, self._layouts.pop(number))
+                return found
+        return None
+
+    def _found(self, parts: dict[str, str]) -> tuple[ResultRecord, ResultRecord] | None:
+        raw: dict[str, Any] = {"type": "result"}
+        whole: dict[str, Any] = {**self._absent}
+        known = self._known.get
+        for key, part in parts.items():
+            if found := known((key, part)):
+                raw[key], whole[key] = found
+            elif key in _OWN and (value := _own(part)) is not None:
+                raw[key] = whole[key] = value
+            else:
+                return None
+        return cast(ResultRecord, raw), cast(ResultRecord, whole)
+
+    def learn(self, line: bytes, raw: ResultRecord, whole: ResultRecord) -> None:
+        """Takes the values of an accepted result, whose texts are printable."""
+        layout = _layout(line, raw)
+        if self._room <= 0 or not line.isascii() or not (parts := _parts(line.decode(), layout)):
+            return
+        for key, part in parts.items():
+            if (key, part) not in self._known:
+                try:
+                    parse(_value(key, part))  # a key that is found inside of a value would have cut it
+                except ValueError:
+                    return
+                if part == "null" or key not in ("case", "repro", "duration_us"):
+                    self._known[key, part] = raw[key], whole[key]  # type: ignore[literal-required]
+                    self._room -= len(part)
+        if layout not in self._layouts:
+            self._layouts = [layout, *self._layouts[: _MOST_LAYOUTS - 1]]
+
+
+def _layout(line: bytes, record: ResultRecord) -> _Layout:
+    gap = " " if line[8:9] == b" " else ""
+    marks = [(key, f',{gap}"{key}":{gap}') for key in record]
+    return (("", f'{{"type":{gap}"result"'), *marks[1:])
+
+
+def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
+    """The text of the value of each key in a line with these keys; None if it cannot have them.
+
+    A fault is known with the verdict that it gives.
+    """
+    parts: dict[str, str] = {}
+    before, at = "", 0
+    for key, mark in layout:
+        end = text.find(mark, at)
+        while before == "fault" and text.count("{", at, end) != text.count("}", at, end) and end >= 0:
+            end = text.find(mark, end + 1)  # the fault has a call, too
+        if end < 0:
+            return None
+        parts[before] = text[at:end]
+        before, at = key, end + len(mark)
+    parts[before] = text[at:-1]
+    if parts.pop("") or text[-1] != "}":
+        return None
+    if "fault" in parts:
+        parts["fault"] = f"{parts['verdict']} {parts['fault']}"
+    return parts
+
+
+def _value(key: str, part: str) -> str:
+    return part.partition(" ")[2] if key == "fault" else part
+
+
+def _own(part: str) -> str | int | None:
+    """A text of printable characters or a small number; None for anything else."""
+    if part[:1] == '"':
+        try:
+            text, end = scanstring(part, 1)
+        except ValueError:
+            return None
+        return text if end == len(part) and text.isprintable() else None
+    return int(part) if part.isdecimal() and part[0] != "0" and len(part) < 16 else None
