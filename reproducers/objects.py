@@ -18,6 +18,11 @@ _KINDS = {
     "untouched": (),
     "sparse": (),
     "hole": ("munmap({0} + PAGE, PAGE);",),
+    "secret": (
+        "int {0}_fd = syscall(SYS_memfd_secret, 0);",
+        "SET_UP({0}_fd >= 0 && !ftruncate({0}_fd, {1}));",
+        "SET_UP(mmap({0}, {1}, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, {0}_fd, 0) == {0});",
+    ),
     "shared": (
         "SET_UP(mmap({0}, {1}, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == {0});",
     ),
@@ -57,6 +62,7 @@ def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
     writer.headers.add("sys/mman.h")
     if spec.kind != "huge" and spec.kind not in _KINDS:
         raise Inexpressible(f"it needs {spec.kind} memory")
+    writer.headers |= {"sys/syscall.h", "unistd.h"} if spec.kind == "secret" else set()
     writer.names.memory(name, size)
     if spec.kind != "huge" and beyond(writer):
         writer.use("memory")
