@@ -482,6 +482,5 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "killed_in_flight": in_flight.killed_in_flight,
     "connect_qp": in_flight.connect_qp,
     "destroy_qp": in_flight.destroy_qp,
-    "renew_qp": in_flight.renew_qp,
     "register_elsewhere": _register_elsewhere,
 }

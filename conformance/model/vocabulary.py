@@ -303,7 +303,6 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "connect_qp": {"qp": _QP},
     "destroy_qp": {"qp": _QP},
-    "renew_qp": {"qp": _QP},
     # Another process registers its mapping of shared memory.
     "register_elsewhere": {"memory": _MEMORY, "access": _ACCESS},
     "local_traffic": {
