@@ -240,6 +240,14 @@ class ReferenceBench:
         """Does nothing and returns True: the reference accesses pages by address, whether they are swapped or not."""
         return True
 
+    def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
+        """ibv_dereg_mr of an import of a region."""
+        try:
+            self.device.dereg_import(mr.handle, elsewhere)
+        except Refused as refused:
+            return _value(refused.errno)
+        return _value(0)
+
     def register_elsewhere(self, memory: Memory, access: int) -> HeldElsewhere:
         """Another process registers its mapping of shared memory."""
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))

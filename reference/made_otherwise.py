@@ -73,6 +73,10 @@ class MadeOtherwise(Work, Reregistration):
             raise Refused(errno.ENOENT)
         return self.regions[mr_handle]
 
+    def dereg_import(self, mr_handle: int, elsewhere: bool) -> None:
+        """ibv_dereg_mr of an import, made by this process or another. Raises Refused."""
+        self.deregister(mr_handle)
+
     def imported_addr(self, region: Region) -> int:
         """Returns the addr in the structure of an imported region."""
         return 0

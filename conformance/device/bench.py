@@ -89,6 +89,14 @@ class DeviceBench:
         """Swaps the memory's pages out; returns False if any of them stays resident."""
         return paging.page_out(memory.addr, memory.size)
 
+    def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
+        """ibv_dereg_mr of an import of a region, made by this process or another. Raises SetupRefused."""
+        library = self.library
+        if elsewhere:
+            fd = self.device.context.cmd_fd
+            return other_process.answered(lambda: library.dereg_import(library.import_device(fd), pd.handle, mr.handle))
+        return library.dereg_import(pd.context_pointer, pd.handle, mr.handle)
+
     def register_elsewhere(self, memory: Memory, access: int) -> other_process.RegionElsewhere:
         """Another process registers its mapping of shared memory."""
         return other_process.register(self.device.name, memory.addr, memory.size, access)

@@ -15,8 +15,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from conformance.bench.calls import ABSENT, Buffer, DeviceMemory, IbvDm, IbvMrInitAttr, Mr, Pd, PdAt, Return, Sge
+from conformance.bench.calls import (
+    ABSENT,
+    Buffer,
+    DeviceMemory,
+    IbvDm,
+    IbvMrInitAttr,
+    Mr,
+    Pd,
+    PdAt,
+    Return,
+    Sge,
+    errno_name,
+)
 from conformance.device.fork_settings import no_descriptors
+from conformance.errors import SetupRefused
 from conformance.verbs import OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
 from conformance.verbs.reg_mr import REG_MR_IOVA
 
@@ -235,6 +248,22 @@ class Libibverbs:
         returned = self._verb("ibv_import_mr", pd, handle)
         end = self._declare("ibv_unimport_mr", ctypes.c_int, ctypes.c_void_p)
         return replace(returned, release=functools.partial(end, returned.value)) if returned.value else returned
+
+    def import_device(self, cmd_fd: int) -> int:
+        """ibv_import_device of a duplicate of a descriptor: struct ibv_context *. Raises SetupRefused."""
+        function = self._declare("ibv_import_device", ctypes.c_void_p, ctypes.c_int)
+        return self._imported("the device", function(os.dup(cmd_fd)))
+
+    def dereg_import(self, context: int, pd_handle: int, mr_handle: int) -> Return:
+        """ibv_dereg_mr of an import of a region by an import of a domain. Raises SetupRefused."""
+        pd = self._imported("the domain", self._verb("ibv_import_pd", context, pd_handle).value)
+        mr = self._imported("the region", self._verb("ibv_import_mr", pd, mr_handle).value)
+        return self._verb("ibv_dereg_mr", mr)
+
+    def _imported(self, what: str, pointer: int | None) -> int:
+        if not pointer:
+            raise SetupRefused(f"importing {what}", errno_name(ctypes.get_errno()), creates="import_mr")
+        return pointer
 
     def _domain(self, returned: Return, end: str) -> Return:
         """A call that returned a domain, which the function `end` gives up."""

@@ -113,10 +113,14 @@ def _descriptor(context: CaseContext, name: str) -> tuple[int, bool]:
 def _dereg_mr(context: CaseContext, step: Step) -> Observation:
     name = str(step.arguments["mr"])
     mr = context.mrs[name]
-    own, which = mr.handle, step.arguments["handle"]
-    if which != "own":
+    own, which = mr.handle, str(step.arguments["handle"])
+    imported = which.startswith("imported")
+    if which != "own" and not imported:
         mr.struct.handle = _INVENTED_HANDLE if which == "invented" else _stale_handle(context, mr)
-    returned = context.owners[name].dereg_mr(mr)
+    if imported:
+        returned = context.bench.dereg_import(context.pds["pd"], mr, which == "imported_elsewhere")
+    else:
+        returned = context.owners[name].dereg_mr(mr)
     if returned.value == 0:
         context.forget("mrs", name)
     else:

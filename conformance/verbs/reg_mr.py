@@ -166,8 +166,11 @@ DEREG_MR = Verb(
             "handle",
             "uint32_t",
             "The handle in the structure at the time of the call: its own, one that the kernel has never assigned, or "
-            "that of a region that has been deregistered.",
-            table=ArgumentSpec("word", "handle", "own", words=("own", "invented", "stale")),
+            "that of a region that has been deregistered; or the structure is that of an import, here or in another "
+            "process.",
+            table=ArgumentSpec(
+                "word", "handle", "own", words=("own", "invented", "stale", "imported", "imported_elsewhere")
+            ),
         ),
     ),
 )
