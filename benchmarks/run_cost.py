@@ -7,9 +7,9 @@
 | smoke, default, spaces | a tier, or the exhaustive tier's spaces | the time of its cases, divided by the guests |
 | first | the first run ever, with an empty cache; measured once | none |
 
-Prints each time, and a table in Markdown with the medians; besides the time, the seconds of processors of this host that
-the command and its guests have used, which a busy machine changes less. The first repetition of each measure warms caches and does
-not count. Exit status 1 if a goal is missed. Run it on an idle machine.
+Prints each time, and a table in Markdown with the medians; besides the time, the seconds of processors of this host
+that the command and its guests have used, which a busy machine changes less. The first repetition of each measure
+warms caches and does not count. Exit status 1 if a goal is missed. Run it on an idle machine.
 """
 
 from __future__ import annotations
