@@ -105,7 +105,7 @@ def _page(found: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Nam
         raise not_written(folder, error) from error
     for path, text in kept.items():
         write_through(path, text.encode())
-    files = {path.name for path in kept}
+    files = {path.relative_to(folder).as_posix() for path in (*kept, *folder.glob("by-hand/*.c"))}
     write_through(arguments.out / PAGE, page(found, runs, places, _mended(), files, arguments.title).encode())
     print(f"{arguments.out / PAGE}: {len(found)} defects, {len(kept)} with a program in {folder}/")
     return 0

@@ -44,6 +44,11 @@ class HeldWindow:
         """0: there is no structure of a library."""
         return 0
 
+    @property
+    def handle(self) -> int:
+        """The key, which stands for it."""
+        return self.window.key
+
     def dealloc(self) -> Return:
         """ibv_dealloc_mw: 0, or the value of errno."""
         try:
@@ -84,6 +89,11 @@ class HeldQueue:
         return self.queue.number
 
     @property
+    def handle(self) -> int:
+        """The number, which stands for it."""
+        return self.queue.number
+
+    @property
     def kind(self) -> str:
         """The queue pair's type."""
         return self.queue.kind
@@ -100,7 +110,7 @@ class HeldQueue:
         except Refused as refused:
             raise OSError(refused.errno, os.strerror(refused.errno)) from refused
 
-    def events(self) -> list[str]:
+    def events(self, deadline_s: float = 0) -> list[str]:
         """Returns the asynchronous events since the last call."""
         found, self.queue.events = self.queue.events, []
         return found
@@ -127,7 +137,8 @@ class HeldQueue:
     def bind_mw(self, window: AnyWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
         """ibv_bind_mw: 0 once posted, or the value of errno."""
         held = cast(HeldWindow, window)
-        fault, window.rkey = self._device.ibv_bind_mw(self.queue, held.window, info, flags, wr_id)
+        with self._device.turn:
+            fault, window.rkey = self._device.ibv_bind_mw(self.queue, held.window, info, flags, wr_id)
         return _value(fault)
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import IbvMr, Pd, Return, Sge
 from reference.advice import Advice
+from reference.device_memory import DeviceMemories
 from reference.extended import Extended
 from reference.header import own_header
 from reference.made_otherwise import MadeOtherwise
@@ -14,7 +15,7 @@ from reference.postings import Postings
 from reference.reregistration import Change
 
 
-class Device(MadeOtherwise, Advice, Postings, Extended):
+class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
     """A device that does what the documents say."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
@@ -64,6 +65,10 @@ class Device(MadeOtherwise, Advice, Postings, Extended):
             raise Refused(errno.ENOENT)
         region = self.regions[handle]
         return *self.reported_keys(region), region.length, region.iova
+
+    def forged_fault(self, command: str, handle: int) -> int:
+        """Returns the errno of a command by the handle of another kind of object, or of nobody."""
+        return errno.EINVAL
 
     def reported_range(self, change: Change) -> tuple[int, int]:
         """Returns addr and length for the structure after a change of translation."""

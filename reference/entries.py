@@ -18,6 +18,7 @@ from conformance.model.capability import BY_SYMBOL
 from conformance.model.vocabulary import CALLS
 from conformance.verbs import VERBS, Convention, Verb, of_method
 from reference.device import Device
+from reference.device_memory import Dm
 from reference.extended import Buffer
 from reference.objects import Domain, Refused, Region
 from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Change
@@ -77,6 +78,19 @@ class KernelAnswers:
         return Return(0, 0)
 
 
+class HeldDm:
+    """Device memory as a program has it."""
+
+    def __init__(self, device: Device, made: Dm) -> None:
+        self._device, self._made = device, made
+        self.handle, self.pointer = made.handle, made.memory.addr
+
+    def close(self) -> None:
+        """Frees it, unless a step has. Raises Refused."""
+        if not self._made.gone:
+            self._device.free_dm(self.handle)
+
+
 class ReferenceEntry:
     def __init__(self, device: Device, answers: Answers) -> None:
         self._device, self._answers = device, answers
@@ -97,10 +111,15 @@ class ReferenceEntry:
         except Refused as refused:
             return Return(refused.errno, refused.errno)
 
+    def forged(self, command: str, handle: int, mr: Mr) -> Return:
+        """A command of the kernel by the handle of another object."""
+        error = self._device.forged_fault(command, handle)
+        return Return(error, error)
+
     def _verb(self, verb: Verb, *arguments: Any) -> Return:
         if verb.method in BY_SYMBOL and not self.offers(verb.method):
             return self._answers.refused(self._device, verb, errno.EOPNOTSUPP)
-        handles = [getattr(each, "handle", each) for each in arguments]
+        handles = [each if isinstance(each, int) else getattr(each, "handle", each) for each in arguments]
         with self._device.turn:
             return self._answered(
                 verb, lambda: self._made(verb, getattr(self._device, verb.method)(*handles), arguments)
@@ -112,12 +131,14 @@ class ReferenceEntry:
         except Refused as refused:
             return self._answers.refused(self._device, verb, refused.errno)
 
-    def _made(self, verb: Verb, made: Region | Buffer | Domain | int | None, arguments: tuple[Any, ...]) -> Return:
+    def _made(self, verb: Verb, made: Region | Buffer | Domain | Dm | int | None, arguments: tuple[Any, ...]) -> Return:
         if isinstance(made, Buffer):
             free = functools.partial(self._device.free_buf, made.handle)
             return Return(made.addr, 0, buffer=calls.Buffer(made.handle, made.addr, made.size, free))
         if made is None or isinstance(made, int):
             return Return(made or 0, 0)
+        if isinstance(made, Dm):
+            return Return(made.memory.addr, 0, dm=HeldDm(self._device, made))
         if isinstance(made, Domain):
             return Return(made.pointer, 0, pd=made)
         given = dict(zip(CALLS[verb.name], arguments, strict=False))

@@ -16,9 +16,11 @@ PAGE = mmap.PAGESIZE
 HUGEPAGE = 2 << 20
 SPACE = 1 << 64
 _STRETCH = 1 << 20
+_POPULATE_READ, _POPULATE_WRITE = 22, 23  # for madvise, since Linux 5.14
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.pread.argtypes = _libc.pwrite.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _libc.pread.restype = _libc.pwrite.restype = ctypes.c_ssize_t
 
 
@@ -118,8 +120,12 @@ class Memory:
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
         """Faults a range in, as pinning does. Returns False if a page is not mapped or does not allow the access.
 
-        The contents are written to a file and, for writing, read back: so the kernel checks each page.
+        If the kernel does not populate the pages when asked, the contents are written to a file and, for writing, read
+        back, so that it checks each page.
         """
+        first = addr & -PAGE
+        if not _libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
+            return True
         for start, size in _stretches(addr, length):
             if _libc.pwrite(self._scratch, start, size, 0) != size:
                 return False

@@ -54,6 +54,7 @@ class Regions(Forking):
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []
         self.keys: dict[int, Region | Window] = {}
+        self.dms: dict[int, Any] = {}  # of ibv_alloc_dm, by handle
         self.buffers: dict[int, Any] = {}  # of ibv_alloc_buf, by handle
         self._random = random.Random(seed)
         self.turn = threading.RLock()  # of the threads of a program

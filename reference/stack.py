@@ -94,6 +94,7 @@ OPTIONAL = (
     "import_mr",
     "import_pd",
     "alloc_parent_domain",
+    "alloc_dm",
     *capability.BY_SYMBOL,
 )
 # The capabilities that depend on another one.

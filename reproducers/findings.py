@@ -89,7 +89,8 @@ def page(
 ) -> str:
     """The page as Markdown. By fingerprint, `where` says where in the source a defect lies, `mended` what mends it.
 
-    `files` are the names of the programs beside the page; for the others it has the command that makes them.
+    `files` are the names of the programs beside the page, those that somebody wrote as by-hand/FINGERPRINT.c; for the
+    others it has the command that makes them.
     """
     lines = [f"# {title}", ""]
     lines += [
@@ -164,8 +165,9 @@ def _documented(rule: RuleFacts) -> str:
 
 
 def _link(finding: Finding, files: Collection[str]) -> str:
+    by_hand = f"by-hand/{finding.defect.fingerprint}.c"
     if not finding.program:
-        return f"no program: {finding.why_not}"
+        return f"[{by_hand}]({FOLDER}/{by_hand})" if by_hand in files else f"no program: {finding.why_not}"
     return f"[{finding.file}]({FOLDER}/{finding.file})" if finding.file in files else f"`{finding.symptom.name}`"
 
 

@@ -18,6 +18,11 @@ _KINDS = {
     "untouched": (),
     "sparse": (),
     "hole": ("munmap({0} + PAGE, PAGE);",),
+    "secret": (
+        "int {0}_fd = syscall(SYS_memfd_secret, 0);",
+        "SET_UP({0}_fd >= 0 && !ftruncate({0}_fd, {1}));",
+        "SET_UP(mmap({0}, {1}, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, {0}_fd, 0) == {0});",
+    ),
     "shared": (
         "SET_UP(mmap({0}, {1}, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == {0});",
     ),
@@ -57,6 +62,7 @@ def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
     writer.headers.add("sys/mman.h")
     if spec.kind != "huge" and spec.kind not in _KINDS:
         raise Inexpressible(f"it needs {spec.kind} memory")
+    writer.headers |= {"sys/syscall.h", "unistd.h"} if spec.kind == "secret" else set()
     writer.names.memory(name, size)
     if spec.kind != "huge" and beyond(writer):
         writer.use("memory")
@@ -145,7 +151,9 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
 
 def _region(writer: Writer, name: str, spec: MrSpec) -> None:
     own = identifier(name)
-    writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw=False)};")
+    # The library makes regions of ibv_reg_mr_ex by the older command, which is another one than the case makes.
+    raw = writer.raw and spec.call == "ibv_reg_mr_ex"
+    writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw)};")
     writer.say(f"SET_UP({own});")
     writer.names.region(name, f"{own}->")
     if spec.gone:

@@ -18,7 +18,7 @@ from reproducers.objects import set_up
 from reproducers.operations import STEPS
 from reproducers.writer import Inexpressible, Writer
 
-MOST_LINES = 150
+MOST_LINES = 200
 # The exit statuses of a program.
 KEPT, VIOLATED, NOT_SET_UP, NOT_SUPPORTED = 0, 1, 2, 77
 _MACROS = [

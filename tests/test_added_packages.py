@@ -8,7 +8,7 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
-from fixtures.guest import added, build, image
+from fixtures.guest import added, image
 from fixtures.guest.build import Built
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import Recipe
@@ -99,12 +99,6 @@ END
     assert done.returncode == (1 if PLANS[plan] else 0)
     assert (f"E: replaces: {PLANS[plan]}\n" == done.stdout) == bool(PLANS[plan])
     assert ("installed: " in done.stdout) == (not PLANS[plan])
-
-
-def test_a_system_that_exists_is_not_bootstrapped() -> None:
-    words = build.mmdebstrap_command(Recipe(mirror="http://mirror.example/debian"), (), "true", Path("/x"))
-    assert "--variant=custom" in words
-    assert not [word for word in words if word.startswith("--include")]
 
 
 def test_names_of_packages_are_separated_by_commas() -> None:

@@ -7,8 +7,6 @@ import lzma
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -34,7 +32,6 @@ from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
 from reports.digest import read
-from reports.terminal import QUIET, summary
 from runs.plan import Plan, write_plan
 from samples import consistent, numbered, registry
 from trial.catalogue import VIOLATIONS
@@ -194,34 +191,6 @@ def test_waivers_are_packed_applied_anew_and_counted(small: Suite, tmp_path: Pat
     assert verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()[-1] == (
         "reference conforms to its documents but for 1 waived rule (exit status 0)"
     )
-
-
-def test_a_run_that_was_judged_with_waivers_can_be_bundled(tmp_path: Path, capsys: Says) -> None:
-    folder = violating(tmp_path / "run")
-    waivers = tmp_path / "waivers.yaml"
-    expires = NOW.date() + timedelta(days=30)
-    making = ["waivers", "--run", str(folder), "--owner", "me", "--issue", "https://bugs.example/1", "--expires"]
-    assert main([*making, str(expires), "--out", str(waivers)]) == 0
-    assert main(["judge", str(folder), "--waivers", str(waivers), "--out", str(tmp_path / "judged")]) == 0
-    assert re.search(
-        r"\npartial: .*; no rule was violated but for \d+ waived rules? \(exit status 0\)\n$", capsys.readouterr().out
-    )
-    quiet = summary(read(tmp_path / "judged"), tmp_path, level=QUIET)
-    assert re.fullmatch(r"partial: .*; no rule was violated but for \d+ waived rules? \(exit status 0\)", quiet)
-    assert main(["bundle", str(tmp_path / "judged")]) == 0
-    status, said = verified(tmp_path / "judged.rdma-cts.tar.xz", capsys)
-    assert status == 3
-    assert re.search(r"partial: .* but for \d+ waived rules? \(exit status 3\)", said)
-
-
-def test_waivers_that_have_changed_since_the_run_are_no_longer_its_own(
-    small: Suite, tmp_path: Path, capsys: Says
-) -> None:
-    run = waived_run(small, tmp_path)
-    (tmp_path / "waivers.yaml").write_text("waivers: []\n")
-    assert main(["bundle", str(run)]) == 2
-    assert "is not the file of waivers that the run had" in capsys.readouterr().err
-    assert not (tmp_path / "run.rdma-cts.tar.xz").exists()
 
 
 def test_the_same_run_is_the_same_bytes(run: Path, bundle: Path, tmp_path: Path) -> None:
@@ -712,12 +681,6 @@ def test_a_bundle_that_is_there_stays_if_the_new_one_would_not_verify(run: Path,
     assert bundle.read_bytes() == before
 
 
-def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
-    command = [sys.executable, "-m", "commands", "bundle", str(run), "--out", "-"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-    assert done.stdout == bundle.read_bytes()
-
-
 @pytest.mark.parametrize(
     ("option", "said"),
     [
@@ -729,19 +692,6 @@ def test_a_bundle_goes_through_a_pipe(run: Path, bundle: Path) -> None:
 def test_a_file_that_the_run_did_not_have(run: Path, capsys: Says, option: list[str], said: str) -> None:
     assert main(["bundle", str(run), *option]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_name_that_is_too_long_is_reported_as_it_was_given(run: Path, tmp_path: Path, capsys: Says) -> None:
-    folder = tmp_path / ("x" * 250)  # the name of its bundle has more than 255 characters
-    folder.symlink_to(run)
-    assert main(["bundle", str(folder)]) == 2
-    assert capsys.readouterr().err == f"rdma-cts: {folder}.rdma-cts.tar.xz cannot be written: File name too long\n"
-
-
-def test_what_is_no_run_is_one_line(tmp_path: Path, capsys: Says) -> None:
-    for path in (tmp_path, tmp_path / "none"):
-        assert main(["bundle", str(path)]) == 2
-        assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_a_console_that_is_a_link_is_left_out(run: Path, tmp_path: Path) -> None:

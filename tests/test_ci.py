@@ -2,27 +2,19 @@
 
 import configparser
 import io
-import json
 import re
-import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from tap.parser import Parser
 
-from clean_tree import Tree, unpacked
-from conformance.model.verdict import Verdict
 from conformance.results.records import Recorded, encode, read_results
 from conformance.tables.suite import ROOT
-from fixtures.guest.image import ensure_image
-from fixtures.guest.recipe import STACKS, recipe_for
+from fixtures.guest.recipe import STACKS
 from fixtures.system import packages
-from fixtures.system.cache import cache_directory
 from launched import ended, script
 from samples import result
 from test_reports import SUITE, recorded
@@ -31,9 +23,6 @@ CI = ROOT / "ci"
 GITHUB = yaml.safe_load((CI / "github.yml").read_text())["jobs"]["conformance"]
 GITLAB = yaml.safe_load((CI / "gitlab.yml").read_text())["rdma-cts"]
 SCRIPTS = sorted(CI.glob("**/*.sh"))
-_EXPRESSION = re.compile(r"\$\{\{ (.*?) \}\}")
-
-
 # The workflows
 
 
@@ -41,27 +30,6 @@ def test_the_stacks_of_the_matrices_exist() -> None:
     (matrix,) = GITLAB["parallel"]["matrix"]
     assert set(GITHUB["strategy"]["matrix"]["stack"]) <= set(STACKS)
     assert set(matrix["STACK"]) <= set(STACKS)
-
-
-def test_each_step_of_the_workflow_is_an_action_of_a_version_or_a_script() -> None:
-    for step in GITHUB["steps"]:
-        assert ("uses" in step) != ("run" in step), step
-        assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/none@v0"))
-        assert not set(step) - {"name", "id", "if", "uses", "with", "run"}
-
-
-def test_every_expression_of_the_workflow_has_a_value() -> None:
-    known = {"matrix.stack", "github.run_id", *(f"env.{name}" for name in GITHUB["env"])}
-    assert _EXPRESSION.findall(GITHUB["name"]) == ["matrix.stack"]
-    for step in GITHUB["steps"]:
-        for expression in _EXPRESSION.findall(json.dumps(step)):
-            if patterns := re.fullmatch(r"hashFiles\((.*)\)", expression):
-                for pattern in shlex.split(patterns[1].replace(",", " ")):
-                    assert list(ROOT.glob(pattern.removeprefix("rdma-cts/"))), pattern
-            else:
-                assert expression in known
-        outputs = re.findall(r'echo "(\w+)=.*>>"\$GITHUB_OUTPUT"', step.get("run", ""))
-        known |= {f"steps.{step.get('id')}.outputs.{name}" for name in outputs}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(CI)))
@@ -184,18 +152,6 @@ def test_a_shard_that_is_incomplete_or_not_known_fails(scripts: Scripts) -> None
     assert "which shard?" in scripts.call("shard.sh").stderr
 
 
-def test_the_files_for_shards_have_each_of_them_once() -> None:
-    github = yaml.safe_load((CI / "github-shards.yml").read_text())["jobs"]["shard"]
-    shards = github["strategy"]["matrix"]["shard"]
-    assert shards == list(range(1, len(shards) + 1))
-    assert any(f"SHARD=${{{{ matrix.shard }}}}/{len(shards)} " in step.get("run", "") for step in github["steps"])
-    job = yaml.safe_load((CI / "kubernetes.yml").read_text())["spec"]
-    (container,) = job["template"]["spec"]["containers"]
-    assert job["completionMode"] == "Indexed"
-    assert {"name": "JOB_COMPLETIONS", "value": str(job["completions"])} in container["env"]
-    assert yaml.safe_load((CI / "gitlab-shards.yml").read_text())["shard"]["parallel"] > 1
-
-
 def test_a_kselftest_prints_ktap_and_nothing_else(scripts: Scripts) -> None:
     scripts.will(1, verdicts("PASS", "FAIL"))
     done = scripts.call("kselftest.sh", "--tier", "smoke", RDMA_CTS_DEVICE="mlx5_0")
@@ -258,69 +214,3 @@ def test_restraint_is_told_what_did_not_pass_and_the_whole(scripts: Scripts) -> 
 
 
 # The workflows' scripts in a clean Debian, as root, as in their containers
-
-VIOLATION = "bind_mw/ownership/region-of-another-pd-with-remote-write-type-2"  # Soft-RoCE accepts it
-WORK = Path("/root/work")
-RUN = f"--only {VIOLATION} --no-confirm"
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Tree]:
-    """A clean Debian with the packages of a run in the guest, the suite's checkout and this host's image."""
-    ensure_image(recipe_for(), cache_directory(), print)
-    with unpacked([need.package for need in packages.needs(("suite", *packages.HOST, *packages.GUEST))]) as tree:
-        ignored = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache")
-        shutil.copytree(ROOT, tree.root / WORK.relative_to("/") / "rdma-cts", ignore=ignored)
-        tree.lend_cache(WORK / "cache")
-        yield tree
-
-
-def script_of(lines: Sequence[str], environment: dict[str, Any]) -> str:
-    """The lines as one shell script with this environment, in the working directory."""
-    exports = [f"export {name}={shlex.quote(str(value))}" for name, value in environment.items()]
-    return "\n".join(["set -e", f"cd {WORK}", *exports, *lines])
-
-
-def github_script() -> str:
-    """What the workflow runs; its actions are a checkout that is there, caches and the upload of results."""
-    values = {"matrix.stack": "forky"}
-    lines = [_EXPRESSION.sub(lambda found: values[found[1]], step["run"]) for step in GITHUB["steps"] if "run" in step]
-    more = {
-        "OPTIONS": RUN,
-        "RDMA_CTS_CACHE": WORK / "cache",
-        "GITHUB_OUTPUT": WORK / "output",
-        "GITHUB_STEP_SUMMARY": WORK / "summary",
-    }
-    return script_of(lines, GITHUB["env"] | more)
-
-
-def gitlab_script() -> str:
-    """What the template runs after its checkout; the cached image is of this week."""
-    more = {"STACK": "forky", "OPTIONS": RUN, "RDMA_CTS_CACHE": WORK / "cache"}
-    return script_of(["date +%G-%V >cache/week", *GITLAB["script"]], GITLAB["variables"] | more)
-
-
-@pytest.mark.guest
-@pytest.mark.nightly
-def test_the_workflows_run_in_a_clean_debian_and_know_what_is_new(machine: Tree) -> None:
-    work = machine.root / WORK.relative_to("/")
-    first = machine.run(github_script(), user="root")
-    assert first.returncode == 0, first.stdout + first.stderr  # the violation is the baseline
-    assert "the first run of forky" in first.stdout
-    assert VIOLATION in (work / "summary").read_text()
-    assert (work / "out/forky/junit.xml").exists()
-
-    shutil.rmtree(work / "out")
-    second = machine.run(gitlab_script(), user="root")
-    assert second.returncode == 0, second.stdout + second.stderr
-    assert "nothing has regressed" in second.stdout
-
-    # As if the violation were new: the last good run had none.
-    shutil.rmtree(work / "out")
-    good = read_results(work / "kept/forky")
-    for record in good.results:
-        record |= {"verdict": Verdict.PASS, "effective": Verdict.PASS}
-    write(work / "kept/forky", good)
-    third = machine.run(gitlab_script(), user="root")
-    assert third.returncode == 1, third.stdout + third.stderr
-    assert "regressed: 1 case" in third.stdout

@@ -126,16 +126,6 @@ def test_a_crash_of_what_the_old_stack_did_not_have_is_a_regression(tmp_path: Pa
     assert re.fullmatch(r"something has regressed: 1 new defect, the worst: .*crash \(exit status 1\)", last)
 
 
-def test_two_files_of_one_directory_are_named_by_their_files(tmp_path: Path) -> None:
-    for name in ("old", "new"):
-        (run(tmp_path / name, [result(SUITE.cases[0])]) / "results.jsonl").rename(tmp_path / f"{name}.jsonl")
-    lines = [*text(compare(read(tmp_path / "old.jsonl"), read(tmp_path / "new.jsonl")), None)]
-    assert [line.partition(": ")[2].partition(": ")[0] for line in lines[:2]] == [
-        str(tmp_path / "old.jsonl"),
-        str(tmp_path / "new.jsonl"),
-    ]
-
-
 def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp_path: Path) -> None:
     case = SUITE.cases[0]
     known, fresh = ({"when": when, "rules": ["REG-01"], "observed": f"of {when}", "row": "- id: x\n"} for when in "ab")
@@ -197,14 +187,6 @@ def test_a_hundred_thousand_points_cost_hardly_more_than_a_call_each(tmp_path: P
     found = compare(before, after)
     assert calls_of(lambda: compare(before, after)) < 1.5 * 2**17
     assert [change.points for change in found.of("regressed")] == [0, 1]
-
-
-def test_runs_of_other_tables_are_compared_only_when_told(tmp_path: Path, capsys: Says) -> None:
-    old, new = (run(tmp_path / name, [result(SUITE.cases[0])], name * 64) for name in ("a", "b"))
-    assert main(["compare", str(old), str(new)]) == 2
-    assert "different tables; --unlike-tables" in capsys.readouterr().err
-    assert main(["compare", str(old), str(new), "--unlike-tables"]) == 0
-    assert "1 case compared: nothing has changed" in capsys.readouterr().out
 
 
 def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: Path) -> None:

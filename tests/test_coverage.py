@@ -10,7 +10,7 @@ import pytest
 
 import samples
 from commands.__main__ import main
-from commands.coverage import Coverage, as_data, cover, cover_with_results, directions, render
+from commands.coverage import Coverage, as_data, cover, cover_with_results, render
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
@@ -64,12 +64,6 @@ def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
     }
 
 
-def test_an_open_call_proves_nothing_whatever_follows() -> None:
-    cases = {case.id: case for case in suite().cases}
-    assert directions(cases["reg_mr/sample/open"]) == {"open"}
-    assert directions(cases["reg_mr/sample/both"]) == {"success", "refused"}
-
-
 def test_rules_without_a_case_and_with_open_ones_only_are_listed() -> None:
     coverage = cover(suite(["REG-01", "REG-02", "REG-03", "REG-04", "REG-23"]))
     assert coverage.without_case == ["REG-04"]
@@ -78,12 +72,6 @@ def test_rules_without_a_case_and_with_open_ones_only_are_listed() -> None:
     assert "without a case (1): REG-04" in text
     assert "only open cases, which prove nothing (1): REG-03" in text
     assert "5 rules, 4 with a case: 2 by success and by refusal, 1 in one direction; 4 cases" in text
-
-
-def test_every_line_for_people_fits() -> None:
-    lines = list(render(cover(suite())))
-    assert max(map(len, lines)) <= 120
-    assert any(line.startswith("REG-01 ") and "ibv_reg_mr(3)" in line for line in lines)
 
 
 def test_documented_codes_are_counted_where_a_case_expects_them() -> None:
@@ -165,13 +153,6 @@ def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path: Path) -> Non
     assert "these results are from an incomplete run" in list(render(coverage))
 
 
-def test_results_of_rules_and_cases_that_are_gone_do_no_harm(tmp_path: Path) -> None:
-    made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
-    line = samples.result(made.cases[0], case="reg_mr/old/x", rules=["OLD-01", "REG-01"])
-    coverage = cover_with_results(made, results(tmp_path, [line]))
-    assert {rule.id: rule.verdict for rule in coverage.rules}["REG-01"] == "PASS"
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -215,15 +196,3 @@ def test_the_exit_status_tells_whether_a_rule_has_no_case(
     assert capsys.readouterr().out.startswith("rule ")
     assert main(["coverage", "--json"]) == status
     assert json.loads(capsys.readouterr().out)["totals"]["cases"] == 4
-
-
-def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "reg_mr").mkdir()
-    (tmp_path / "reg_mr" / "own.yaml").write_text(
-        "verb: ibv_reg_mr\ncases: 1\ngiven: {memory: {buf: {kind: anonymous, size: 1 page}}}\n"
-        "rows:\n  - {id: a, rules: [REG-04], when: {access: []}, then: success}\n"
-    )
-    main(["coverage", "--json"])
-    without = json.loads(capsys.readouterr().out)["totals"]["cases"]
-    main(["coverage", "--json", "--cases", str(tmp_path)])
-    assert json.loads(capsys.readouterr().out)["totals"]["cases"] == without + 1

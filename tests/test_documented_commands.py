@@ -137,10 +137,3 @@ def test_what_needs_no_device_is_run_as_it_is_written(page: str, line: str, caps
     status = main(words_of(line))
     output = capsys.readouterr()
     assert (status in (0, 1), output.err) == (True, ""), f"{page}: {line}"
-
-
-@pytest.mark.parametrize("begin", NOT_RUN)
-def test_each_reason_is_of_a_command_and_names_a_test(begin: str) -> None:
-    assert any(f"{line} ".startswith(f"{begin} ") for _, line in COMMANDS) or begin == "prepare"
-    for name in re.findall(r"(test_\w+\.py)", NOT_RUN[begin]):
-        assert (ROOT / "tests" / name).exists(), name

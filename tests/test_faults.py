@@ -1,6 +1,5 @@
 """Faults as data: severities, defects and their groups are derived from fields, and from no sentence."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,13 +76,6 @@ def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: P
         monkeypatch.setattr(module, "sentence", nonsense)
     assert found_in(SUITE, file, tmp_path) == before
     assert said
-
-
-def test_no_module_but_one_reads_the_texts_of_results() -> None:
-    """`reason` and `observed` of results are shown and not read, but for results without faults."""
-    defects = Path(judging.__file__).parents[1] / "defects"
-    readers = {path.name for path in defects.glob("*.py") if re.search(r"\.line\b|\[\"reason\"\]", path.read_text())}
-    assert readers <= {"old_results.py", "symptom.py", "words.py"}
 
 
 @pytest.mark.parametrize("kind", FaultKind)

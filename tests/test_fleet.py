@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from bad_places import as_another_user, on_full_disk
+from bad_places import as_another_user
 from commands.__main__ import main
 from commands.fleet import _node
-from conformance.results import files
 from kinds import Says
 from launched import ended
 from reports.summary import as_data
@@ -122,30 +121,12 @@ def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: Sa
     assert status == 1
 
 
-def test_of_many_nodes_three_in_ten_are_empty(tmp_path: Path, capsys: Says) -> None:
-    folder = nodes(tmp_path / "nodes", 70, {3: DIFFERENCES["limit"][0]})
-    for number in range(30):
-        (folder / f"empty{number}").mkdir()
-    _, data, said = told(folder, capsys)
-    assert set(data["missing"].values()) == {"no results"}
-    assert "100 nodes, 1 group, 1 differ from their equals, 70 violate a rule, 30 without a whole run" in said
-    lines = (tmp_path / "out" / "drain.sh").read_text().splitlines()
-    assert [line.count(",") for line in lines if line.endswith("no results'")] == [29]
-
-
 def test_a_directory_of_another_user_is_the_problem_of_its_node(tmp_path: Path) -> None:
     folder = nodes(tmp_path, 1) / "n0"
     folder.chmod(0)
     with as_another_user():
         assert _node("n0", folder, tmp_path).problem == f"{folder}/summary.json cannot be read: Permission denied"
     folder.chmod(0o700)
-
-
-def test_a_full_disk_is_one_line(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "open", on_full_disk, raising=False)
-    assert main(["fleet", str(nodes(tmp_path / "nodes", 5)), "--out", str(tmp_path / "out")]) == 3
-    said = f"rdma-cts: {tmp_path}/out/fleet.json cannot be written: No space left on device\n"
-    assert capsys.readouterr().err == said
 
 
 def test_results_under_two_names_are_told(tmp_path: Path, capsys: Says) -> None:

@@ -15,14 +15,13 @@ from commands.__main__ import main
 from conformance.results.records import Recorded, footer_record, read_results
 from kinds import Folders, Says
 from made_history import RULES, SUITE, run_of, write_run
-from patience import calls_of
 from reports import history_page, summary
 from reports.digest import digest
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, Cell, Outcome, read_history
 from reports.history_page import HistoryPage
 from reports.text import plain
 from samples import registry
-from test_page import MARKUP, assert_fits, assert_legible, browser, media
+from test_page import MARKUP, assert_fits, browser, media
 
 __all__ = ["browser"]  # a fixture
 
@@ -162,26 +161,6 @@ def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -
     }
 
 
-def test_lanes_have_an_axis_of_time_below_them(page: webdriver.Chrome) -> None:
-    track = page.find_element(By.ID, "REG-15")
-    strip, axis = track.find_element(By.CSS_SELECTOR, ".strip").rect, track.find_element(By.CLASS_NAME, "axis").rect
-    assert abs(strip["x"] - axis["x"]) < 3
-    assert abs(strip["width"] - axis["width"]) < 6
-    ticks = [each.text for each in track.find_elements(By.CSS_SELECTOR, ".axis span")]
-    assert ticks == ["2026-05-01", "2026-05-04", "2026-05-07"]
-
-
-def test_the_top_tells_the_latest_night(page: webdriver.Chrome) -> None:
-    assert page.find_element(By.TAG_NAME, "h1").text == "Latest night: 2 good"
-    news = [each.text for each in page.find_elements(By.CSS_SELECTOR, ".news li")]
-    assert news == [
-        "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen",
-        "trixie: REG-15 PASS → FAIL",
-    ]
-    now = " ".join(page.find_element(By.CLASS_NAME, "now").text.split())
-    assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
-
-
 def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path: Path) -> None:
     run = run_of(
         {1: "FAIL"},
@@ -205,15 +184,6 @@ def test_nothing_in_a_history_becomes_markup(browser: webdriver.Chrome, tmp_path
     assert "<img src=x onerror=alert(1)> is not a night" in text
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_what_is_behind_it(page: webdriver.Chrome, scheme: str) -> None:
-    media(page, scheme)
-    try:
-        assert len(assert_legible(page)) > 12
-    finally:
-        media(page)
-
-
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: Folders) -> Path:
     """A history of 200 nights on four stacks."""
@@ -226,15 +196,6 @@ def test_200_nights_on_four_stacks_are_a_small_page(browser: webdriver.Chrome, l
     browser.get(path.as_uri())
     assert path.stat().st_size < 3e6
     assert len(browser.find_elements(By.CSS_SELECTOR, "#moving ~ article")) > 10
-
-
-def calls_of_page(history: Path) -> int:
-    return calls_of(lambda: history_page.page_of(read_history(history)))
-
-
-def test_a_page_takes_work_in_proportion_to_its_nights(long: Path, tmp_path: Path) -> None:
-    quarter = long_history(tmp_path, 50)
-    assert calls_of_page(long) < 6 * calls_of_page(quarter)
 
 
 def test_no_text_of_200_nights_makes_a_narrow_page_scroll_sideways(
@@ -268,10 +229,6 @@ def test_a_defect_is_as_severe_as_any_night_has_shown(tmp_path: Path) -> None:
     assert defect.severity == "kernel crash"
 
 
-def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
-    assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
-
-
 def test_what_is_damaged_is_named_on_the_terminal_too(tmp_path: Path, capsys: Says) -> None:
     keep(tmp_path / name_of(0) / "forky", Outcome(GOOD))
     keep(tmp_path / name_of(0) / "sid", Outcome(NOT_RUN))
@@ -292,15 +249,6 @@ def test_a_damaged_summary_without_results_is_named(tmp_path: Path, capsys: Says
         f"{name_of(0)}, {name} counts as not run: summary.json is damaged, and there is no results.jsonl"
         for name in ("empty", "fifo")
     ]
-
-
-@pytest.mark.parametrize("files", [[], ["results.jsonl", "report.html"]])
-def test_a_directory_without_a_night_is_no_history(tmp_path: Path, capsys: Says, files: list[str]) -> None:
-    for name in files:
-        (tmp_path / name).write_text("")
-    assert main(["report", "--history", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"rdma-cts: {tmp_path} is not a history: there is no night in it\n"
-    assert not (tmp_path / "history.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ first worker of a run is hostile in its second case, and all later ones are good
 """
 
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,7 +22,6 @@ from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker
-from conformance.tables.suite import ROOT
 from fixtures.guest.freezing import await_event
 from fixtures.guest.guest import Guest
 from fixtures.guest.request import MARK, ONLY, Request, encode
@@ -33,7 +31,6 @@ from patience import PATIENCE_S, longer_and_longer
 from reports import terminal
 from reports.digest import read
 from samples import footer_of, header, observed_result
-from test_hostile_libraries import ATTACKS
 
 SCRIPT = Path(hostile_worker.__file__)
 # Of a case, in seconds. A good one takes a millisecond; only those that are to hang wait for the end of a short one,
@@ -151,19 +148,6 @@ class Stand:
 @pytest.fixture
 def stand(tmp_path: Path) -> Stand:
     return Stand(tmp_path / "run")
-
-
-def test_the_page_counts_every_attack() -> None:
-    page = (ROOT / "docs" / "supervision.md").read_text()
-    workers, libraries = (
-        sum(map(int, re.findall(rf"(\d+) {what}", page.partition("| attack |")[2]))) for what in ("worker", "librar")
-    )
-    assert (workers, libraries) == (len(EXPECTED), len(ATTACKS))
-
-
-def test_each_hostile_worker_is_tried() -> None:
-    assert sorted(EXPECTED) == sorted(hostile_worker.names())
-    assert len(EXPECTED) >= 40
 
 
 @pytest.mark.parametrize("what", EXPECTED)

@@ -13,7 +13,7 @@ from conformance.tables.suite import load_suite
 from fixtures.guest import build
 from fixtures.guest.image import Image
 from fixtures.guest.instrumented import SLOWER, instrumented
-from fixtures.guest.recipe import INSTRUMENTED_STACKS, MENDED_STACKS, STACKS, recipe_for
+from fixtures.guest.recipe import recipe_for
 from fixtures.guest.under_test import Builds
 from recorded_reference import record
 from reference.device import Device
@@ -24,11 +24,6 @@ from targets.target import with_target
 
 STACK = "forky-instrumented"
 RELEASE = "7.2.12-instrumented"
-
-
-def test_it_has_the_image_of_its_stack_and_is_never_the_default() -> None:
-    assert recipe_for(STACK) == recipe_for("forky")
-    assert not set(INSTRUMENTED_STACKS) & {*STACKS, *MENDED_STACKS}
 
 
 def test_its_kernel_is_built_once_and_booted_with_its_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

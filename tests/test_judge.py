@@ -18,8 +18,7 @@ from kinds import Folders, Says
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
-from samples import consistent, footer_of
-from trial.catalogue import VIOLATIONS
+from samples import consistent
 
 SUITE = load_suite()
 SOME = [case for case in SUITE.cases if not case.hazardous and not case.sweep][::15]
@@ -132,14 +131,6 @@ def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, capsys:
     assert main(["judge", str(run), "--out", str(out)]) == 2
 
 
-def test_a_report_without_room_leaves_the_conclusion(run: Path, tmp_path: Path, capsys: Says) -> None:
-    (tmp_path / "new" / "report.html").mkdir(parents=True)
-    assert main(["judge", str(run), "--out", str(tmp_path / "new")]) != 0
-    said = capsys.readouterr()
-    assert "now: " in said.out
-    assert "report.html" in said.err
-
-
 def test_a_case_that_there_is_not_any_more_stays_as_it_was(run: Path, tmp_path: Path) -> None:
     found = again(SUITE, edited(run, tmp_path / "edited", case="reg_mr/no/such"))
     assert found["reg_mr/no/such"][1] == "there is no such case any more"
@@ -172,19 +163,6 @@ def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, capsys: S
     file.write_text(json.dumps(points.as_data("reg_mr/another/sweep")))
     assert main(["judge", str(forged)]) == 2
     assert f"the points of reg_mr/another/sweep, and not of {line['case']}" in capsys.readouterr().err
-
-
-def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path) -> None:
-    chosen = [case for case in SUITE.cases if "REG-15" in case.rules and not case.hazardous and not case.sweep]
-    wrong = next(each for each in VIOLATIONS if each.rule == "REG-15").kind()
-    file = record(tmp_path / "cut", SUITE, chosen, wrong) / "results.jsonl"
-    lines = file.read_bytes().splitlines(keepends=True)
-    violating = next(line["case"] for line in map(json.loads, lines) if line.get("verdict") == "FAIL")
-    tried = {"type": "confirmation", "case": violating, "confirmed": True, "by": "repetition"}
-    file.write_bytes(b"".join(lines[:-1]) + json.dumps(tried).encode() + b"\n")
-    assert main(["judge", str(tmp_path / "cut"), "--out", str(tmp_path / "judged")]) == 1
-    footer = footer_of(read_results(tmp_path / "judged"))
-    assert footer["confirmation"] == {"confirmed": 1, "not_confirmed": 0, "not_tried": 0}
 
 
 def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path, capsys: Says) -> None:

@@ -2,7 +2,6 @@
 
 import io
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -98,11 +97,6 @@ def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, output: 
     assert caught.value.status == 2
 
 
-def test_the_lab_in_the_documentation_has_no_mistake(tmp_path: Path) -> None:
-    (example,) = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/lab.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert [host.name for host in read_lab(lab_file(tmp_path, example), {})] == ["node1", "node2", "odd"]
-
-
 # The command
 
 
@@ -190,41 +184,6 @@ def test_the_run_of_another_host_device_or_way_is_not_taken_for_that_of_a_host(
     assert f"one: not run: {tmp_path / 'out/one'} holds another run than that of root@one, a" in done.stdout
     assert "holds another run than that of root@one, a" in (tmp_path / "out/lab.html").read_text()
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-
-
-def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path) -> None:
-    lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
-    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
-    write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
-    done = run(tmp_path, "--resume", "out")
-    assert done.returncode == 3
-    assert f"one: not run: {tmp_path / 'out/one'} is not known to hold the run of one, a: " in done.stdout
-    assert "there is no plan.json" in done.stdout
-
-
-def test_a_lab_in_which_all_hosts_are_complete_is_reported_again(tmp_path: Path) -> None:
-    file = lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
-    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
-    write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
-    planned(tmp_path / "out/one", "--host", "one", "--device", "a")
-    file.rename(tmp_path / "other.yaml")
-    done = run(tmp_path, "--resume", "out")
-    assert done.returncode == 2
-    assert "lab.yaml" in done.stderr
-    done = run(tmp_path, "--lab", "other.yaml", "--resume", "out")
-    assert done.returncode == 0, done.stderr
-    assert "runs the rest" not in done.stdout
-    assert "left out" not in done.stdout
-
-
-def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
-    lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
-    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
-    planned(tmp_path / "out/one", "--host", "one", "--device", "a")
-    (tmp_path / "moved.yaml").write_text("hosts: [{host: two, device: a}]\n")
-    done = run(tmp_path, "--lab", "moved.yaml", "--resume", "out", "-q")
-    file = tmp_path / "moved.yaml"
-    assert f"one: the run in {tmp_path / 'out/one'} is left out, since {file} has no host of that name" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -339,13 +298,6 @@ def test_what_a_lab_cannot_have_is_reported_once(tmp_path: Path, arguments: list
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("option", ["--console", "--power-cycle", "--return-within"])
-def test_what_only_a_host_over_ssh_has_is_refused_without_one(tmp_path: Path, option: str) -> None:
-    done = run(tmp_path, "--guest", option, "5")
-    assert done.returncode == 2
-    assert f"{option} is for a host that is reached over ssh; add --host HOST" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
@@ -398,12 +350,6 @@ def test_what_differs_between_equal_hosts_comes_first() -> None:
     assert "1 of 4 hosts conform, 1 without results" in text
     assert list(lab.differences(columns)) == ["same (a, b): other verdicts on 1 case, and on 1 rule"]
     assert rules is not None
-
-
-def test_equal_hosts_that_do_not_differ_are_said_to_be_so() -> None:
-    columns = [Column(name, "same", ran(["PASS", "FAIL", "UNSUPPORTED"])) for name in ("a", "b")]
-    assert list(lab.differences(columns)) == ["same (a, b): the same verdicts on each case"]
-    assert "Nothing: a, b have the same verdict on each case" in lab.page_of(columns)
 
 
 def test_a_hosts_name_cannot_write_into_the_page() -> None:

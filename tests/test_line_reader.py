@@ -81,18 +81,6 @@ def test_time_is_over_though_there_is_always_something_to_read() -> None:
         assert time.monotonic() - began < PATIENCE_S / 2
 
 
-def seconds_for(lines: int) -> float:
-    with written(b"x\n" * lines) as reader:
-        began = time.process_time()
-        assert len(all_of(reader)) == lines
-        return time.process_time() - began
-
-
-def test_reading_takes_time_in_proportion_to_the_lines() -> None:
-    seconds_for(1000)
-    assert seconds_for(400_000) < 60 * max(seconds_for(20_000), 0.001)
-
-
 def test_the_stream_of_a_process_ends_with_it_though_the_pipe_stays_open(tmp_path: Path) -> None:
     """And a line that is marked reaches the reader over a pipe that the process opens for each line."""
     path, mark = tmp_path / "stream", new_mark()
@@ -142,12 +130,6 @@ def test_a_file_and_its_folder_are_created_and_replaced(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["file"]
 
 
-def test_a_file_is_as_readable_as_any_that_a_program_creates(tmp_path: Path) -> None:
-    (tmp_path / "other").write_bytes(b"")
-    write_atomically(tmp_path / "file", b"")
-    assert (tmp_path / "file").stat().st_mode == (tmp_path / "other").stat().st_mode
-
-
 @pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.replace"])
 def test_nothing_changes_where_writing_fails(failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
@@ -170,12 +152,6 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "file", b"new")
     assert os.listdir(tmp_path) == []
-
-
-def test_a_folder_that_is_a_file_is_one_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with user_error("cannot be written", status=2):
-        write_atomically(tmp_path / "file" / "inside", b"")
 
 
 def test_a_name_that_is_too_long_is_one_clear_error_and_one_that_just_fits_is_written(tmp_path: Path) -> None:

@@ -46,13 +46,6 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", ["list", "list --rules", "describe ibv_reg_mr --json", "report run --format ktap"])
-def test_a_reader_that_ends_early_ends_a_command_without_a_word(command: str, run: Path) -> None:
-    done = shell(f'"$@" {command} | head -n 1; echo "${{PIPESTATUS[0]}}"', run.parent)
-    assert done.stderr == ""
-    assert done.stdout.splitlines()[-1] in ("0", "141")
-
-
 @pytest.mark.parametrize("command", ["list", "describe ibv_reg_mr", "report run --format ktap", "report run --out -"])
 def test_a_full_device_is_one_line(command: str, run: Path) -> None:
     done = shell(f'"$@" {command} >/dev/full', run.parent)
@@ -71,12 +64,6 @@ def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: P
     assert main(["report", "run", "--format", "summary", "--out", out]) == 2
     assert capsys.readouterr().err == said
     assert (run.parent / out).read_bytes() == before
-
-
-def test_with_closed_streams_no_file_takes_their_place(run: Path) -> None:
-    done = shell('"$@" report run --format summary --out summary.json <&- >&- 2>&-', run.parent)
-    assert done.returncode == 0
-    assert (run.parent / "summary.json").read_text().startswith("{")
 
 
 def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Path) -> None:
@@ -237,16 +224,6 @@ def test_what_may_not_be_looked_into_is_one_line_and_status_2(arguments: str, op
     assert "defect of the suite" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["bundle"], ["verify"], ["judge"], ["report"], ["list", "--cases"]])
-def test_a_line_feed_in_a_path_does_not_break_the_line_of_an_error(
-    arguments: list[str], tmp_path: Path, capsys: Says
-) -> None:
-    assert main([*arguments, str(tmp_path / "no\n\x1b[31mred")]) == 2
-    said = capsys.readouterr().err
-    assert "no??[31mred" in said
-    assert said.count("\n") == 1
-
-
 # What the suite's parts and tests tell each other; not for users.
 INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
 
@@ -297,32 +274,6 @@ def test_a_terminal_breaks_a_line_at_words_and_no_command(line: str, shown: str,
     assert fitted(line, io.StringIO()) == line
 
 
-@pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
-def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x"]) == 2
-    assert capsys.readouterr().err.endswith("a value is one line of printable characters\n")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("arguments", [["help"], ["help", "list"], ["list", "--help"]])
-def test_help_is_a_word_too(arguments: list[str], capsys: Says) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    assert end.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: rdma-cts {'list' if 'list' in arguments else '[-h]'}")
-
-
-def test_list_says_how_many_of_its_cases_a_run_has(capsys: Says) -> None:
-    main(["list"])
-    *cases, last = capsys.readouterr().out.splitlines()
-    main(["list", "--tier", "default"])
-    *default, short = capsys.readouterr().out.splitlines()
-    assert last == f"{len(cases)} cases; a run without --tier has {len(default)} of them (tier default)"
-    assert short == f"{len(default)} cases"
-    assert len(default) < len(cases)
-
-
 def test_a_directory_in_which_something_came_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out" / "run"
     with run_folder(out, "rxe0"):
@@ -353,11 +304,6 @@ def test_who_is_not_root_is_told_why_no_image_can_be_built(
     monkeypatch.setattr(packages, "find_program", lambda name: shutil.which(name, path=str(tmp_path)))
     monkeypatch.setattr(privileges, "forbidden_by", list)
     assert reason in privileges.obstacle()
-
-
-def test_root_needs_no_namespace(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert (privileges.obstacle(), privileges.prefix()) == ("", ())
 
 
 def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> None:

@@ -38,10 +38,6 @@ def test_sent_bytes_differ_if_they_arrive_whole_pages_or_words_off() -> None:
     assert pattern(16)[:8] != pattern(16)[8:]
 
 
-def test_untouched_memory_has_not_changed(memory: Buffer) -> None:
-    assert target(memory).changed() == []
-
-
 def test_a_byte_right_behind_the_range_is_a_stretch_of_its_own(memory: Buffer) -> None:
     area = target(memory)
     ctypes.memmove(area.start, pattern(17), 17)
@@ -119,25 +115,8 @@ def test_a_position_is_inside_or_outside_the_range_as_its_name_says(operation: s
     assert sorted(set(touched)) == sorted(expected.get(position, [True]))
 
 
-def test_before_and_after_are_next_to_the_range() -> None:
-    assert locate("before", "RDMA_READ", ADDR, LENGTH) == (-1, 1)
-    assert locate("after", "RDMA_READ", ADDR, LENGTH) == (LENGTH, 1)
-
-
 @pytest.mark.parametrize("operation", WORD_OPERATIONS)
 @pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"empty", "exact"}))
 def test_words_are_aligned_where_the_range_begins_and_ends_in_the_middle_of_one(operation: str, position: str) -> None:
     offset, size = locate(position, operation, ADDR, LENGTH)
     assert ((ADDR + offset) % 8, size) == (0, 8)
-
-
-@pytest.mark.parametrize("operation", WORD_OPERATIONS)
-@pytest.mark.parametrize("addr", [ADDR, ADDR + 1, ADDR + 4])
-def test_an_exact_word_is_at_the_address_aligned_or_not(operation: str, addr: int) -> None:
-    assert locate("exact", operation, addr, LENGTH) == (0, 8)
-
-
-def test_no_word_is_empty() -> None:
-    assert locate("empty", "RDMA_WRITE", ADDR, LENGTH) == (0, 0)
-    with pytest.raises(LookupError, match="no position 'empty'"):
-        locate("empty", "ATOMIC_WRITE", ADDR, LENGTH)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded, footer_record
@@ -14,9 +13,8 @@ from conformance.run_options import RunOptions
 from fixtures.guest import build
 from fixtures.guest.changes import Change, Edit
 from fixtures.guest.image import Image
-from fixtures.guest.mending import chosen_changes, ensure_each, ensure_mended, mended_digest
-from fixtures.guest.recipe import MENDED_STACKS, STACKS, recipe_for
-from kinds import Says
+from fixtures.guest.mending import chosen_changes, ensure_each, ensure_mended
+from fixtures.guest.recipe import recipe_for
 from reports import html, markdown, terminal
 from reports.digest import digest
 from samples import header, numbered, registry, result, user_error
@@ -76,11 +74,6 @@ def image(tmp_path: Path) -> Image:
     return Image(tmp_path / "vmlinuz", tmp_path / "initrd", root, "0123", KERNEL)
 
 
-def test_it_has_the_image_of_its_stack_and_is_never_the_default() -> None:
-    assert recipe_for("forky-mended") == recipe_for("forky") == recipe_for()
-    assert not set(MENDED_STACKS) & set(STACKS)
-
-
 def test_module_and_provider_are_built_once_and_again_when_damaged(tmp_path: Path, workshop: Workshop) -> None:
     made = ensure_mended([WHY, PROVIDER], RECIPE, image(tmp_path), tmp_path, print)
     assert made.module.read_text() == "first\nmore\nlast\n"
@@ -137,18 +130,6 @@ def test_a_mirror_with_another_kernel_says_which_image_to_remove(tmp_path: Path,
     with pytest.raises(UserError, match=r"no longer has the headers .* which the workshop needs") as caught:
         ensure_mended([WHY], RECIPE, image(tmp_path), tmp_path, print)
     assert "forky-0123" in caught.value.hint
-
-
-def test_whatever_shapes_it_changes_its_digest() -> None:
-    digests = {
-        mended_digest([WHY], RECIPE, KERNEL),
-        mended_digest([WHY, PROVIDER], RECIPE, KERNEL),
-        mended_digest([WHY], RECIPE, "7.1-test"),
-        mended_digest([WHY], replace(RECIPE, suite="sid"), KERNEL),
-        mended_digest([replace(WHY, sha256="4" * 64)], RECIPE, KERNEL),
-        mended_digest([WHY], replace(RECIPE, mirror="http://mirror.example/debian"), KERNEL),
-    }
-    assert len(digests) == 6
 
 
 def test_without_leaves_a_change_out_and_knows_the_names() -> None:
@@ -218,8 +199,3 @@ def test_a_violation_of_other_rules_and_nothing_at_all_are_reported() -> None:
     whole = {IDS[0]: result(CASES[0])}
     assert left_out("a", ["BIND-10"], [], whole, [result(CASES[0], "CRASH")]).outcome == "others as well"
     assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case sees it"
-
-
-def test_its_changes_are_listed(capsys: Says) -> None:
-    assert main(["trial", "mended", "run", "--list"]) == 0
-    assert capsys.readouterr().out

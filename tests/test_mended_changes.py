@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.tables.suite import ROOT, load_suite
+from conformance.tables.suite import load_suite
 from fixtures.guest.changes import Change, Edit, apply, read_changes
 from samples import user_error
 
@@ -185,10 +185,3 @@ def test_each_change_of_the_project_names_rules_that_exist_and_quotes_little_of_
         for edit in each.edits:
             assert len(edit.anchor) <= 60, f"{each.name}: an anchor is a few words"
             assert "\n" not in edit.anchor
-
-
-def test_the_page_has_a_line_for_each_change() -> None:
-    page = (ROOT / "docs" / "mended-stack.md").read_text(encoding="utf-8")
-    for each in read_changes():
-        (line,) = [line for line in page.splitlines() if f"(../fixtures/guest/mended/{each.name}.yaml)" in line]
-        assert f"| {', '.join(each.rules)} |" in line, each.name

@@ -40,7 +40,3 @@ def repeated(source: str) -> list[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_no_module_gives_a_name_a_second_meaning(file: Path) -> None:
     assert repeated(file.read_text()) == []
-
-
-def test_a_second_meaning_inside_a_tuple_is_found() -> None:
-    assert repeated("_QKEY = 0x11111111\n_PORT, _QKEY = 1 << 5, 1 << 6\n") == ["_QKEY"]

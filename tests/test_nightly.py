@@ -121,21 +121,6 @@ def test_a_regression_is_new_that_night_known_the_next_and_mended_the_third(nigh
     assert second in read_history(nights.folder).nights
 
 
-def test_a_new_defect_is_named_by_its_fingerprint_and_one_that_is_gone_since_when_it_was_there(nights: Nights) -> None:
-    nights.night(forky=run_of({}))
-    assert re.search(r"new, since this night: valid refused +[0-9a-f]{12} ", nights.night(forky=run_of({3: "FAIL"})))
-    said = nights.night(forky=run_of({}))
-    assert re.search(r"no longer seen, was there since .*: valid refused +[0-9a-f]{12} ", said)
-
-
-def test_what_comes_and_goes_says_so(nights: Nights) -> None:
-    for run in (run_of({}), run_of({3: "FAIL"}), run_of({})):
-        nights.night(forky=run)
-    said = nights.night(forky=run_of({3: "FAIL"}))
-    assert nights.status == 1
-    assert "since this night, and came and went before (1 of 3 nights)" in said
-
-
 def test_a_defect_that_a_night_did_not_look_for_is_there_still(nights: Nights) -> None:
     nights.night(forky=GOOD_RUN)
     said = nights.night(forky=run_of({1: "MISSED"}))
@@ -186,12 +171,6 @@ def test_a_cell_that_cannot_run_costs_itself_alone(nights: Nights) -> None:
     nights.night(forky=GOOD_RUN, sid=WORSE)
     assert nights.status == 1
     assert nights.outcomes("sid") == [BASELINE, NOT_RUN, REGRESSED]
-
-
-def test_a_regression_counts_more_than_a_cell_that_cannot_run(nights: Nights) -> None:
-    nights.night(forky=GOOD_RUN)
-    nights.night(sid="", forky=WORSE)
-    assert nights.status == 1
 
 
 @pytest.mark.parametrize("run", [run_of({1: "FAIL"}, complete=False), run_of({1: "FAIL", 5: "MISSED"})])
@@ -259,12 +238,6 @@ def test_a_mistake_in_the_matrix_is_one_line(tmp_path: Path, capsys: Says, argum
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert not (tmp_path / "h").exists()
-
-
-def test_a_place_where_no_history_can_be_is_one_line(tmp_path: Path, capsys: Says) -> None:
-    (tmp_path / "file").write_text("")
-    assert main(["nightly", "--history", str(tmp_path / "file"), "--stack", "forky"]) == 2
-    assert capsys.readouterr().err == f"rdma-cts: {tmp_path / 'file'} is not a directory\n"
 
 
 def test_two_nights_at_once_are_refused(nights: Nights) -> None:
@@ -394,14 +367,6 @@ def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
     assert "is not a night" not in nights.night(forky=GOOD_RUN)
 
 
-def test_a_summary_that_is_gone_is_made_anew_from_the_results(nights: Nights) -> None:
-    nights.night(forky=WORSE)
-    (cell,) = read_history(nights.folder).cells
-    (cell.folder / "summary.json").write_text("[]")
-    (again,) = read_history(nights.folder).cells
-    assert again == cell
-
-
 def test_foreign_entries_are_named_and_left_alone(nights: Nights) -> None:
     nights.night(forky=GOOD_RUN)
     (nights.folder / "notes\n.txt").write_text("mine")
@@ -411,11 +376,6 @@ def test_foreign_entries_are_named_and_left_alone(nights: Nights) -> None:
     assert "20261122T031700Z is not a night of a history" in said
     assert nights.status == 0
     assert (nights.folder / "notes\n.txt").read_text() == "mine"
-
-
-def test_a_clock_that_is_wrong_is_reported(nights: Nights) -> None:
-    (nights.folder / "99990101T000000Z").mkdir(parents=True)
-    assert "the history has a later night" in nights.night(forky=GOOD_RUN)
 
 
 def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
@@ -457,15 +417,6 @@ def test_what_a_killed_night_has_left_is_removed_by_the_next_unless_its_run_goes
     assert [name for name, folder in cells.items() if (folder / "work-a").exists()] == ["sid"]
     assert (cells["forky"] / "results.jsonl").read_bytes() == before
     assert not (cells["trixie"] / "results.jsonl").exists()
-
-
-def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
-    nights.folder.mkdir()
-    for number in range(300):
-        (nights.folder / f"file-{number}").write_text("")
-    said = nights.night(forky=GOOD_RUN)
-    assert len(said.splitlines()) < 30
-    assert "280 more in" in said
 
 
 @pytest.mark.guest

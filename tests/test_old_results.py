@@ -18,7 +18,6 @@ from commands.__main__ import main
 from commands.report import FORMATS
 from conformance.errors import UserError
 from conformance.model.verdict import Verdict
-from conformance.results.points import read_points
 from conformance.results.records import decode, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker
@@ -59,15 +58,6 @@ def test_what_is_read_is_what_was_recorded() -> None:
     assert [record["type"] for record in recorded.others] == ["worker"]
 
 
-def test_a_sweep_has_its_points_and_deviations() -> None:
-    record = read_results(OLD).results[0]
-    assert record["case"] == SWEEP
-    assert read_points(OLD, record).by_verdict() == record["points"]
-    assert [deviation["count"] for deviation in record["deviations"]] == [32, 32, 32, 16]
-    with_data = read_points(OLD, record).as_data(SWEEP)
-    assert json.loads((OLD / record["points_file"]).read_bytes()) == with_data
-
-
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["report", str(OLD), "--format", format_, "--out", "-"]) == 0
@@ -85,10 +75,6 @@ def test_it_has_severity_and_defects_too() -> None:
     ]
 
 
-def test_it_is_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "cases compared: nothing has changed" in output(capsys, 0, "compare", str(OLD), str(OLD))
-
-
 def test_it_is_judged_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = output(capsys, 1, "judge", str(OLD), "--out", str(tmp_path / "judged"))
     assert "of 11 results judged again" in text
@@ -103,15 +89,6 @@ def test_it_is_judged_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 )
 def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert expected in output(capsys, 0, "explain", id_, "--run", str(OLD))
-
-
-def test_its_coverage_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    data = json.loads(output(capsys, 0, "coverage", "--json", "--run", str(OLD)))
-    suite = load_suite()
-    known = [record["case"] for record in read_results(OLD).results if suite.find(record["case"])]  # others are retired
-    assert 0 < len(known) < len(VERDICTS)
-    assert data["totals"]["cases_run"] == len(known)
-    assert data["complete"] is True
 
 
 def test_it_is_carried_on(copy: Path) -> None:

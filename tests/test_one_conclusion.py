@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,6 @@ from reference.device import Device
 from reference.stack import without
 from reports.digest import read
 from reports.history import Facts, facts_of
-from reports.lab import Column, Run, page_of
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 
 SUITE = load_suite()
@@ -69,18 +67,6 @@ def test_nor_do_judge_bundle_and_verify(one: Path, tmp_path: Path, capsys: pytes
     text = capsys.readouterr().out
     assert text.count(PARTIAL) == 3
     assert not CONFORMS.search(text)
-
-
-def test_nor_do_a_lab_and_a_history(one: Path) -> None:
-    facts = facts_of(one)
-    assert facts
-    for text in (
-        page_of([Column("host", "", Run.of(read(one)))]),
-        facts.conclusion,
-        Column("host", "", Run.of(read(one))).told,
-    ):
-        assert not CONFORMS.search(text)
-    assert facts.conclusion.startswith(PARTIAL)
 
 
 def concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str) -> RunConclusion:
@@ -150,23 +136,6 @@ def test_a_summary_that_contradicts_itself_is_damaged(one: Path, tmp_path: Path,
         facts_of(tmp_path)
 
 
-def test_an_older_file_of_other_tables_does_not_know_what_was_left_out(one: Path, tmp_path: Path) -> None:
-    head, *rest = (one / "results.jsonl").read_text().splitlines()
-    header = json.loads(head)
-    header["suite"]["tables_sha256"] = "0" * 64
-    for key in ("left_out", "controls"):
-        del header[key]
-    for texts in header["rules"].values():
-        texts.pop("evidence")
-        texts.pop("cases")
-    (tmp_path / "results.jsonl").write_text("\n".join([json.dumps(header), *rest]) + "\n")
-    old = read(tmp_path)
-    assert old.conclusion == (
-        f"partial: {OTHERS}, not known how much of the default tier was run; no rule was violated"
-    )
-    assert old.verdicts == {"REG-06": "PASS"}
-
-
 @pytest.fixture(scope="module")
 def suite() -> Suite:
     return load_suite()
@@ -191,22 +160,3 @@ def check(suite: Suite, directory: Path, device: Device) -> list[str]:
 )
 def test_no_answer_has_two_verdicts(suite: Suite, tmp_path: Path, device: Device) -> None:
     assert check(suite, tmp_path, device) == []
-
-
-def test_a_row_that_forgets_what_it_needs_contradicts_the_others(suite: Suite, tmp_path: Path) -> None:
-    path = record(
-        tmp_path,
-        suite,
-        [case for case in suite.cases if case.verb == "ibv_rereg_mr" and case.sweep is None],
-        Device(without("rereg_translation")),
-    )
-    forgetful = [replace(case, needs=()) if "/all-three" in case.id else case for case in suite.cases]
-    found = contradictions(forgetful, read_results(path), path)
-    assert found == []  # no other row changes all three
-    forgetful = [
-        replace(case, needs=()) if case.id.endswith("/shorter-translation@uverbs") else case for case in suite.cases
-    ]
-    (line,) = contradictions(forgetful, read_results(path), path)
-    assert "CHANGE_TRANSLATION" in line
-    assert "FAIL" in line
-    assert "UNSUPPORTED" in line

@@ -19,7 +19,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from conformance.model.record import Axes, Deviation, ResultRecord, Subsets
 from conformance.model.rules import VENDOR
-from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Recorded, footer_record
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
 from patience import PATIENCE_S
@@ -205,38 +205,6 @@ def test_each_violated_rule_stands_beside_the_words_of_its_document(page: webdri
     assert said.find_element(By.TAG_NAME, "cite").text == f"{RULES['REG-15']['document']}, {RULES['REG-15']['section']}"
 
 
-def test_a_rule_whose_document_is_not_quoted_says_why(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    show(browser, tmp_path, run(tmp_path, [result(SUITE.cases[0], "FAIL", rules=["STAT-01"])]))
-    (said,) = browser.find_elements(By.CSS_SELECTOR, ".defect .document")
-    assert said.text.endswith(f"not quoted: {RULES['STAT-01']['unquoted']}")
-
-
-def test_each_rule_is_one_row_of_columns_that_have_a_number(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    lines = [result(SUITE.cases[0]), result(SUITE.cases[1], "UNREACHABLE", "it is so")]
-    show(browser, tmp_path, run(tmp_path, lines))
-    head = browser.find_element(By.CSS_SELECTOR, ".matrix .head")
-    assert head.text.split() == ["rule", "statement", "pass", "unreach.", "verdict"]
-    tops = "return [...document.querySelectorAll('.matrix .head > *')].map(each => each.getBoundingClientRect().bottom)"
-    assert len(set(browser.execute_script(tops))) == 1
-
-
-def test_no_heading_of_a_table_is_empty_and_legends_come_first(page: webdriver.Chrome) -> None:
-    heads = "return [...document.querySelectorAll('th')].filter(each => !each.textContent.trim()).length"
-    assert page.execute_script(heads) == 0
-    for legend, explained in (("#data-path + .lead", "table.cells"), (".legend", ".map")):
-        order = (
-            "return document.querySelector(arguments[0]).compareDocumentPosition(document.querySelector(arguments[1]))"
-        )
-        assert page.execute_script(order, legend, explained) == 4  # DOCUMENT_POSITION_FOLLOWING
-    assert "⊘ correctly refused" in page.find_element(By.CSS_SELECTOR, "#data-path + .lead").text
-
-
-def test_a_narrow_page_does_not_scroll_sideways(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    long = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2)
-    show(browser, tmp_path, run(tmp_path, [{**long, "call": f"traffic({'buffer' * 40})"}]))
-    assert_fits(browser)
-
-
 def test_verdicts_filter(page: webdriver.Chrome) -> None:
     everything = cases(page)
     chip = page.find_element(By.CSS_SELECTOR, "button[data-verdict=CRASH]")
@@ -259,26 +227,6 @@ def test_the_search_finds_kernel_lines_and_opens_what_it_finds(page: webdriver.C
     assert focused(page) == "BODY"
 
 
-def test_a_search_that_finds_nothing_says_so(page: webdriver.Chrome) -> None:
-    search(page, "no such thing", 0)
-    assert page.find_element(By.ID, "nothing").is_displayed()
-
-
-def test_a_rule_is_found_by_its_statement_and_shows_all_its_cases(page: webdriver.Chrome) -> None:
-    sweeps = 2
-    found = search(page, "REG-01", len(VERDICTS) + sweeps)
-    assert SUITE.cases[0].id in found
-
-
-def test_a_verb_can_be_chosen(page: webdriver.Chrome) -> None:
-    choice = page.find_element(By.ID, "verb")
-    choice.send_keys("ibv_bind_mw")
-    shown = page.execute_script(
-        "return [...document.querySelectorAll('.group:not(.hidden)')].map(each => each.dataset.verb)"
-    )
-    assert shown == ["ibv_bind_mw"]
-
-
 def test_rows_are_walked_and_opened_by_keyboard(page: webdriver.Chrome) -> None:
     press(page, "j")
     first = focused(page)
@@ -290,11 +238,6 @@ def test_rows_are_walked_and_opened_by_keyboard(page: webdriver.Chrome) -> None:
     assert rule.get_attribute("open") is None
     press(page, Keys.ENTER)
     assert rule.get_attribute("open") is not None
-
-
-def test_the_first_tab_leads_past_the_top(page: webdriver.Chrome) -> None:
-    press(page, Keys.TAB)
-    assert page.switch_to.active_element.text == "Skip to the rules"
 
 
 def test_a_result_has_all_that_a_person_needs(page: webdriver.Chrome) -> None:
@@ -311,12 +254,6 @@ def test_a_result_has_all_that_a_person_needs(page: webdriver.Chrome) -> None:
         f"./rdma-cts run --only {case.id}",
     ):
         assert needed in text
-
-
-def test_a_defect_leads_to_its_rule(page: webdriver.Chrome) -> None:
-    page.find_element(By.CSS_SELECTOR, ".defect a.id[href='#REG-15']").click()
-    WebDriverWait(page, PATIENCE_S).until(lambda _: focused(page) == "REG-15")
-    assert page.find_element(By.ID, "REG-15").get_attribute("open") is not None
 
 
 def test_a_waived_violation_stays_visible(page: webdriver.Chrome) -> None:
@@ -406,33 +343,6 @@ def printed(browser: webdriver.Chrome) -> bytes:
     return base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
 
 
-def test_on_paper_are_defects_rules_and_hashes_and_no_tools(page: webdriver.Chrome) -> None:
-    count = "return document.querySelectorAll('details.case[open]').length"
-    page.execute_script(f"addEventListener('beforeprint', () => {{ window.seen = (() => {{ {count} }})() }})")
-    short = printed(page)
-    assert short.startswith(b"%PDF-")
-    assert page.execute_script("return window.seen") == 0
-    media(page, medium="print")
-    assert page.find_element(By.CSS_SELECTOR, ".on-paper").is_displayed()
-    for absent in (".tools", ".in-full", ".index"):
-        assert not page.find_element(By.CSS_SELECTOR, absent).is_displayed()
-    media(page)
-
-
-def test_the_button_prints_everything_with_the_violations_open(page: webdriver.Chrome) -> None:
-    count = "document.querySelectorAll('details.case[open]').length"
-    page.execute_script(f"window.print = () => {{ dispatchEvent(new Event('beforeprint')); window.seen = {count} }}")
-    page.find_element(By.ID, "print").click()
-    violations = [
-        each
-        for each in varied(Path(page.current_url.removeprefix("file://")).parent)
-        if each["effective"] in VIOLATIONS
-    ]
-    assert page.execute_script("return window.seen") == len(violations)
-    page.execute_script("dispatchEvent(new Event('afterprint'))")
-    assert page.execute_script(f"return {count}") == 0
-
-
 def test_a_real_run_tells_its_defects_on_the_first_screen_and_on_twelve_sheets(
     browser: webdriver.Chrome, tmp_path: Path
 ) -> None:
@@ -493,13 +403,6 @@ def test_every_text_stands_out_from_what_is_behind_it(page: webdriver.Chrome, sc
         assert len(assert_legible(page)) > 20
     finally:
         media(page)
-
-
-def test_dark_mode_is_dark(page: webdriver.Chrome) -> None:
-    media(page, "dark")
-    colour = page.execute_script("return getComputedStyle(document.body).backgroundColor")
-    media(page)
-    assert max(int(part) for part in colour[4:-1].split(",")) < 60
 
 
 def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: webdriver.Chrome, tmp_path: Path) -> None:

@@ -110,11 +110,6 @@ def test_a_message_has_the_document_and_the_commit_at_fault_and_the_program_stay
     assert git(tree, "log", "-1", "--skip=1", "--format=%B").count("Fixes: ") == 1
 
 
-def test_nobody_signs_off_who_does_not_ask_to(tree: Path) -> None:
-    assert patches(tree) == 0
-    assert "Signed-off-by" not in made(tree)[0].read_text()
-
-
 def test_a_tree_without_history_gives_the_same_patches_without_fixes(tree: Path, tmp_path: Path, capsys: Says) -> None:
     bare = tmp_path / "bare" / "tree"
     write(bare, LATER)
@@ -168,23 +163,6 @@ def test_a_change_that_does_not_fit_is_named_and_the_rest_goes_on(tree: Path, ca
         "'key & 0xff' occurs 0 times in check of linux/rxe_mw.c, not once\n"
     )
     assert [path.name for path in made(tree)] == ["0001-RDMA-rxe-Bind-it.patch"]
-
-
-def test_two_changes_of_the_same_words_conflict_and_the_first_is_made(
-    tree: Path, monkeypatch: Patch, capsys: Says
-) -> None:
-    monkeypatch.setattr(commands.patches, "read_changes", lambda: (BIND, Change("zap", *list(vars(BIND).values())[1:])))
-    assert patches(tree) == 0
-    assert (
-        "the change zap does not fit and is left out: another change replaces the same words" in capsys.readouterr().err
-    )
-    assert len(made(tree)) == 1
-
-
-def test_where_nothing_fits_the_command_fails(tree: Path, capsys: Says) -> None:
-    commit(tree, "int other;\n", "Another driver")
-    assert patches(tree) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; the lines above say why"
 
 
 def test_bad_input_is_a_line(tree: Path, capsys: Says, monkeypatch: Patch) -> None:

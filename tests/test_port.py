@@ -143,11 +143,6 @@ def test_a_port_that_carries_nothing_is_reported_before_any_case(made: Any, stat
     assert output.value.status == 3
 
 
-@pytest.mark.parametrize("state", ["3: ARMED", "4: ACTIVE", "5: ACTIVE_DEFER"])
-def test_a_port_that_carries_traffic_is_fine(made: Any, state: str) -> None:
-    made("Ethernet", (MAPPED, V2, "d0"), state=state).check()
-
-
 def test_a_port_that_does_not_exist_is_reported_with_those_that_do(made: Any, tmp_path: Path) -> None:
     made()
     with pytest.raises(UserError, match="any0 has no port 2; its ports: 1"):

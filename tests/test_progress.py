@@ -103,11 +103,6 @@ def test_the_time_left_counts_what_takes_longer_than_the_cases_before_it() -> No
     assert progress._pace(1) == ["50 s left", "2 per second"]
 
 
-def test_the_bar_is_gone_at_the_end(terminal: tuple[io.TextIOWrapper, int]) -> None:
-    go(Progress(terminal[0]), ("PASS", "PASS"), total=2)
-    assert seen(terminal).endswith(f"\r{ESCAPE}[K")
-
-
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_colours_are_off_where_they_are_not_wanted(
     name: str, value: str, terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch

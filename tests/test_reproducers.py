@@ -1,10 +1,8 @@
 """C programs of cases: what can be expressed, their shape, that they compile, the mail, the page of findings."""
 
 import json
-import os
 import re
 import shutil
-import threading
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -14,8 +12,6 @@ import pytest
 
 from commands.__main__ import main
 from conformance.defects import answering_of, symptoms_of
-from conformance.judging import Basis
-from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.fault import Effect
 from conformance.model.kind import Kind
@@ -23,7 +19,7 @@ from conformance.tables.suite import ROOT, load_suite
 from kinds import Patch, Says
 from launched import ended
 from reports.digest import Digest, read
-from reproducers.layout import WIDTH, statement
+from reproducers.layout import WIDTH
 from reproducers.mail import WIDTH as MAIL_WIDTH
 from reproducers.mail import mail
 from reproducers.of_runs import basis_of, cut, file_name, programs_of, reproducer, unknown_device
@@ -82,11 +78,6 @@ def test_programs_have_at_most_so_many_lines_and_columns_and_include_no_header_o
         assert not any(header.startswith('"') for header in headers)
         assert "<infiniband/verbs.h>" in headers
         assert id_ in program.text.replace("\n * ", "")
-
-
-def test_what_cannot_be_expressed_says_so_in_one_line() -> None:
-    _, reasons = programs()
-    assert all(reason and "\n" not in reason and not reason.endswith(".") for reason in reasons)
 
 
 # What a header of an older rdma-core lacks.
@@ -309,12 +300,6 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(tmp_path: Path, mo
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_trial_without_a_run_is_one_line_with_status_2(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["trial", "reproducers"]) == 2
-    assert "there is no run to make programs of" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -343,16 +328,6 @@ def test_a_mistake_is_one_line_with_status_2(
     assert said in capsys.readouterr().err
 
 
-def test_a_defect_is_found_by_the_beginning_of_its_fingerprint(tmp_path: Path, capsys: Says) -> None:
-    made = []
-    for length in (4, 8, 12):
-        out = tmp_path / f"{length}.c"
-        assert main(["reproducer", DEFECT[:length], "--run", FORKY, "--out", str(out)]) == 0
-        assert f"cc {out} -libverbs" in capsys.readouterr().out
-        made.append(out.read_text())
-    assert made[0] == made[1] == made[2]
-
-
 def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, capsys: Says) -> None:
     symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
     cases = dict.fromkeys(each.case for each in symptoms)
@@ -376,43 +351,6 @@ def test_a_text_tells_builds_of_the_same_versions_apart(tmp_path: Path, capsys: 
     said = " ".join(capsys.readouterr().out.split())
     assert "rdma-core 65.0 (the stack was changed, not as shipped: linux e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
-
-
-def test_a_text_for_a_mailing_list_is_not_to_be_compiled(tmp_path: Path, capsys: Says) -> None:
-    out = tmp_path / "text"
-    assert main(["reproducer", DEFECT, "--run", FORKY, "--mail", "--out", str(out)]) == 0
-    assert capsys.readouterr().out == f"text: {out}\n"
-
-
-def test_what_is_no_regular_file_is_written_through_and_stays(tmp_path: Path, capsys: Says) -> None:
-    fifo, link, target = (tmp_path / name for name in ("fifo", "link", "target"))
-    os.mkfifo(fifo)
-    link.symlink_to(target)
-    found: list[bytes] = []
-    reader = threading.Thread(target=lambda: found.append(fifo.read_bytes()), daemon=True)
-    reader.start()
-    for out in (fifo, link):
-        assert main(["reproducer", DEFECT, "--run", FORKY, "--out", str(out)]) == 0
-    assert fifo.is_fifo()  # before the reader is joined: of a file in its place nothing comes
-    reader.join()
-    assert link.is_symlink()
-    assert found == [target.read_bytes()]
-    assert capsys.readouterr().out == ""
-
-
-def test_programs_and_findings_keep_links(tmp_path: Path) -> None:
-    for names, command in (
-        (("findings.md", f"findings/{file_name(SHOWN_BY)}"), ["findings", FORKY, "--programs"]),
-        ((file_name(SHOWN_BY),), ["reproducer", "--all", "--run", FORKY]),
-    ):
-        folder = tmp_path / command[0]
-        (folder / "findings").mkdir(parents=True)
-        for number, name in enumerate(names):
-            (folder / name).symlink_to(tmp_path / f"{command[0]}-{number}")
-        assert main([*command, "--out", str(folder)]) == 0
-        for number, name in enumerate(names):
-            assert (folder / name).is_symlink(), name
-            assert (tmp_path / f"{command[0]}-{number}").read_bytes()
 
 
 def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tmp_path: Path, capsys: Says) -> None:
@@ -493,21 +431,6 @@ def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
     assert not passed([*found[1:], *lost, lost[0]])
     agreed = [_finding(Trying("pass", "PASS", None), 0, "")]
     assert not passed([*found[1:], *lost, lost[0], *agreed * 50])
-
-
-def test_a_statement_is_wrapped_where_an_operand_ends_and_never_within_a_text() -> None:
-    lines = statement(
-        'CHECK(error == EINVAL || error == EFAULT, "a text with several words that is never broken", error);'
-    )
-    assert all(len(line) <= WIDTH for line in lines)
-    assert '"a text with several words that is never broken",' in " ".join(line.strip() for line in lines)
-
-
-def test_an_undeclared_capability_decides_the_expectation_of_a_point() -> None:
-    basis = Basis(Capabilities({"odp": False}, {}, {}))
-    sweep = next(case for case in SUITE.cases if case.sweep and case.id.startswith("reg_mr/access_space/every"))
-    text = reproducer(f"{sweep.id}#access=ON_DEMAND", SUITE, basis).text
-    assert "IBV_ACCESS_ON_DEMAND" in text
 
 
 @pytest.mark.guest

@@ -148,11 +148,6 @@ def test_every_field_is_written_in_one_way() -> None:
     assert {name for name, option in OPTIONS.items() if option.only_on == GUEST} == GUEST_ONLY
 
 
-def test_without_arguments_everything_is_as_by_default() -> None:
-    assert parsed([]) == RunOptions()
-    assert RunOptions().arguments() == []
-
-
 @UNTIMED
 @given(GIVEN)
 def test_the_arguments_of_a_run_mean_the_same_run(options: RunOptions) -> None:
@@ -257,12 +252,6 @@ def test_pytest_in_the_guest_is_asked_the_same_of_its_own_device_and_files(optio
         "profile": Path("profile.yaml"),
     }
     assert found == {name: getattr(options, name) for name in found} | own
-
-
-def test_pytest_has_the_same_defaults() -> None:
-    assert parsed_by_pytest([]) == {
-        name: getattr(RunOptions(), name) for name, option in OPTIONS.items() if option.plugin
-    }
 
 
 @pytest.mark.parametrize(

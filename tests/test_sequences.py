@@ -29,11 +29,11 @@ from launched import ended
 from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import footer_of
-from trial import nearest, reference_runs, sequences
+from trial import reference_runs, sequences
 from trial.catalogue import VIOLATIONS
 from trial.comparison import Comparison, Divergence, Subject
 from trial.running import judgement_on, on_the_reference
-from trial.searching import divergences, for_seconds, for_sequences, observe
+from trial.searching import divergences, for_sequences, observe
 
 AT_MOST = 3000  # sequences until something must have been found; most seeds need a few dozen
 ROW = "- id: found-by-random-sequences\n"
@@ -138,20 +138,6 @@ def test_a_sequence_that_ends_early_gives_a_region_back_to_which_a_window_is_bou
     assert comparison.take("ibv_reg_mr", region) == comparison.take("ibv_bind_mw", bind) == "success"
     comparison.close()
     assert (subject.left_behind, subject.device.resources()) == (set(), before)
-
-
-def test_a_budget_of_seconds_begins_when_it_is_first_asked_for() -> None:
-    subject = subject_of(Device)
-    assert for_seconds(60.0)(subject) is False
-    assert for_seconds(0.0)(subject) is True
-
-
-def test_every_nearest_rule_is_one_of_the_cases(searching: Case) -> None:
-    assert set(searching.rules) == nearest.RULES
-
-
-def test_a_case_of_sequences_needs_nothing_since_it_calls_only_what_is_there(searching: Case) -> None:
-    assert searching.needs == ()
 
 
 @pytest.mark.usefixtures("hardly_shrunk")

@@ -83,30 +83,3 @@ def test_explain_tells_the_set_up_of_a_row_and_of_a_point(run: Path, capsys: Say
     assert "BIND-10 expects refused: traffic returned 0, completed with SUCCESS, and moved bytes" in said
     assert f"--only {SWEEP}#{POINT}" in said
     assert "Last verdict: PASS" in explained(capsys, f"{SWEEP}#{POINT.replace('before', 'first')}", "--run", str(run))
-
-
-def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, capsys: Says) -> None:
-    assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(capsys, SWEEP, "--run", str(run))
-
-
-def test_a_defect_is_explained_by_the_beginning_of_its_fingerprint(run: Path, capsys: Says) -> None:
-    said = explained(capsys, "85c569cb", "--run", str(run))
-    assert said.startswith("defect 85c569cb8aca  (")
-    for part in ("severity:    memory safety", "BIND-10: ", GIVEN, ROW, "answered by: device"):
-        assert part in said
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        ("0123456789ab", "has no defect 0123456789ab"),
-        (f"{SWEEP}#op=nothing", "nothing"),
-        (f"{ROW}#op=RDMA_WRITE", "is not a sweep and has no points"),
-    ],
-    ids=["defect", "point", "row"],
-)
-def test_what_there_is_not_is_one_line(run: Path, wanted: str, message: str, capsys: Says) -> None:
-    assert main(["explain", wanted, "--run", str(run)]) == 2
-    line, *hint = capsys.readouterr().err.splitlines()
-    assert message in line
-    assert len(hint) <= 1

@@ -140,13 +140,6 @@ def test_a_device_of_another_kind_or_another_name_runs_no_case(
     assert footer_of(recorded)["complete"]  # by the others, or by the device whose worker was heard first
 
 
-def test_a_result_names_its_worker_and_the_file_has_the_order_in_each(tmp_path: Path) -> None:
-    several = Together(2)
-    recorded = supervised(tmp_path, several, 2)
-    ran = [[line["case"] for line in recorded.results if line["worker"] == number] for number in (1, 2)]
-    assert sorted(ran) == sorted(several.batches)
-
-
 def test_a_worker_that_dies_costs_its_case_alone(tmp_path: Path) -> None:
     first = True
 
@@ -179,14 +172,6 @@ def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path
     recorded = supervised(tmp_path, starter, 2)
     assert {line["verdict"] for line in recorded.results} == {"PASS", "FAIL"}
     assert len(recorded.results) == COUNT
-
-
-def test_if_no_worker_can_be_started_that_is_the_persons_error(tmp_path: Path) -> None:
-    def starter(cases: Sequence[str]) -> Worker:
-        raise UserError("no qemu", status=3)
-
-    with pytest.raises(UserError, match="no qemu"):
-        supervised(tmp_path, starter, 3)
 
 
 def test_workers_that_all_end_without_a_case_end_the_run(tmp_path: Path) -> None:

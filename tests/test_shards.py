@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from bad_places import as_another_user, full_disk
+from bad_places import full_disk
 from bundles.archive import SUFFIX
 from commands import nightly, run, run_arguments
 from commands.__main__ import main
 from commands.arguments import Parser
-from conformance.errors import UserError
 from conformance.results import writer
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.waiver_file import read_waivers
@@ -55,14 +54,6 @@ def test_shards_are_the_whole_do_not_overlap_and_take_equally_long(of: int) -> N
     assert max(times) - min(times) <= max(shipped_durations().values())
 
 
-def test_a_shard_does_not_depend_on_the_order_of_what_is_divided() -> None:
-    assert set(Shard(2, 5).part(IDS, str)) == set(Shard(2, 5).part(IDS[::-1], str))
-
-
-def test_every_shipped_duration_is_of_a_case() -> None:
-    assert set(shipped_durations()) <= set(IDS)
-
-
 @pytest.mark.parametrize(
     ("command", "text"),
     [
@@ -75,11 +66,6 @@ def test_what_is_no_shard_is_one_line(command: str, text: str, capsys: Says) -> 
     said = capsys.readouterr().err
     assert f"argument --shard: {text!r} is not a shard K/N, such as 1/4, with K from 1 to N" in said
     assert len(said.splitlines()) == 1
-
-
-def test_a_shard_for_which_nothing_is_left_says_so() -> None:
-    with pytest.raises(UserError, match="--shard 3/3: no case is left for it among 2; take fewer shards"):
-        Shard(3, 3).part(["a", "b"], str)
 
 
 def test_a_run_plans_its_shard_and_records_the_whole() -> None:
@@ -103,15 +89,6 @@ def test_a_night_divides_its_cells(tmp_path: Path) -> None:
         arguments = parser.parse_args(["--history", str(tmp_path), "--stack", "forky,trixie,bookworm", "--shard", part])
         cells += nightly._cells(arguments, RunOptions())
     assert sorted(cells) == ["bookworm", "forky", "trixie"]
-
-
-def test_a_trial_divides_its_violations(capsys: Says) -> None:
-    listed = []
-    for part in ("1/2", "2/2"):
-        assert main(["trial", "reference", "--list", "--shard", part]) == 0
-        listed += capsys.readouterr().out.splitlines()
-    assert main(["trial", "reference", "--list"]) == 0
-    assert sorted(listed) == sorted(capsys.readouterr().out.splitlines())
 
 
 def shards(folder: Path, **head: Any) -> list[Path]:
@@ -297,16 +274,6 @@ def test_a_mistake_is_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_directory_of_another_user_is_one_line(parts: list[Path], tmp_path: Path, capsys: Says) -> None:
-    theirs = tmp_path / "theirs"
-    shutil.copytree(parts[0], theirs / "shard")
-    theirs.chmod(0)
-    with as_another_user():
-        assert merge([theirs / "shard"], Path("out")) == 2
-    theirs.chmod(0o700)
-    assert capsys.readouterr().err == f"rdma-cts: {theirs}/shard cannot be read: Permission denied\n"
-
-
 def test_a_full_disk_leaves_nothing_and_loses_nothing(
     parts: list[Path], tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,14 +292,6 @@ def test_shards_of_other_tables_than_these_say_which_version_to_take(
     suite = {"version": "0", "tables_sha256": "1" * 64}
     assert merge([with_header(part, tmp_path / part.name, suite=suite) for part in parts], tmp_path / "out") == 2
     assert "the shards were made with the tables 111111111111, and these are" in capsys.readouterr().err
-
-
-def test_a_run_that_is_there_is_not_replaced(parts: list[Path], tmp_path: Path, capsys: Says) -> None:
-    shutil.copytree(parts[0], tmp_path / "out")
-    before = (tmp_path / "out/results.jsonl").read_bytes()
-    assert merge(parts, tmp_path / "out") == 2
-    assert "a run is recorded there" in capsys.readouterr().err
-    assert (tmp_path / "out/results.jsonl").read_bytes() == before
 
 
 def test_whether_a_waiver_of_a_rule_is_needed_only_the_whole_run_tells(tmp_path: Path, capsys: Says) -> None:

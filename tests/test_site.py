@@ -11,8 +11,6 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 
 from commands.__main__ import main
 from conformance.results.records import Recorded
@@ -22,7 +20,7 @@ from reports.history import GOOD, NOT_RUN, Outcome
 from reports.history import read_history as read
 from reports.history_page import HistoryPage
 from test_history import keep, name_of, short_history
-from test_page import MARKUP, assert_legible, browser, media, press
+from test_page import MARKUP, assert_legible, browser, media
 
 __all__ = ["browser"]  # a fixture
 
@@ -117,12 +115,6 @@ def test_a_rule_says_what_the_document_says_and_where_it_was_kept(site: Path) ->
     assert f"FAIL trixie {SUITE.cases[3].id} since 2026-05-07 03:17 on trixie" in page.text
 
 
-def test_a_rule_without_a_case_says_so(site: Path) -> None:
-    page = Page(site / "rules/ADV-01.html")
-    assert "not run never run" in page.text
-    assert "None in the latest results that can be read." in page.text
-
-
 def test_a_defect_says_since_when_and_brings_its_program(short: Path, site: Path) -> None:
     (track,) = (track for defect, track in HistoryPage(read(short)).defects if defect.rules == ("REG-02",))
     page = Page(site / f"defects/{track.id}.html")
@@ -147,12 +139,6 @@ def test_a_defect_that_a_program_shows_has_it_with_a_letter_and_what_mends_it(tm
     assert letter in page.words
     assert "Find the pages of on-demand regions by the iova" in page.text
     assert "in the source drivers/infiniband/sw/rxe/rxe_odp.c" in page.text
-
-
-def test_a_night_says_what_changed(site: Path) -> None:
-    page = Page(site / f"nights/{name_of(3)}.html")
-    assert "trixie: REG-02 PASS → FAIL" in page.text
-    assert "What was different under test kernel 6.12.1 → 6.12.2" in page.text
 
 
 def test_badges_are_pictures_that_say_it_in_words(site: Path) -> None:
@@ -191,15 +177,6 @@ def test_pages_fit_and_can_be_read(browser: webdriver.Chrome, site: Path, scheme
         assert browser.execute_script("return [...document.images].every(each => each.naturalWidth)")
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     media(browser)
-
-
-def test_the_keyboard_alone_leads_to_a_rule(browser: webdriver.Chrome, site: Path) -> None:
-    browser.get((site / "index.html").as_uri())
-    links = browser.execute_script("return [...document.querySelectorAll('a')].map(each => each.textContent)")
-    press(browser, Keys.TAB * (links.index("REG-15") + 1), Keys.ENTER)
-    assert browser.find_element(By.TAG_NAME, "h1").text == "REG-15"
-    press(browser, Keys.TAB, Keys.ENTER)
-    assert browser.current_url.endswith("#main")
 
 
 def test_a_later_site_replaces_its_own_files_and_no_others(short: Path, tmp_path: Path) -> None:

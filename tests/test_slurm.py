@@ -1,26 +1,22 @@
 """The scripts for Slurm: what a node runs, and an acceptance on the real daemons, where they are installed."""
 
-import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from commands.__main__ import main
 from conformance.tables.suite import ROOT
-from kinds import Patch, Says
+from kinds import Patch
 from launched import script
 
 NODES = ("n1", "n2", "n3", "n4")
 DAEMONS = ("munged", "slurmctld", "slurmd")
-CASE = "reg_mr/access_flags/remote-read-alone"
 
 
 @pytest.fixture
@@ -69,14 +65,6 @@ def until(told: str, *command: str, within_s: float = 300.0) -> None:
 def node_daemon(node: str) -> subprocess.Popen[bytes]:
     """The slurmd of a node, which a signal ends."""
     return subprocess.Popen(["slurmd", "-D", "-N", node], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def dies(*words: str) -> None:
-    """Kills all processes whose command line has these words."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if set(words) <= set((folder / "cmdline").read_text().split("\0")):
-                os.kill(int(folder.name), signal.SIGKILL)
 
 
 @contextmanager
@@ -130,15 +118,6 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
             daemon.wait()
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
-    """The folder of a cluster with four nodes."""
-    monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
-    monkeypatch.setenv("RDMA_CTS_SUITE", str(ROOT))
-    with running(tmp_path, NODES):
-        yield tmp_path
-
-
 def submitted(*words: str) -> str:
     """The number of a job."""
     return subprocess.run(["sbatch", "--parsable", *words], check=True, capture_output=True, text=True).stdout.strip()
@@ -166,51 +145,3 @@ def test_each_script_runs_on_a_cluster_of_one_node(suite: Path, tmp_path: Path, 
         f"run --out {out}/n1 --yes --quiet --tier smoke",
         *(f"run --out out/{job}/shard-{each} --yes --quiet --shard {each}/2 --guest" for each in (1, 2)),
     ]
-
-
-@pytest.mark.guest
-@pytest.mark.nightly
-@needs_slurm
-def test_an_acceptance_survives_a_node_that_is_lost_and_is_completed_when_it_is_requeued(cluster: Path) -> None:
-    """Node n4 is drained. The slurmd and the run of n3 are killed: the others end theirs. It comes back, and the job
-    runs only what is missing."""
-    out, page = cluster / "out", cluster / "page"
-    subprocess.run(["scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=test"], check=True)
-    job = submitted("--nodes=3", f"--output={cluster}/job", "ci/slurm/acceptance.sbatch", str(out), "--only", CASE)
-    until("1", "sh", "-c", f"ls {out}/n3/plan.json 2>/dev/null | wc -l")
-    dies("slurmd", "n3")
-    dies("run", str(out / "n3"))
-    until("", "squeue", "-h")
-    assert {each.name for each in out.iterdir() if (each / "summary.json").exists()} == {"n1", "n2"}
-    daemon = node_daemon("n3")
-    try:
-        until("3", "sh", "-c", "sinfo -h -N -t idle | wc -l")
-        subprocess.run(["scontrol", "requeue", job], check=True)
-        submitted(
-            f"--dependency=afterany:{job}", f"--output={cluster}/page-job", "ci/slurm/page.sbatch", str(out), str(page)
-        )
-        until("", "squeue", "-h")
-    finally:
-        daemon.kill()
-        daemon.wait()
-    data = json.loads((page / "fleet.json").read_text())
-    assert sorted(node for group in data["groups"] for node in group["nodes"]) == ["n1", "n2", "n3"]
-    assert data["missing"] == {}
-
-
-@pytest.mark.guest
-@pytest.mark.nightly
-@needs_slurm
-def test_a_shard_that_is_cancelled_is_named_and_goes_on_when_it_is_requeued(cluster: Path, capsys: Says) -> None:
-    shards = ("--array=1-2", f"--chdir={cluster}", f"{ROOT}/ci/slurm/array.sbatch", "--verb", "dealloc_mw")
-    job = submitted(*shards)
-    out = cluster / "out" / job
-    until("1", "sh", "-c", f"ls {out}/shard-2/plan.json 2>/dev/null | wc -l")
-    subprocess.run(["scancel", f"{job}_2"], check=True)
-    until("", "squeue", "-h")
-    main(["merge", str(out / "shard-1"), "--out", str(cluster / "part")])
-    assert "without shard 2/2: " in capsys.readouterr().err
-    subprocess.run(["scontrol", "requeue", f"{job}_2"], check=True)
-    until("", "squeue", "-h")
-    main(["merge", *map(str, out.glob("shard-*")), "--out", str(cluster / "whole")])
-    assert capsys.readouterr().err == ""

@@ -19,6 +19,18 @@ class IbvPd(ctypes.Structure):
     _fields_ = (("context", ctypes.c_void_p), ("handle", ctypes.c_uint32))
 
 
+class IbvDm(ctypes.Structure):
+    """struct ibv_dm of <infiniband/verbs.h>, whose functions the header calls."""
+
+    _fields_ = (
+        ("context", ctypes.c_void_p),
+        ("memcpy_to_dm", ctypes.c_void_p),
+        ("memcpy_from_dm", ctypes.c_void_p),
+        ("comp_mask", ctypes.c_uint32),
+        ("handle", ctypes.c_uint32),
+    )
+
+
 class IbvMr(ctypes.Structure):
     """struct ibv_mr of <infiniband/verbs.h>."""
 
@@ -119,6 +131,16 @@ class Buffer:
         return self.handle
 
 
+class DeviceMemory(Protocol):
+    """Memory of ibv_alloc_dm."""
+
+    @property
+    def pointer(self) -> int: ...
+    @property
+    def handle(self) -> int: ...
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Told:
     """What the kernel reports about a region."""
@@ -144,6 +166,7 @@ class Return:
     buffer: Buffer | None = None
     told: Told | None = None
     pd: Pd | None = None
+    dm: DeviceMemory | None = None
     release: Callable[[], object] | None = None
 
 
@@ -206,6 +229,10 @@ class PdAt:
         finally:
             self._struct.handle = own
 
+    def forget(self) -> None:
+        """The domain is given up already."""
+        self._release = lambda: None
+
     def close(self) -> None:
         """Gives the domain up."""
         self._release()
@@ -219,6 +246,8 @@ class Window(Protocol):
 
     @property
     def pointer(self) -> int: ...
+    @property
+    def handle(self) -> int: ...
     def dealloc(self) -> Return: ...
 
 

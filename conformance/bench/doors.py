@@ -22,7 +22,7 @@ def start_of(given: Mapping[str, Any]) -> int:
     """The first byte of a region, in the process or in a dma-buf, by the arguments of the call that makes it."""
     if "comp_mask" in given:
         return int(given["fd_offset"] if given["comp_mask"] & _MASK.value_of("FD") else given["addr"])
-    return int(given["addr"] if "addr" in given else given["offset"])
+    return int(given["addr"] if "addr" in given else given.get("offset", 0))
 
 
 class RegMrEx:

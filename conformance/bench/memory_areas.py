@@ -31,6 +31,7 @@ _PERIOD = 113  # a prime, so that data that arrives some whole pages or words of
 _PATTERN = bytes(0x80 + (number * 31 + 7) % _PERIOD for number in range(_PERIOD))
 
 
+@functools.lru_cache(maxsize=16)
 def pattern(length: int) -> bytes:
     """Returns the `length` bytes that an operation transfers. None of them is BEFORE, CANARY, EMPTY or zero."""
     return (_PATTERN * (length // _PERIOD + 1))[:length]

@@ -29,6 +29,7 @@ _REMARKS: Mapping[str, str] = {
     FaultKind.WRONG_OPCODE: "the completion names another operation",
     FaultKind.WRONG_WR_ID: "the completion has another wr_id",
     FaultKind.WRONG_RKEY: "the structure of the window has another rkey",
+    FaultKind.NO_EVENT: "an asynchronous event does not come",
     FaultKind.WRONG_STATE: "the queue pair is in another state",
     FaultKind.WRONG_STRUCTURE: "the structure of the region differs from what was asked",
     FaultKind.SEVERAL_COMPLETIONS: "one request has several completions",

@@ -1,6 +1,6 @@
-"""Asynchronous events of a context, read without waiting: ibv_get_async_event(3).
+"""Asynchronous events of a context: ibv_get_async_event(3).
 
-They come some time after their cause, or not at all, so that only what has come is reported. Not for completions.
+They come some time after their cause, or not at all. Not for completions.
 """
 
 from __future__ import annotations
@@ -51,16 +51,19 @@ def _library() -> Any:
     return library
 
 
-def events_of(qp: int, context: int) -> list[str]:
+def events_of(qp: int, context: int, deadline_s: float = 0) -> list[str]:
     """The names of the events of struct ibv_qp * that have come, without prefix: `QP_ACCESS_ERR`.
 
-    `context` is struct ibv_context *. Events of other objects that have come are dropped.
+    `context` is struct ibv_context *. Events of other objects that have come are dropped. If there is none
+    yet, waits at most `deadline_s` seconds.
     """
-    found = []
+    found: list[str] = []
     event = _Event()
     address = ctypes.addressof(event)
     descriptor = ctypes.c_int.from_address(context + _ASYNC_FD).value
-    while select.select([descriptor], [], [], 0)[0] and not _library().ibv_get_async_event(context, address):
+    while select.select([descriptor], [], [], 0 if found else deadline_s)[0] and not _library().ibv_get_async_event(
+        context, address
+    ):
         if event.element == qp:
             found.append(_NAMES[event.type] if 0 <= event.type < len(_NAMES) else f"event {event.type}")
         _library().ibv_ack_async_event(address)

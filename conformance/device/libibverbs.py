@@ -10,11 +10,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from conformance.bench.calls import ABSENT, Buffer, IbvMrInitAttr, Mr, Pd, PdAt, Return, Sge
+from conformance.bench.calls import ABSENT, Buffer, DeviceMemory, IbvDm, IbvMrInitAttr, Mr, Pd, PdAt, Return, Sge
 from conformance.device.fork_settings import no_descriptors
 from conformance.verbs import OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
 from conformance.verbs.reg_mr import REG_MR_IOVA
@@ -30,7 +31,7 @@ _NUMBERS: Mapping[str, type] = {
 
 # Where struct verbs_context, which ends with the struct ibv_context, has what inline functions call: so many pointers
 # before the latter.
-_BEFORE_CONTEXT = {"alloc_parent_domain": 26, "alloc_null_mr": 38}
+_BEFORE_CONTEXT = {"alloc_parent_domain": 26, "free_dm": 31, "alloc_dm": 32, "reg_dm_mr": 33, "alloc_null_mr": 38}
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 
@@ -40,6 +41,29 @@ class _BindingsPd(Pd, Protocol):
     @property
     def pyverbs(self) -> Any: ...
     def forget(self) -> None: ...
+
+
+class DeviceMemoryAt:
+    """Device memory by the library's struct ibv_dm *; `free` is ibv_free_dm."""
+
+    def __init__(self, pointer: int, free: Callable[[DeviceMemory], Return]) -> None:
+        self.pointer, self._free, self.gone = pointer, free, False
+        self.struct = IbvDm.from_address(pointer)
+
+    @property
+    def handle(self) -> int:
+        """The kernel's handle in the structure."""
+        return int(self.struct.handle)
+
+    def copy(self, function: int, *arguments: int) -> Return:
+        """Calls one of the structure's functions, which have four arguments of a word."""
+        value = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * len(arguments))(function)(*arguments)
+        return Return(value, value, layer="provider")
+
+    def close(self) -> None:
+        """Frees the memory, unless a step has. Raises OSError if the device refuses."""
+        if not self.gone and (value := self._free(self).value):
+            raise OSError(value, os.strerror(value))
 
 
 class Libibverbs:
@@ -161,11 +185,40 @@ class Libibverbs:
         function = ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * len(arguments), use_errno=True)(address)
         ctypes.set_errno(0)
         value = function(*arguments) or 0
-        return Return(value, ctypes.get_errno(), Mr.at(value) if value else None, "provider")
+        made = Mr.at(value) if value and operation.startswith(("alloc", "reg")) else None
+        return Return(value, ctypes.get_errno(), made, "provider")
 
     def alloc_null_mr(self, pd: Pd) -> Return:
         """ibv_alloc_null_mr."""
         return self._inline("alloc_null_mr", pd.context_pointer, pd.pointer)
+
+    def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
+        """ibv_alloc_dm."""
+        attr = (ctypes.c_uint64 * 2)(length, log_align_req)  # then, in the upper half, comp_mask
+        returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
+        made = DeviceMemoryAt(returned.value, self.free_dm) if returned.value else None
+        return replace(returned, mr=None, dm=made)
+
+    def free_dm(self, dm: DeviceMemory) -> Return:
+        """ibv_free_dm: 0, or the value of errno."""
+        assert isinstance(dm, DeviceMemoryAt)
+        value = self._inline("free_dm", dm.struct.context, dm.pointer).value & 0xFFFFFFFF
+        dm.gone = value == 0
+        return Return(value, value)
+
+    def reg_dm_mr(self, pd: Pd, dm: DeviceMemory, dm_offset: int, length: int, access: int) -> Return:
+        """ibv_reg_dm_mr."""
+        return self._inline("reg_dm_mr", pd.context_pointer, pd.pointer, dm.pointer, dm_offset, length, access)
+
+    def memcpy_to_dm(self, dm: DeviceMemory, dm_offset: int, host_addr: int, length: int) -> Return:
+        """ibv_memcpy_to_dm: 0, or the value of errno."""
+        assert isinstance(dm, DeviceMemoryAt)
+        return dm.copy(dm.struct.memcpy_to_dm, dm.pointer, dm_offset, host_addr, length)
+
+    def memcpy_from_dm(self, host_addr: int, dm: DeviceMemory, dm_offset: int, length: int) -> Return:
+        """ibv_memcpy_from_dm: 0, or the value of errno."""
+        assert isinstance(dm, DeviceMemoryAt)
+        return dm.copy(dm.struct.memcpy_from_dm, host_addr, dm.pointer, dm_offset, length)
 
     def alloc_parent_domain(self, context: int, pd: Pd | None) -> Return:
         """ibv_alloc_parent_domain, of a domain alone."""

@@ -17,7 +17,7 @@ from conformance.device.connecting import ByStates, ConnectStrategy
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.iwarp import ByManager
 from conformance.device.libibverbs import exact
-from conformance.device.posting import Poster
+from conformance.device.posting import IbvQp, Poster
 from conformance.device.qp_states import Attr, modify_to
 from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDomain, RemoteQueue
 from conformance.device.windows import DeviceWindow
@@ -194,9 +194,14 @@ class DeviceQueue:
         """The state that ibv_query_qp returns, such as ERR after an error."""
         return _STATES.name_of(self.poster.state())
 
-    def events(self) -> list[str]:
+    @property
+    def handle(self) -> int:
+        """The kernel's handle in the structure."""
+        return int(IbvQp.from_address(self.poster.qp).handle)
+
+    def events(self, deadline_s: float = 0) -> list[str]:
         """The names of its asynchronous events that have come since the last call for any queue pair."""
-        return events_of(self.poster.qp, self.poster.context)
+        return events_of(self.poster.qp, self.poster.context, deadline_s)
 
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send: 0, or the value of errno."""

@@ -165,7 +165,7 @@ class RemoteQueue:
         reported = pd.device.channel.call(
             "create", spec=asdict(spec), deadline_s=deadline_s, destination=asdict(Endpoint.of(destination))
         )
-        self._id = int(reported["queue"])
+        self._id, self.handle = int(reported["queue"]), 0
         self.number, self.receiver, self.shared = (int(reported[name]) for name in ("number", "receiver", "shared"))
 
     def _call(self, name: str, **arguments: Any) -> Any:
@@ -195,7 +195,7 @@ class RemoteQueue:
         """The state that ibv_query_qp returns. Raises OSError."""
         return str(self._call("query_state"))
 
-    def events(self) -> list[str]:
+    def events(self, deadline_s: float = 0) -> list[str]:
         """The names of its asynchronous events."""
         return list(self._call("events"))
 

@@ -31,12 +31,13 @@ class SharedReceivesQueue(DeviceQueue):
 
         with ExitStack() as made:
             attributes = SrqAttr(max_wr=QUEUE_DEPTH, max_sge=elements_on(device))
-            self.shared = SRQ(cast(ProtectionDomain, pd).pyverbs, SrqInitAttr(attributes))
+            domain = cast(ProtectionDomain, spec.shared or pd)
+            self.shared = SRQ(domain.pyverbs, SrqInitAttr(attributes))
             made.callback(self.shared.close)
             super().__init__(device, pd, replace(spec, kind="RC"), deadline_s)
             made.callback(super().close)
             self.kind = RC_SRQ
-            self.poster = Poster(device.pointers.qp(self.qp), device.pointers.srq(self.shared, pd.pointer))
+            self.poster = Poster(device.pointers.qp(self.qp), device.pointers.srq(self.shared, domain.pointer))
             self._made = made.pop_all()
 
     def close(self) -> None:

@@ -20,11 +20,14 @@ from typing import Any
 from conformance.bench.calls import Buffer, IbvMr, Mr, Pd, Return, Sge, Told
 from conformance.verbs import ENUMS, of_method
 
-_REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13  # enum ib_uverbs_write_cmds
+# enum ib_uverbs_write_cmds
+_REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13
+_DEALLOC_PD, _ALLOC_MW, _DEALLOC_MW, _DESTROY_QP = 4, 14, 16, 27
 _EX_QUERY_DEVICE = 0x80000001  # of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
 _OBJECT_MR = 7  # enum uverbs_default_objects
 _ADVISE_MR, _QUERY_MR, _REG_DMABUF_MR, _METHOD_REG_MR = 2, 3, 4, 5  # enum uverbs_methods_mr
 _UNKNOWN = 0x3FF  # an attribute that no method has
+_CHANGE_PD = ENUMS["ibv_rereg_mr_flags"].value_of("CHANGE_PD")
 _MASK = ENUMS["ibv_mr_init_attr_mask"]
 ADDR, IOVA, FD, FD_OFFSET = (_MASK.value_of(name) for name in ("ADDR", "IOVA", "FD", "FD_OFFSET"))
 _KNOWN = _MASK.mask_of("ADDR", "IOVA", "FD", "FD_OFFSET")
@@ -174,6 +177,22 @@ class Uverbs:
     def dereg_mr(self, mr: Mr) -> Return:
         """IB_USER_VERBS_CMD_DEREG_MR."""
         error = self._write(_DEREG_MR, struct.pack("=I", mr.handle), 0)
+        return Return(error, error)
+
+    def forged(self, command: str, handle: int, mr: Mr) -> Return:
+        """A command that takes `handle` for that of an object: a domain, or what it releases. `mr` is a region."""
+        response = (ctypes.c_uint32 * 3)()
+        at, struct_ = ctypes.addressof(response), mr.struct
+        number, size, body = {
+            "REG_MR": (_REG_MR, 12, struct.pack("=QQQQII", at, struct_.addr, 1, struct_.addr, handle, 0)),
+            "ALLOC_MW": (_ALLOC_MW, 8, struct.pack("=QIB3x", at, handle, 1)),
+            "REREG_MR": (_REREG_MR, 8, struct.pack("=QIIQQQII", at, mr.handle, _CHANGE_PD, 0, 0, 0, handle, 0)),
+            "DEALLOC_PD": (_DEALLOC_PD, 0, struct.pack("=I", handle)),
+            "DEREG_MR": (_DEREG_MR, 0, struct.pack("=I", handle)),
+            "DEALLOC_MW": (_DEALLOC_MW, 0, struct.pack("=I", handle)),
+            "DESTROY_QP": (_DESTROY_QP, 4, struct.pack("=QII", at, handle, 0)),
+        }[command]
+        error = self._write(number, body, size)
         return Return(error, error)
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:

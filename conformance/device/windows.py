@@ -26,6 +26,11 @@ class DeviceWindow:
         self.old_rkey = self.rkey
 
     @property
+    def handle(self) -> int:
+        """The kernel's handle in the structure."""
+        return int(self._struct.handle)
+
+    @property
     def rkey(self) -> int:
         """The key that the structure holds now."""
         return int(self._struct.rkey)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from conformance.bench.calls import Buffer, Mr, Pd, Return, Window, errno_name
+from conformance.bench.calls import Buffer, DeviceMemory, Mr, Pd, Return, Window, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair, Queue
 from conformance.bench.memory_areas import Part
 from conformance.bench.work_requests import BindInfo
@@ -57,6 +57,7 @@ class CaseContext:
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}
         self.buffers: dict[str, Buffer] = {}
+        self.dms: dict[str, DeviceMemory] = {}
         self.pds: dict[str, Pd] = {}
         self.mrs: dict[str, Mr] = {}
         self.owners: dict[str, Entry] = {}
@@ -78,9 +79,9 @@ class CaseContext:
         """A context for another case on the same set-up. The objects that this case creates belong to it alone."""
         branch = self._view(case)
         branch._trunk = self
-        branch.released = set(self.released)
-        for name in ("mrs", "owners", "fields", "buffers", "pairs", "windows", "_connections"):
-            setattr(branch, name, dict(getattr(self, name)))
+        own = branch.__dict__
+        for name in ("mrs", "owners", "fields", "buffers", "dms", "pairs", "windows", "_connections", "released"):
+            own[name] = own[name].copy()
         return branch
 
     def for_call(self, case: Case) -> CaseContext:

@@ -16,7 +16,7 @@ from conformance.errors import NotConnected, SetupRefused
 from conformance.execution.connection import LoopbackConnection
 from conformance.model.case import QpSpec
 from conformance.model.expected_errors import DATAGRAM_HEADER
-from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, WR_POST
+from conformance.model.vocabulary import BOTH_POSTERS, BUILDERS, NULL, WR_POST
 from conformance.verbs import ENUMS
 
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
@@ -29,17 +29,17 @@ class HarnessResources:
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
         """`pds` may be filled later. What the device does not release is added to `left_behind`."""
         self._bench, self._pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
-        self._connections: dict[tuple[str, str, int | None, str, int], LoopbackConnection] = {}
+        self._connections: dict[tuple[str, str, int | None, str, int, str], LoopbackConnection] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}
         self._work_requests = _FIRST_WR_ID
 
     def connection(
-        self, kind: str, pd: str, access: int | None = None, extended: str = "", inline: int = 0
+        self, kind: str, pd: str, access: int | None = None, extended: str = "", inline: int = 0, shared: str = NULL
     ) -> LoopbackConnection:
         """The connection with this QpSpec, created on first use. Raises SetupRefused."""
-        key = (kind, pd, access, extended, inline)
+        key = (kind, pd, access, extended, inline, shared)
         if key not in self._connections:
-            spec = QpSpec(kind, pd, access=access, extended=extended, inline=inline)
+            spec = QpSpec(kind, pd, access=access, extended=extended, inline=inline, shared=self._pds.get(shared))
             pair = create_pair(self._bench, spec, self._pds)
             self._cleanup.callback(release, self._left_behind, f"queue pair {kind}", pair.close)
             self._connections[key] = connection = LoopbackConnection(pair, self._next_wr_id)

@@ -171,3 +171,9 @@ def destroy_qp(context: CaseContext, step: Step) -> Observation:
     """Destroys both queue pairs of a pair."""
     context.destroy_pair(str(step.arguments["qp"]))
     return _answer("0")
+
+
+def renew_qp(context: CaseContext, step: Step) -> Observation:
+    """Resets both queue pairs of a pair and connects them again, whatever is under way."""
+    context.pairs[str(step.arguments["qp"])].renew()
+    return _answer("0")

@@ -27,7 +27,7 @@ _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
 # The verbs that make a region or a domain otherwise than by registration, which no command of the kernel does.
-_MADE_OTHERWISE = ("alloc_null_mr", "import_mr", "import_pd", "alloc_parent_domain")
+_MADE_OTHERWISE = ("alloc_null_mr", "import_mr", "import_pd", "alloc_parent_domain", "alloc_dm")
 _OFFSET = 128  # bytes
 _ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
 _ON_DEMAND, _HUGETLB = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ON_DEMAND", "HUGETLB"))
@@ -75,6 +75,9 @@ def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
     if null.mr:
         entry.dereg_mr(null.mr)
     found = {"alloc_null_mr": null, "import_pd": entry.import_pd(pd.context_pointer, pd.handle)}
+    found["alloc_dm"] = memory = entry.alloc_dm(pd.context_pointer, 1, 0)
+    if memory.dm:
+        memory.dm.close()
     found["alloc_parent_domain"] = entry.alloc_parent_domain(pd.context_pointer, pd)
     if mr:
         found["import_mr"] = imported = entry.import_mr(pd, mr.handle)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from functools import partial
 
 from conformance.bench.calls import errno_name
@@ -101,9 +101,7 @@ def make_calls(context: CaseContext) -> Observation:
     `afterwards` has the observations of the latter.
     """
     limit = context.case.given.memlock
-    with ExitStack() as limited:
-        if limit is not None:
-            limited.enter_context(context.bench.locked_memory_limit(context.bytes(limit)))
+    with nullcontext() if limit is None else context.bench.locked_memory_limit(context.bytes(limit)):
         call = partial(_step, context, context.case.when)
         observation = each_allocation_fails(context, call) if "failing_allocations" in context.case.needs else call()
     if context.case.afterwards:
@@ -175,7 +173,10 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
 
 def _is_there(context: CaseContext, product: str) -> bool:
     """Whether a call has made its object."""
-    return any(product in each for each in (context.mrs, context.windows, context.buffers, context.fields, context.pds))
+    return any(
+        product in each
+        for each in (context.mrs, context.windows, context.buffers, context.dms, context.fields, context.pds)
+    )
 
 
 def _succeeded_unexpectedly(step: Step, seen: Observation) -> bool:

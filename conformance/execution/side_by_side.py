@@ -1,6 +1,6 @@
-"""Many regions that are alive at once: each is used by its own keys, and none by those of another.
+"""Many regions that are alive at once, each used by its own keys and none by those of another; and calls at once.
 
-A call of the table language, not a verb. Not for single operations (traffic.py).
+Calls of the table language, not verbs. Not for single operations (traffic.py).
 """
 
 from __future__ import annotations
@@ -8,9 +8,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from queue import SimpleQueue
 
-from conformance.bench.calls import Mr, errno_name
+from conformance.bench.calls import Mr, Return, errno_name
+from conformance.bench.interface import Queue
+from conformance.bench.work_requests import SIGNALED, BindInfo, SendRequest, next_rkey
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext
 from conformance.execution.traffic import run_probes
@@ -28,6 +32,7 @@ _USED = 512  # of more regions, about so many are used, and those whose key anot
 _PROMISED = 100  # so many have to fit; more may exceed what the device has, or what may be pinned
 _BATCH = 32  # probes that are prepared together
 _RIGHTS = QP_RIGHTS.split()
+_LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
 _QP_ACCESS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), tuple(_RIGHTS))
 
 
@@ -87,6 +92,64 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     return {**_ended("0"), "remarks": remarks} if remarks else _ended("0")
 
 
+def four_threads(context: CaseContext, step: Step) -> Observation:
+    """Four threads, `rounds` times each: see the vocabulary. `returned` is 0, or the first answer that is wrong."""
+    addr, length, access, rounds = context.numbers(step.arguments, "addr", "length", "access", "rounds")
+    entry, pd = context.entry, context.pds[str(step.arguments["pd"])]
+    info = BindInfo(context.mrs[str(step.arguments["mr"])], addr, length, access & ~_LOCAL_WRITE)
+    alive: SimpleQueue[Mr | None] = SimpleQueue()
+    held = set[int]()
+
+    def register() -> str:
+        try:
+            for _ in range(rounds):
+                returned = entry.reg_mr(pd, addr, length, access)
+                if returned.mr is None:
+                    return f"a registration was refused with {errno_name(returned.errno)}"
+                if returned.mr.struct.rkey in held:
+                    return "a key was given twice"
+                held.add(returned.mr.struct.rkey)
+                alive.put(returned.mr)
+            return ""
+        finally:
+            alive.put(None)
+
+    def deregister() -> str:
+        wrong = ""
+        while (mr := alive.get()) is not None:
+            held.discard(mr.struct.rkey)
+            refused = entry.dereg_mr(mr).value
+            wrong = wrong or (f"a deregistration returned {errno_name(refused)}" if refused else "")
+        return wrong
+
+    def completed(what: str, queue: Queue, returned: Return) -> str:
+        statuses = [] if returned.value else [each.status for each in queue.completions(1)]
+        return "" if statuses == ["SUCCESS"] else f"{what} returned {returned.value} and completed with {statuses}"
+
+    def rebind() -> str:
+        queue, window = context.pairs[str(step.arguments["qp"])].responder, context.windows[str(step.arguments["mw"])]
+        wrong = (completed("a bind", queue, queue.bind_mw(window, info, SIGNALED, each)) for each in range(rounds))
+        return next(filter(None, wrong), "")
+
+    def invalidate() -> str:
+        queue = context.pairs[str(step.arguments["second"])].responder
+        window = context.windows[str(step.arguments["posted"])]
+        for number in range(rounds):
+            key = next_rkey(window.rkey)
+            bind = SendRequest("BIND_MW", number, rkey=key, window=window, bind=info)
+            wrong = completed("a posted bind", queue, queue.post_send(bind))
+            window.rkey = key
+            end = SendRequest("LOCAL_INV", number, invalidate_rkey=key)
+            wrong = wrong or completed("an invalidation", queue, queue.post_send(end))
+            if wrong:
+                return wrong
+        return ""
+
+    with ThreadPoolExecutor(4) as threads:
+        found = [threads.submit(each) for each in (register, deregister, rebind, invalidate)]
+    return _ended(next(filter(None, (each.result() for each in found)), "0"))
+
+
 def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
     """The numbers of the regions that are used: all of a few; of many some, and each of which another has a key too."""
     count, occurs = len(keys), (Counter(lkey for lkey, _ in keys), Counter(rkey for _, rkey in keys))
@@ -122,6 +185,7 @@ def _probe(call: str, at: int, length: int, outcome: str, **arguments: Argument)
         "qp_type": "RC",
         "with_flags": Flags(0, ()),
         "poster": "post_send",
+        "srq_pd": NULL,
     }
     wanted = {**given, **arguments}
     return Step(call, {key: wanted[key] for key in CALLS[call]}, Expectation(outcome))

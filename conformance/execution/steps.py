@@ -5,6 +5,7 @@ model/observation.py describes the keys of an observation. Not for the order of 
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -13,6 +14,7 @@ from typing import cast
 from conformance.bench.calls import Mr, Return, Sge, Told, Window, errno_name
 from conformance.bench.doors import start_of
 from conformance.bench.interface import Queue
+from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
 from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, SendRequest, next_rkey, other_opcode
 from conformance.errors import SetupRefused
 from conformance.execution import batches, element_lists, in_flight, memory_events, ordering, side_by_side, traffic
@@ -89,6 +91,8 @@ def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: li
         return fd
     if spec.of == "buffer":
         return None if given == NULL else context.buffers[str(given)]
+    if spec.of == "dm":
+        return context.dms[str(given)]
     objects: Mapping[str, object] = context.pds if spec.of == "pd" else context.mrs
     return None if given == NULL else objects[str(given)]
 
@@ -204,6 +208,19 @@ def _query_mr(context: CaseContext, step: Step) -> Observation:
     return observation
 
 
+def _forged(context: CaseContext, step: Step) -> Observation:
+    mr = context.mrs["mr"]
+    handles = {
+        "nobodys": _INVENTED_HANDLE,
+        "pd": context.pds["pd"].handle,
+        "mr": mr.handle,
+        "mw": context.windows["mw"].handle,
+        "qp": context.pairs["qp"].responder.handle,
+    }
+    command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
+    return result_of(context.entry.forged(command, handle, mr))
+
+
 def _alloc_buf(context: CaseContext, step: Step) -> Observation:
     size = context.number(step.arguments["size"])
     returned = context.entry.alloc_buf(context.pds[str(step.arguments["pd"])], size)
@@ -239,6 +256,28 @@ def _import_mr(context: CaseContext, step: Step) -> Observation:
     context.fields[step.name] = came
     different = [f"{key} {came[key]:#x} instead of {want:#x}" for key, want in wanted.items() if came[key] != want]
     observation: Observation = {"rc": None, "returned": "MR", "errno": "", "layer": "provider"}
+    return observation | ({"differences": different} if different else {})
+
+
+def _alloc_dm(context: CaseContext, step: Step) -> Observation:
+    length, alignment = context.numbers(step.arguments, "length", "log_align_req")
+    returned = context.entry.alloc_dm(context.pds["pd"].context_pointer, length, alignment)
+    if returned.dm is None:
+        return null_result(returned)
+    context.dms[step.name] = returned.dm
+    context.cleanup.callback(context.release, f"device memory {step.name}", returned.dm.close)
+    return {"rc": None, "returned": "DM", "errno": "", "layer": "provider"}
+
+
+def _memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
+    dm, holds = context.dms[str(step.arguments["dm"])], step.arguments["holds"]
+    to, offset, length = context.numbers(step.arguments, "host_addr", "dm_offset", "length")
+    observation = result_of(context.entry.memcpy_from_dm(to, dm, offset, length))
+    if observation["returned"] != "0" or holds == "any":
+        return observation
+    wanted = pattern(length) if holds == "pattern" else repeated(BEFORE if holds == "filled" else 0, length)
+    came = ctypes.string_at(to, length)
+    different = [] if came == wanted else [f"bytes {came[:SHOWN].hex()} instead of {wanted[:SHOWN].hex()}"]
     return observation | ({"differences": different} if different else {})
 
 
@@ -396,7 +435,11 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "ibv_alloc_buf": _alloc_buf,
     "ibv_export_buf_dmabuf_fd": _export_buf,
     "query_mr": _query_mr,
+    "forged": _forged,
+    "four_threads": side_by_side.four_threads,
     "ibv_alloc_null_mr": _alloc_null_mr,
+    "ibv_alloc_dm": _alloc_dm,
+    "ibv_memcpy_from_dm": _memcpy_from_dm,
     "ibv_import_mr": _import_mr,
     "ibv_import_pd": _new_pd,
     "ibv_alloc_parent_domain": _new_pd,
@@ -439,5 +482,6 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "killed_in_flight": in_flight.killed_in_flight,
     "connect_qp": in_flight.connect_qp,
     "destroy_qp": in_flight.destroy_qp,
+    "renew_qp": in_flight.renew_qp,
     "register_elsewhere": _register_elsewhere,
 }

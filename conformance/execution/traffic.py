@@ -66,7 +66,7 @@ def _with_events(context: CaseContext, step: Step) -> Observation:
     connection = _connection(context, step)
     connection.pair.responder.events()
     seen = _once(context, step)
-    found = connection.pair.responder.events()
+    found = connection.pair.responder.events(SILENCE_S if step.then.event else 0)
     return {**seen, "events": found} if found else seen
 
 
@@ -333,7 +333,8 @@ def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
     flags, length = context.numbers(step.arguments, "with_flags", "length")
     inline = length if flags & _INLINE else 0
     if step.call == "local_traffic":
-        return context.harness.connection(kind, pd, extended=posted, inline=inline)
+        shared = str(step.arguments["srq_pd"])
+        return context.harness.connection(kind, pd, extended=posted, inline=inline, shared=shared)
     via, operation, access = str(step.arguments["via"]), str(step.arguments["op"]), step.arguments["qp_access"]
     if via != NULL:
         return context.connection(via)

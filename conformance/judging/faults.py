@@ -16,7 +16,7 @@ from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
 # What a call returns that has done what it is for; what it returns where errno alone has the reason.
-DONE = ("MR", "MW", "PD", "buffer", "descriptor", "0")
+DONE = ("MR", "MW", "PD", "DM", "buffer", "descriptor", "0")
 _ERRNO_TELLS = ("NULL", "no descriptor")
 # What await_traffic returns if requests in flight have moved bytes after the call that ended their key.
 _AWAITED = ("changed", "leaked")
@@ -224,6 +224,8 @@ def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
             return _fault(kind, seen, allowed, found)
     if wanted.state and seen.get("state", wanted.state) != wanted.state:
         return _fault(FaultKind.WRONG_STATE, seen, [wanted.state], [seen["state"]])
+    if step.then.event and step.then.event not in seen.get("events", ()):
+        return _fault(FaultKind.NO_EVENT, seen, [step.then.event], seen.get("events", ()))
     return None
 
 

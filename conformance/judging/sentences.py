@@ -26,7 +26,7 @@ def format_answer(seen: Observation) -> str:
 
 def _answer(fault: Fault) -> str:
     if fault.returned in DONE and fault.returned != "0":
-        return f"returned {'an' if fault.returned.isupper() else 'a'} {fault.returned}"
+        return f"returned {'an' if fault.returned[0] == 'M' else 'a'} {fault.returned}"
     clause = f"returned {fault.returned}"
     if fault.errno and fault.errno != fault.returned:
         clause += f" with errno {fault.errno}"
@@ -112,6 +112,7 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     ),
     Kind.PEER_STATUS: lambda fault: f" {_answer(fault)}, and at the other side with {_seen(fault)}",
     Kind.WRONG_STATE: _wrong_state,
+    Kind.NO_EVENT: lambda fault: f" {_answer(fault)}, and the event {_allowed(fault)} has not come",
     Kind.UNASKED_COMPLETION: lambda fault: f" asked for no completion and got {_seen(fault)}",
     Kind.WRONG_OPCODE: lambda fault: (
         f" {_answer(fault)}, and its completion has the opcode {_seen(fault)}, not {_allowed(fault)}"

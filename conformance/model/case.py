@@ -83,6 +83,7 @@ class QpSpec:
     `access` are its qp_access_flags; None means all that the device supports. `extended` is FLUSH or ATOMIC_WRITE if
     the pair is to use that operation, which needs extended queue pairs, and one of BUILDERS if its requests are posted
     by the builders of ibv_wr_post(3). `inline` is the number of bytes that a request of the peer can carry itself.
+    `shared` is the PD (bench.calls.Pd) of its shared receive queue, if it is another one than its own.
     """
 
     kind: str
@@ -92,6 +93,7 @@ class QpSpec:
     access: int | None = None
     extended: str = ""
     inline: int = 0
+    shared: object = None
 
     @property
     def peer(self) -> QpSpec:
@@ -131,7 +133,8 @@ class Expectation:
     "one" if it must have one once it is posted, whatever became of it. `rkey`: whether the key in the structure of the
     window must be "changed" or "unchanged". `opcode`: "as_posted" if the completions must name the operation that was
     posted. `invalidated`: "as_posted" if the receiver of a SEND with invalidation must be told the key. `because`: the
-    reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `otherwise`:
+    reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `event`: the
+    asynchronous event of the responder's queue pair that a refusal must have. `otherwise`:
     "unreachable" if the row only presupposes the refusal, and shows nothing without it. `after`: of a step afterwards,
     the outcome of the judged call without which the step is not made. `moved`: "nothing" if an operation that succeeds
     must leave every byte as it was.
@@ -146,6 +149,7 @@ class Expectation:
     opcode: str = ""
     invalidated: str = ""
     because: str = ""
+    event: str = ""
     otherwise: str = ""
     after: str = ""
     moved: str = ""
@@ -155,7 +159,18 @@ class Expectation:
         for name in ("errno", "code"):
             if getattr(self, name):
                 data[name] = list(getattr(self, name))
-        for name in ("mr", "completion", "rkey", "opcode", "invalidated", "because", "otherwise", "after", "moved"):
+        for name in (
+            "mr",
+            "completion",
+            "rkey",
+            "opcode",
+            "invalidated",
+            "because",
+            "event",
+            "otherwise",
+            "after",
+            "moved",
+        ):
             if getattr(self, name):
                 data[name] = getattr(self, name)
         return data
@@ -177,6 +192,7 @@ _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
     "pages": ("present",),
     "with_flags": (Flags(0, ()),),
     "poster": ("post_send",),
+    "srq_pd": ("NULL",),
 }
 
 

@@ -68,6 +68,7 @@ class FaultKind(StrEnum):
     WRONG_PEER_STATUS = "wrong-peer-status", Effect.STATUS  # a refusal, at the side that did not post the request
     PEER_STATUS = "peer-status", Effect.STATUS  # the other side says that a request failed that succeeded
     WRONG_STATE = "wrong-state", Effect.REMARK
+    NO_EVENT = "no-event", Effect.REMARK  # an asynchronous event that should have come
     SEVERAL_COMPLETIONS = "several-completions", Effect.REMARK
     UNASKED_COMPLETION = "unasked-completion", Effect.REMARK
     WRONG_OPCODE = "wrong-opcode", Effect.REMARK

@@ -135,6 +135,8 @@ BATCHES = {
     "too_many_elements": "an RDMA WRITE and one of more elements than the queue pair was made for",
     "too_long_inline": "an RDMA WRITE and one with more inline data than the queue pair was made for",
 }
+# Commands of the kernel by the handle of a domain, three of them, and of what they release.
+FORGED = ("REG_MR", "ALLOC_MW", "REREG_MR", "DEALLOC_PD", "DEREG_MR", "DEALLOC_MW", "DESTROY_QP")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
 _RANGES = ("kept", "inherited", "either")
@@ -187,6 +189,11 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "iova": ArgumentSpec("quantity", default="mr.addr"),
         "length": ArgumentSpec("quantity", default="mr.length"),
     },
+    # At the uverbs entry: a command by the handle of an object of another kind, or of nobody.
+    "forged": {
+        "command": ArgumentSpec("word", "command", words=FORGED),
+        "handle": ArgumentSpec("word", "handle", words=("nobodys", "pd", "mr", "mw", "qp")),
+    },
     "fill": {"memory": _MEMORY},
     "unmap": {"memory": _MEMORY},
     "protect": {"memory": _MEMORY},
@@ -217,6 +224,20 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "length": ArgumentSpec("quantity", default="64"),
         "rounds": _ROUNDS,
         "pd": _PD,
+    },
+    # At once: one registers regions, one deregisters them, one binds `mw` on `qp`, one binds and invalidates
+    # `posted` on `second`.
+    "four_threads": {
+        "addr": _ADDR,
+        "length": _LENGTH,
+        "access": _ACCESS,
+        "pd": _PD,
+        "mr": _MR,
+        "qp": _QP,
+        "mw": ArgumentSpec("object", "window", "mw"),
+        "second": ArgumentSpec("object", "qp", "second"),
+        "posted": ArgumentSpec("object", "window", "posted"),
+        "rounds": _ROUNDS,
     },
     "regions_side_by_side": {
         "addr": _ADDR,
@@ -282,6 +303,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "connect_qp": {"qp": _QP},
     "destroy_qp": {"qp": _QP},
+    "renew_qp": {"qp": _QP},
     # Another process registers its mapping of shared memory.
     "register_elsewhere": {"memory": _MEMORY, "access": _ACCESS},
     "local_traffic": {
@@ -294,6 +316,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "contents": _CONTENTS,
         "pd": _PD,
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
+        # The PD of the shared receive queue, if it is not that of the queue pair.
+        "srq_pd": ArgumentSpec("object", "pd", NULL, nullable=True),
         "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
         "poster": _POSTER,
     },
@@ -353,6 +377,7 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "opcode": ExpectationSpec(("as_posted",), "success", (*PROBES, *BINDS, "post_local_inv")),
     "invalidated": ExpectationSpec(("as_posted",), "success", ("post_send_with_inv",)),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
+    "event": ExpectationSpec(("QP_ACCESS_ERR",), "refused", ("traffic",)),
     # The refusal is the subject of other rows: without it, there is nothing to judge.
     "otherwise": ExpectationSpec(("unreachable",), "refused"),
     # An operation is carried out, and no byte changes by it.

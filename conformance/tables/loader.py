@@ -303,6 +303,7 @@ def _needs_of_regions(row: RowBody) -> list[str]:
 def _registered_flags(row: RowBody) -> set[str]:
     """The access flags with which the row registers memory; of several regions, those of any."""
     steps = [step for step in (*row.before, row.when, *row.afterwards) if step.call in vocabulary.REGISTRATIONS]
+    steps = [step for step in steps if step.call != "ibv_reg_dm_mr"]  # which must have ZERO_BASED
     arguments = [*(spec.arguments for spec in row.given.mrs.values()), *(step.arguments for step in steps)]
     access = [each.get("access") for each in arguments]
     return {name for each in access if isinstance(each, Flags) for name in each.names}

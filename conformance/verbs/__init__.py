@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from conformance.verbs import advise_mr, bind_mw, buffers, enums, made_otherwise, pd, reg_mr, rereg_mr, structs
+from conformance.verbs import advise_mr, bind_mw, buffers, dm, enums, made_otherwise, pd, reg_mr, rereg_mr, structs
 from conformance.verbs.forms import REGION, arguments_of, leaves_objects, product_of
 from conformance.verbs.types import (
     EXPERIMENTAL,
@@ -42,6 +42,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *buffers.ALL,
             *pd.ALL,
             *made_otherwise.ALL,
+            *dm.ALL,
         )
     }
 )

@@ -14,7 +14,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 from fixtures.guest.changes import Change, read_edits
 
 FOLDER = Path(__file__).with_name("rxe")
-_KEYS = ("name", "about", "rules", "kind", "kills", "leaks", "permitted", "equivalent", "edits")
+_KEYS = ("name", "about", "rules", "kind", "kills", "leaks", "permitted", "departs_from", "equivalent", "edits")
 _REQUIRED = ("name", "about", "rules", "kind", "edits")
 _SEPARATOR = b"---\n"
 
@@ -23,8 +23,9 @@ _SEPARATOR = b"---\n"
 class Mutant:
     """A change of the driver that violates `rules`; `kind` is the sort of mistake.
 
-    `kills`: it can end the kernel; `leaks`: its module may not be unloadable. A `permitted` one violates nothing. For
-    an `equivalent` one, the reason why no program can see it.
+    `kills`: it can end the kernel; `leaks`: its module may not be unloadable. A `permitted` one violates nothing, and
+    does otherwise than the rules `departs_from` recommend. For an `equivalent` one, the reason why no program can see
+    it, or which document leaves it open.
     """
 
     change: Change
@@ -33,6 +34,7 @@ class Mutant:
     kills: bool
     leaks: bool
     permitted: bool
+    departs_from: tuple[str, ...]
     equivalent: str
 
     @property
@@ -110,8 +112,11 @@ def _mutant(path: Path, node: Node, reader: Reader) -> Mutant:
     def flag(key: str) -> bool:
         return key in fields and bool(reader.truth(fields[key], key))
 
-    rules = tuple(reader.text(each, "a rule") or "" for each in reader.items(fields.get("rules"), "rules"))
+    def ids(key: str) -> tuple[str, ...]:
+        return tuple(reader.text(each, "a rule") or "" for each in reader.items(fields.get(key), key))
+
     edits = read_edits(fields.get("edits"), reader)
     digest = hashlib.sha256(repr(edits).encode()).hexdigest()
-    change = Change(text("name"), text("about"), rules, (), edits, digest)
-    return Mutant(change, path.stem, text("kind"), flag("kills"), flag("leaks"), flag("permitted"), text("equivalent"))
+    change = Change(text("name"), text("about"), ids("rules"), (), edits, digest)
+    flags = flag("kills"), flag("leaks"), flag("permitted")
+    return Mutant(change, path.stem, text("kind"), *flags, ids("departs_from"), text("equivalent"))

@@ -157,7 +157,7 @@ class Trial:
             again = self._once(answer.case, module)
         without = self._unmutated.get(answer.case) or self._once(answer.case, self._mended)
         self._unmutated[answer.case] = without
-        rules = (set(answer.rules) & set(again.rules)) - set(without.rules)
+        rules = (set(answer.rules) & set(again.rules)) - {*without.rules, *mutant.departs_from}
         if not rules:
             return ""
         return BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE

@@ -32,6 +32,11 @@ class UnusableRightsAreTaken(Device):
     def unsupported(self, access: int) -> bool:
         return super().unsupported(access & ~(MW_BIND | REMOTE_ATOMIC))
 
+    def keep(self, region: Region) -> Region:
+        if not self.stack.has("atomics"):
+            region.access &= ~REMOTE_ATOMIC
+        return super().keep(region)
+
 
 class HugePagesNotOffered(Device):
     """HUGETLB is refused: without on-demand paging it does not apply."""

@@ -1,0 +1,108 @@
+"""ibv_alloc_dm(3): memory of the device, copies to and from it, and its registration. Data only."""
+
+from __future__ import annotations
+
+from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
+
+DOCUMENT = "ibv_alloc_dm(3)"
+_DM = Parameter("dm", "struct ibv_dm *", "The device memory.")
+_OFFSET = Parameter("dm_offset", "uint64_t", "The first byte in the device memory.", default="0")
+_LENGTH = Parameter("length", "size_t", "So many bytes.", unit="bytes", default="1 page")
+_HOST = Parameter("host_addr", "void *", "The first byte in memory of the process.", default="buf.addr")
+_NULL = "NULL; errno is the reason."
+_REASON = "The reason."
+
+ALLOC_DM = Verb(
+    name="ibv_alloc_dm",
+    summary="Allocate memory of the device.",
+    returns="struct ibv_dm *",
+    parameters=(
+        Parameter("context", "struct ibv_context *", "The open device.", implied=True),
+        Parameter(
+            "attr",
+            "struct ibv_alloc_dm_attr *",
+            "What to allocate.",
+            written_as=(
+                _LENGTH,
+                Parameter("log_align_req", "uint32_t", "Log base 2 of the alignment of its address.", default="0"),
+            ),
+        ),
+    ),
+    convention=Convention.POINTER_OR_NULL,
+    success="A pointer to the device memory.",
+    failure=_NULL,
+    document=DOCUMENT,
+    linkage=Linkage.INLINE,
+    since="18",
+    notes=("May fail if the device has no more memory; max_dm_size is the maximum.",),
+)
+
+FREE_DM = Verb(
+    name="ibv_free_dm",
+    summary="Free memory of the device.",
+    returns="int",
+    parameters=(_DM,),
+    convention=Convention.ZERO_OR_ERRNO,
+    success="0; the device memory is gone.",
+    failure="The value of errno, which is the reason.",
+    document=DOCUMENT,
+    linkage=Linkage.INLINE,
+    since="18",
+    destroys=True,
+    notes=("May fail if a region is still associated with it.",),
+)
+
+MEMCPY_TO_DM = Verb(
+    name="ibv_memcpy_to_dm",
+    summary="Copy from memory of the process to that of the device.",
+    returns="int",
+    parameters=(_DM, _OFFSET, _HOST, _LENGTH),
+    convention=Convention.ZERO_OR_ERRNO,
+    success="0; the bytes are there.",
+    failure=_REASON,
+    document=DOCUMENT,
+    linkage=Linkage.INLINE,
+    since="18",
+)
+
+MEMCPY_FROM_DM = Verb(
+    name="ibv_memcpy_from_dm",
+    summary="Copy from memory of the device to that of the process.",
+    returns="int",
+    parameters=(_HOST, _DM, _OFFSET, _LENGTH),
+    convention=Convention.ZERO_OR_ERRNO,
+    success="0; the bytes are there.",
+    failure=_REASON,
+    document=DOCUMENT,
+    linkage=Linkage.INLINE,
+    since="18",
+    only_in_tables=(
+        Parameter(
+            "holds",
+            "int",
+            "What the copied bytes must be: as `fill` makes them, those of a transfer, or zeros.",
+            table=ArgumentSpec("word", "bytes", "any", words=("any", "filled", "pattern", "zeros")),
+        ),
+    ),
+)
+
+REG_DM_MR = Verb(
+    name="ibv_reg_dm_mr",
+    summary="Register a range of device memory as a region.",
+    returns="struct ibv_mr *",
+    parameters=(
+        Parameter("pd", "struct ibv_pd *", "The protection domain of the region."),
+        _DM,
+        _OFFSET,
+        _LENGTH,
+        Parameter("access", "uint32_t", "The rights of the region; ZERO_BASED is a must.", enum="ibv_access_flags"),
+    ),
+    convention=Convention.POINTER_OR_NULL,
+    success="A pointer to the region, whose keys take offsets from its first byte.",
+    failure=_NULL,
+    document=DOCUMENT,
+    linkage=Linkage.INLINE,
+    since="18",
+)
+
+ALL = (ALLOC_DM, FREE_DM, MEMCPY_TO_DM, MEMCPY_FROM_DM, REG_DM_MR)
