@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from conformance.defects import Defect, Severity, count_by_severity, defects_of, shorts_in, worst_severity
+from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, shorts_in, worst_severity
 from conformance.errors import UserError
 from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
@@ -320,6 +320,15 @@ class Digest:
     def defects_in(self, case: str) -> list[Defect]:
         """The defects that a case shows, the most severe first."""
         return self._by_case.get(case, [])
+
+    @cached_property
+    def symptoms(self) -> Mapping[str, list[Symptom]]:
+        """The symptoms of all defects by case, those of the most severe defect first."""
+        found: dict[str, list[Symptom]] = {}
+        for defect in self.defects:
+            for each in defect.symptoms:
+                found.setdefault(each.case, []).append(each)
+        return found
 
     @cached_property
     def _by_case(self) -> Mapping[str, list[Defect]]:

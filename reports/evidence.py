@@ -86,9 +86,7 @@ def deviation(each: Deviation) -> Iterator[str]:
 
 def answered(run: Digest, record: ResultRecord) -> str:
     """Which layer answered, with the evidence, of the most severe symptom of a violation."""
-    own_ones = [
-        each for defect in run.defects_in(record["case"]) for each in defect.symptoms if each.case == record["case"]
-    ]
+    own_ones = run.symptoms.get(record["case"])
     return str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
 
 
