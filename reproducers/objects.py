@@ -151,7 +151,9 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
 
 def _region(writer: Writer, name: str, spec: MrSpec) -> None:
     own = identifier(name)
-    writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw=False)};")
+    # The library makes regions of ibv_reg_mr_ex by the older command, which is another one than the case makes.
+    raw = writer.raw and spec.call == "ibv_reg_mr_ex"
+    writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw)};")
     writer.say(f"SET_UP({own});")
     writer.names.region(name, f"{own}->")
     if spec.gone:

@@ -39,7 +39,7 @@ EVERY_VERB = [*VERBS.values(), *VENDOR_VERBS.values()]
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_the_prototype_stands_in_the_synopsis_of_its_page(name: str) -> None:
+def test_the_prototype_stands_in_its_page(name: str) -> None:
     verb, release = VERBS[name], pages.installed_release()
     if release < int(verb.since or 0):
         pytest.skip(f"{verb.document} of rdma-core {release} is older than {name}, which came with {verb.since}")
@@ -47,8 +47,8 @@ def test_the_prototype_stands_in_the_synopsis_of_its_page(name: str) -> None:
     assert path, verb.document
     if not path.exists():
         pytest.skip(f"{path} is not installed (libibverbs-dev, by a dpkg that leaves out no manual pages)")
-    synopsis = re.sub(r'[\s"]', "", pages.sections(path)["SYNOPSIS"])
-    assert re.sub(r"\s", "", verb.signature) in synopsis
+    text = re.sub(r'[\s"]', "", "".join(pages.sections(path).values()))  # some are not in the synopsis
+    assert re.sub(r"\s", "", verb.signature) in text
 
 
 def test_the_optional_access_flags_are_bits_20_to_29() -> None:

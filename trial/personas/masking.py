@@ -13,6 +13,7 @@ from trial.mutants.rereg_access import KeysKept
 from trial.personas.persona import Persona
 from trial.personas.queueing import NoQueryOfQueuePairs, ReadSinksNeedRemoteWrite
 from trial.personas.registering import (
+    HcaVaIsDropped,
     HugePagesNotOffered,
     LastKeyComesBack,
     LowestFreeKey,
@@ -53,6 +54,14 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     LastKeyComesBack: ("posted-receives-keep-their-region",),
     # Every address is a pointer, so that none is an offset too far.
     ZeroBasedIsDropped: ("zero-based-from-the-page", "zero-based-to-the-pages-end"),
+    # No region has another address for peers than its own.
+    HcaVaIsDropped: (
+        "regions-past-the-end-have-no-end",
+        "keys-of-other-addresses-outlive",
+        "ex-zero-based",
+        "ex-iova-without-its-bit",
+        "iova-bounds-of-memory",
+    ),
     # Nobody has a key with which to read it.
     NoRemoteKeyWithoutRights: ("remote-read-by-local-read",),
     # The completion finds what the posting does not.

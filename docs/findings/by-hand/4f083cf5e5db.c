@@ -1,6 +1,6 @@
 /* FORK-04, ibv_fork_init(3): after a registration that failed, children get all
- * pages again. The library takes the protection of the range back up to the
- * page at which madvise(2) had failed, and beside it counts wrongly.
+ * pages again. Of memory with a hole, which madvise(2) refuses in part, the
+ * library leaves the protection as it is.
  * cc FILE -libverbs; 0: kept, 1: violated, 2: not set up */
 #include <err.h>
 #include <infiniband/verbs.h>
