@@ -23,7 +23,7 @@ _KIND = {
     "ZERO_FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD",
 }
 # Where nothing documented grants an operation, what shows that the object was there on which it was refused.
-_MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf"}
+_MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
 _NAMING = ("rkey", "lkey", "mw")  # arguments that name the object under test, the nearest first
 
 
