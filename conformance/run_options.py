@@ -336,6 +336,13 @@ class RunOptions:
     dialect: str | None = _option(
         None, "whose ibv_rereg_mr the library has, if not as its exports tell", JUDGING, choices=DIALECTS, plugin=True
     )
+    poster: str | None = _option(
+        None,
+        "post requests over RC, UC and UD by the builders of ibv_wr_post(3) wherever these can, not by ibv_post_send",
+        JUDGING,
+        choices=("wr",),
+        plugin=True,
+    )
     case_deadline_s: float = _option(
         CASE_DEADLINE_S,
         "a case that takes longer hangs; one completion is awaited for a sixth of it,"

@@ -101,6 +101,7 @@ GIVEN = st.builds(
     waivers=st.none() | PATHS,
     no_confirm=st.booleans(),
     dialect=st.none() | st.sampled_from(DIALECTS),
+    poster=st.none() | st.just("wr"),
     case_deadline_s=SECONDS,
     seed=st.none() | st.integers(),
     sequences=st.just(0.0) | SECONDS,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from typing import cast
 
 from conformance.bench.calls import Injected, Mr, Pd, Return
@@ -25,6 +26,7 @@ from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
 from conformance.device.windows import DeviceWindow
 from conformance.device.xrc import pair_type
+from conformance.errors import UserError
 from conformance.header import Check, installed_api
 from conformance.kernel import paging
 from conformance.kernel.resources import ResourceCounter
@@ -32,15 +34,19 @@ from conformance.model.case import QpSpec
 from conformance.model.deadline import COMPLETION_DEADLINE_S
 from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
+from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 
 # Kinds of memory of which no case pins all.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
+# By type, how queue pairs are made whose requests are posted by builders.
+_BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}
 _COMPILER_POLL_S = 5.0  # how often a case that waits for the compiler says so
 
 
 class DeviceBench:
     """The bench of a real device: one open device, libibverbs, and this process's memory."""
 
+    _builds = False  # whether all requests are posted by builders that these can post
     _peer_pd: ProtectionDomain | RemoteDomain | None = None  # that of all requesters, if on another device
 
     def __init__(
@@ -75,6 +81,16 @@ class DeviceBench:
     def entry(self, name: str) -> Entry:
         """The calls of an entry, one of vocabulary.ENTRIES."""
         return self._entries[name]
+
+    def post_by_builders(self) -> None:
+        """Has requests posted by the builders of ibv_wr_post(3) wherever these can. Raises UserError (status 2)."""
+        self._builds = True
+        try:
+            with closing(self.alloc_pd()) as pd:
+                self.pair(QpSpec("UD", "pd"), pd, pd).close()
+        except Exception as error:  # the exceptions of pyverbs differ between versions
+            message = f"--poster wr: {self.device.name} makes no queue pair for the builders of ibv_wr_post(3)"
+            raise UserError(message, hint="leave out --poster") from error
 
     def alloc_pd(self) -> ProtectionDomain:
         return ProtectionDomain(self.device)
@@ -120,6 +136,8 @@ class DeviceBench:
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair:
         """Creates and connects a pair of queue pairs, in loopback or, with a peer, the requester there."""
+        if self._builds and not spec.extended and spec.kind in _BUILT:
+            spec = replace(spec, extended=_BUILT[spec.kind])
         made = pair_type(spec)
         return made(self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s)
 

@@ -78,8 +78,9 @@ class ExtendedQueue(DeviceQueue):
         return cap.max_send_wr, cap.max_send_sge, cap.max_inline_data
 
     def post_send(self, request: SendRequest) -> Return:
-        """One request in a posting of its own, unless ibv_post_send can post it and is to: 0, or the value of errno."""
-        if self.spec.extended not in BUILDERS and request.opcode not in EXTENDED_OPCODES:
+        """One request in a posting of its own, unless ibv_post_send can post it and is to, or has to: 0, or errno."""
+        built = self.spec.extended in BUILDERS and request.opcode in self._operations()
+        if not built and request.opcode not in EXTENDED_OPCODES:
             return super().post_send(request)
         return self.post_batch((request,))
 
