@@ -38,7 +38,7 @@ def test_the_prototype_stands_in_its_page(name: str) -> None:
     if not path.exists():
         pytest.skip(f"{path} is not installed (libibverbs-dev, by a dpkg that leaves out no manual pages)")
     text = re.sub(r'[\s"]', "", "".join(pages.sections(path).values()))  # some are not in the synopsis
-    assert re.sub(r"\s", "", verb.signature) in text
+    assert re.sub(r"\s|const (?=void)", "", verb.signature) in text
 
 
 def test_the_vendors_dialect_is_separate() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
 DOCUMENT = "ibv_alloc_dm(3)"
@@ -56,7 +58,7 @@ MEMCPY_TO_DM = Verb(
     name="ibv_memcpy_to_dm",
     summary="Copy from memory of the process to that of the device.",
     returns="int",
-    parameters=(_DM, _OFFSET, _HOST, _LENGTH),
+    parameters=(_DM, _OFFSET, replace(_HOST, ctype="const void *"), _LENGTH),  # const in the header, not on the page
     convention=Convention.ZERO_OR_ERRNO,
     success="0; the bytes are there.",
     failure=_REASON,
