@@ -80,8 +80,8 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
     """Requests as of post_traffic, round by round, while a second thread discards pages or deregisters the region.
 
     While pages are discarded, ROUNDS times, each request must succeed; `wc` has the statuses. A deregistration must
-    succeed, and the second thread fills the memory after it: what is posted later, and the last round is, changes
-    nothing, as of await_traffic.
+    succeed, and the second thread fills the memory after it: requests posted later, as those of the last round are,
+    must change nothing (see await_traffic).
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])

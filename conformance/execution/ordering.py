@@ -63,7 +63,7 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
 def immediates_in_order(context: CaseContext, step: Step) -> Observation:
     """Posts RDMA WRITEs with immediate data: when the receiver learns of one, all bytes of it must be in memory.
 
-    Nothing is posted after the last of a burst, which could make its bytes arrive.
+    Nothing is posted after the last of a burst, because a later request could make its bytes arrive.
     """
     rkey, addr, length, rounds = context.numbers(step.arguments, "rkey", "addr", "length", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
@@ -143,7 +143,7 @@ def _values(operation: str, begin: int) -> list[int]:
 
 
 def _atomic(request: SendRequest, before: int, after: int) -> SendRequest:
-    """The atomic that finds one value and leaves another, or the same."""
+    """The atomic that finds one value and leaves another or the same one."""
     if request.opcode == "ATOMIC_FETCH_AND_ADD":
         return request._replace(compare_add=after - before)
     if after == before:

@@ -1,8 +1,8 @@
 """What is tried before any case, on pairs of the device itself, and what is found there.
 
 A message of zero bytes must arrive: the positive control of all refusals. Where nothing arrives anyway, as on a device
-without loopback, every operation that must not be done would seem to be refused. What nobody answers is about the path,
-and ends the run. What the device answers is for the cases to judge, whatever it is: here it is only found out (what
+without loopback, every operation that must not be done would seem to be refused. What nobody answers is the fault of
+the path, and ends the run. Whatever the device answers is for the cases to judge; preflight only records it (what
 SEND, RDMA WRITE and RDMA READ come to, how a refusal shows, whether a pair works again after RESET, ibv_query_qp,
 further types of pairs), and the suite adapts. Not for judging the device.
 """
@@ -111,7 +111,7 @@ class _Preflight:
         return found
 
     def _fails_anew(self, connection: LoopbackConnection, operations: Mapping[str, str]) -> str:
-        """Renews the pair; why it no longer does what it did before, empty if it does."""
+        """Renews the pair; returns why it no longer works as before, empty if it does."""
         connection.stale = True
         connection.renew_if_stale()
         failed = _sent(connection).failed

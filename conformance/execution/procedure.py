@@ -127,7 +127,7 @@ def _probed(seen: Observation | SetupRefused) -> Observation:
 
 
 def _already_set_up(context: CaseContext) -> None:
-    """Nothing: the set-up is shared and exists already."""
+    """Does nothing, because the shared set-up exists already."""
 
 
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:

@@ -206,7 +206,7 @@ _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "RE
 
 
 class _Answer(NamedTuple):
-    """What tells whether a request was answered: its completions, those at its peer, and its opcode."""
+    """What shows whether a request was answered: its completions, those at its peer, and its opcode."""
 
     found: Sequence[Completion]
     received: Sequence[Completion]

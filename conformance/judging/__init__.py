@@ -330,7 +330,7 @@ def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
 
 
 def _unseen_step(case: Case, observed: Observation) -> Step | None:
-    """The first later step of which nothing was observed, although each before it did what it should.
+    """The first later step without an observation, although each step before it did what it should.
 
     Only a call whose outcome is open may have left it nothing to use: by making no object, or by releasing one.
     """

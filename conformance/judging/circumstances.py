@@ -60,7 +60,7 @@ def _operation(step: Step) -> str:
 
 @dataclass(frozen=True)
 class _Key:
-    """Whose key an operation uses: the object's kind and name, and whether it was gone by then."""
+    """The object whose key an operation uses: its kind and name, and whether it was gone by then."""
 
     kind: str
     name: str
@@ -155,7 +155,7 @@ class _Scene:
             yield str(step.arguments["mr"])
 
     def _own_region(self, step: Step) -> list[_Region]:
-        """The region that a step registers, or what it changes one to."""
+        """The region that a step registers, or the region as the step changes it."""
         if step.call in REGISTRATIONS:
             return [_registered(step.call, step.arguments)]
         if "access" in step.arguments and step.call not in BINDS:

@@ -206,7 +206,7 @@ def without_status(step: Step, seen: Observation) -> str:
 
 
 def not_refused(step: Step, seen: Observation) -> bool:
-    """Whether a call was carried out whose row only presupposes that it is refused, and shows nothing otherwise."""
+    """Whether a call succeeded that its row presupposes to be refused; the row then shows nothing."""
     return bool(step.then.otherwise) and "not_made" not in seen and outcome_of(step, seen) == "success"
 
 
@@ -230,7 +230,7 @@ def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def _changed(kind: FaultKind, seen: Observation) -> Fault:
-    """A fault with the first remote bytes that have changed, relative to where they should have."""
+    """A fault with the first remote bytes that changed, relative to the bytes that should have."""
     return _fault(kind, seen, came=[f"{size} at {start:+d}" for start, size in seen["changed"][:_MOST_STRETCHES]])
 
 

@@ -68,7 +68,7 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
 
 
 def complaint_kind(text: str) -> FaultKind:
-    """The kind of fault of which these lines of a kernel's log tell, which are not a report of its tools."""
+    """The kind of fault that these lines of a kernel's log report; for lines that no kernel tool (KASAN, …) wrote."""
     if _MEMORY_IN_DOUBT.search(text):
         return FaultKind.KERNEL_MEMORY
     return FaultKind.KERNEL_OOPSED if _ENDED.search(text) else FaultKind.KERNEL_WARNED
