@@ -23,8 +23,8 @@ from conformance.model.record import FooterRecord, HeaderRecord, ResultRecord
 from conformance.model.rules import Registry
 from conformance.results.records import Recorded, result_record
 from conformance.results.sweep_record import sweep_record
+from conformance.sweeps.judging import rejudge_sweep
 from conformance.sweeps.outcome import Outcome, Points
-from conformance.sweeps.run import rejudge_sweep
 from conformance.tables.loader import Table, parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT, Suite

@@ -14,7 +14,6 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.results.points import store_points
 from conformance.results.records import read_results
 from conformance.results.rejudge import rejudge
-from conformance.sweeps import run as sweeps_run
 from conformance.tables.suite import Suite, load_suite
 from kinds import Folders, Patch
 from recorded_reference import record as recorded_run
@@ -72,8 +71,7 @@ def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: P
         said.append(fault)
         return "xyzzy SUCCESS of 42"
 
-    for module in (judging, sweeps_run):
-        monkeypatch.setattr(module, "sentence", nonsense)
+    monkeypatch.setattr(judging, "sentence", nonsense)
     assert found_in(SUITE, file, tmp_path) == before
     assert said
 

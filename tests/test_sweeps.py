@@ -27,7 +27,8 @@ from conformance.results.rule_conclusions import rule_verdicts
 from conformance.results.sweep_record import sweep_record
 from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
-from conformance.sweeps.run import SweepResult, run_sweep
+from conformance.sweeps.judging import SweepResult
+from conformance.sweeps.run import run_sweep
 from conformance.tables.selection import Selection
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import of_tier, ordered

@@ -23,8 +23,8 @@ from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.points import read_points
 from conformance.results.records import Recorded, result_record
 from conformance.results.sweep_record import sweep_record
+from conformance.sweeps.judging import rejudge_sweep
 from conformance.sweeps.outcome import OUTSIDE
-from conformance.sweeps.run import rejudge_sweep
 from conformance.tables.suite import Suite
 
 UNOBSERVED = "nothing was observed"

@@ -14,7 +14,7 @@ from conformance.model.record import ResultRecord, SpaceFacts
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
-from conformance.sweeps.run import SweepResult, format_expectation
+from conformance.sweeps.judging import SweepResult, format_expectation
 
 
 def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_us: int) -> ResultRecord:

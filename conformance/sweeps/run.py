@@ -1,16 +1,14 @@
 """Runs a sweep: one set-up for all points that share it, one observation for each point.
 
-execution/steps.py makes the calls and judging/ judges them, as for every row. Points with the same expectation and the
-same observation are judged once, by the first of them.
+execution/steps.py makes the calls, as for every row; judging.py judges the points.
 """
 
 from __future__ import annotations
 
 import functools
-import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from conformance.bench.interface import Pair
 from conformance.device.native_exchange import MAX_BATCH
@@ -27,17 +25,16 @@ from conformance.execution.procedure import (
 )
 from conformance.execution.runner import CaseRun, Progress, RunContext
 from conformance.execution.traffic import again_if_lost, is_lost
-from conformance.judging import Basis, Judgement, conclude, kernel_alarm, located, sentence
+from conformance.judging import Judgement, kernel_alarm, sentence
 from conformance.kernel.resources import count_when_settled, leaked
-from conformance.model.bounds import MOST_NOTES, cut
-from conformance.model.case import Case, Expectation
-from conformance.model.fault import WHAT, Fault, FaultKind
-from conformance.model.observation import Alarm, KernelEvidence, Observation, PointExample, without_undeclared
+from conformance.model.case import Case
+from conformance.model.fault import Fault, FaultKind
+from conformance.model.observation import Alarm, Observation
 from conformance.model.sweep import Sweep
-from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.sweeps.byte_columns import byte_planes, combinations
+from conformance.model.verdict import VIOLATIONS
 from conformance.sweeps.grouping import MAX_GROUP, MAX_GROUP_IN_C, Group, PointNumbers, groups, setup_axes, shares_base
-from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
+from conformance.sweeps.judging import PointJudge, SweepResult, conclusion_of
+from conformance.sweeps.outcome import Points
 from conformance.sweeps.point_observations import PointObservations
 from conformance.sweeps.point_template import PointTemplate
 from conformance.sweeps.registration_loop import loop_for
@@ -49,36 +46,6 @@ PROGRESS_S = 5.0
 _LOG_LINES = 40
 # What was lost is tried again at this many points; a transport that loses more is not merely busy.
 _MOST_LOST = 64
-# The rule that a set-up violates which was refused at one point and done when it was made again, by the refused call.
-_RULE_OF_SETUP = {
-    "ibv_reg_mr": "REG-17",
-    "ibv_reg_mr_iova": "IOVA-04",
-    "ibv_reg_dmabuf_mr": "DMA-01",
-    "ibv_alloc_mw": "BIND-16",
-    "ibv_bind_mw": "BIND-01",
-    "post_bind_mw": "BIND-14",
-}
-_HEX = re.compile(r"0x[0-9a-f]+")
-
-
-@dataclass(frozen=True)
-class SweepResult:
-    """The result of a sweep. `alarms` are kernel errors and leaked resources, each with the points around it.
-
-    `log` has the first lines of the kernel's log from all intervals between checks. `fault` is that of the first alarm.
-    """
-
-    points: Points
-    verdict: str
-    reason: str
-    alarms: list[Alarm] = field(default_factory=list)
-    log: list[str] = field(default_factory=list)
-    fault: Fault | None = None
-
-    @property
-    def kernel(self) -> KernelEvidence:
-        """The kernel's evidence for the record: its log if there are alarms."""
-        return {"log": self.log} if self.alarms else {}
 
 
 @dataclass(frozen=True)
@@ -94,46 +61,13 @@ def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
     assert case.sweep is not None
     sweep_pass = _SweepPass(case, case.sweep, run, progress)
     sweep_pass.run_all(run.seed)
-    judge = _PointJudge(case, case.sweep, run.basis)
+    judge = PointJudge(case, case.sweep, run.basis)
     points = judge.points(sweep_pass.record)
     if sweep_pass.try_lost_again(points):
         points = judge.points(sweep_pass.record)
-    result = _conclusion(case, points, sweep_pass.alarms, sweep_pass.log)
+    result = conclusion_of(case, points, sweep_pass.alarms, sweep_pass.log)
     duration_us = (time.perf_counter_ns() - started) // 1000
     return SweepRun(case, Judgement(result.verdict, result.reason), {}, result.kernel, duration_us, result)
-
-
-def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> SweepResult:
-    """Judges recorded points by the present clauses, each by the example of its outcome. Runs nothing.
-
-    Raises LookupError for points without examples and for points that the sweep excludes.
-    """
-    sweep = case.sweep
-    assert sweep is not None
-    record = PointObservations(sweep.space.size)
-    record.codes = points.index
-    record.observations = [without_undeclared(each["observed"]) for each in points.examples]
-    return _conclusion(case, _PointJudge(case, sweep, basis).points(record), alarms, log)
-
-
-def _conclusion(case: Case, points: Points, alarms: list[Alarm], log: list[str]) -> SweepResult:
-    assert case.sweep is not None
-    counts = points.by_verdict()
-    verdict = Verdict.FAIL if alarms else overall(list(counts))
-    if verdict == Verdict.UNREACHABLE and not alarms and _never_set_up(points):
-        verdict = Verdict.BROKEN  # not a single point could be set up: the combinations are not the reason
-    shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
-    reason = f"{case.sweep.size:,} points: {shares}"
-    fault = None
-    if alarms:
-        first = alarms[0]
-        reason += f"; {first['what']} (between the points {first['from']} and {first['to']})"
-        fault = replace(located(Fault.of_data(first["fault"]), case), call="") if "fault" in first else None
-    return SweepResult(points, verdict, reason, alarms, log, fault)
-
-
-def _never_set_up(points: Points) -> bool:
-    return all("setup_failed" in example["observed"] for example in points.examples)
 
 
 class _SweepPass:
@@ -331,74 +265,3 @@ def call_all(
         done += len(some)
         size = min(2 * size, MAX_BATCH) if time.monotonic() - began < PROGRESS_S / 2 else 1
         report(some[-1], done)
-
-
-class _PointJudge:
-    """Judges the observations of all points."""
-
-    def __init__(self, case: Case, sweep: Sweep, basis: Basis) -> None:
-        self.case, self.sweep, self.basis = case, sweep, basis
-
-    def points(self, record: PointObservations) -> Points:
-        sweep = self.sweep
-        clauses = sweep.clause_numbers(self._declared)
-        masks, names = sweep.undeclared(self._declared)
-        found = combinations([*byte_planes(record.codes), clauses, masks])
-        outcomes: dict[Outcome, int] = {}
-        examples: list[PointExample] = []
-        numbers: list[int] = []
-        for id_, (low, high, clause, mask) in enumerate(found.values):
-            code = low | high << 8
-            if code == OUTSIDE:
-                numbers.append(OUTSIDE)
-                continue
-            outcome, example = self._outcome(found.first(id_), clause, mask, names, record.observations[code])
-            numbers.append(outcomes.setdefault(outcome, len(outcomes)))
-            if numbers[-1] == len(examples):
-                examples.append(example)
-        return Points(sweep.space, list(outcomes), found.renumbered(numbers), examples)
-
-    def _declared(self, name: str) -> bool:
-        return not self.basis.capabilities.undeclared([name], self.case.entry)
-
-    def _outcome(
-        self, point: int, number: int, mask: int, names: Sequence[str], observed: Observation
-    ) -> tuple[Outcome, PointExample]:
-        clause = self.sweep.deciding[number]
-        assert clause.then is not None
-        single = self.sweep.point_case(self.case, self.sweep.space.text(point))
-        case = self.sweep.row_of_clause(single, clause, [name for bit, name in enumerate(names) if mask >> bit & 1])
-        conclusion = conclude(case, self.basis, observed)
-        judgement = conclusion.judgement
-        rule = clause.rule
-        if "setup_refused_once" in observed:
-            rule = _RULE_OF_SETUP.get(observed["setup_refused_once"], rule)
-        elif "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
-            # A row's set-up is known to work; one of a sweep's many combinations may be impossible on this stack.
-            judgement = Judgement(Verdict.UNREACHABLE, judgement.reason)
-        seen = _HEX.sub("0x…", cut(judgement.reason))
-        for step in (case.when, *case.afterwards):
-            seen = seen.replace(_HEX.sub("0x…", str(step)), step.title)
-        expected, clause_text = format_expectation(clause.then), clause.text
-        if rule != clause.rule:
-            expected, clause_text = "a set-up that succeeds whenever it is made", ""
-        fault = judgement.fault and _of_any_point(judgement.fault)
-        notes = tuple(map(cut, judgement.notes[:MOST_NOTES]))
-        outcome = Outcome(judgement.verdict, expected, cut(seen), rule, clause_text, notes, fault)
-        text = self.sweep.space.text(point)
-        return outcome, {"point": text, "reason": cut(judgement.reason), "observed": conclusion.observation}
-
-
-def _of_any_point(fault: Fault) -> Fault:
-    """The fault without what differs from point to point: where it is (see judging/circumstances.py), and numbers."""
-    came = tuple(_HEX.sub("0x…", cut(each)) for each in fault.seen[:MOST_NOTES])
-    allowed = tuple(_HEX.sub("0x…", each) for each in fault.expected)
-    title = fault.call.partition("(")[0]
-    return Fault(**{**{name: getattr(fault, name) for name in WHAT}, "call": title, "expected": allowed, "seen": came})
-
-
-def format_expectation(then: Expectation) -> str:
-    """An expectation as a short text."""
-    data = then.as_data()
-    outcome = str(data.pop("outcome"))
-    return " ".join([outcome, *(f"{key} {'|'.join(v) if isinstance(v, list) else v}" for key, v in data.items())])
