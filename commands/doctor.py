@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from commands.streams import show
-from conformance.device.device import device_names
+from conformance.device.port import device_names
 from conformance.errors import PROGRAM, UserError
 from conformance.kernel.netlink import RdmaNetlink, driver_name
 from conformance.run_options import word

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.device import persistent
-from conformance.device.device import device_names
+from conformance.device.port import device_names
 from conformance.errors import UserError
 from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.run_options import RunOptions

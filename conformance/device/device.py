@@ -21,7 +21,7 @@ from conformance.bench.interface import Refusal
 from conformance.device import port as ports
 from conformance.device.connection_manager import ConnectionManager
 from conformance.device.pointers import Pointers
-from conformance.device.port import SYSFS, Port
+from conformance.device.port import SYSFS, Port, device_names
 from conformance.device.uverbs import xrc_odp_caps
 from conformance.errors import UserError
 from conformance.kernel.netlink import RdmaNetlink, driver_name
@@ -39,10 +39,6 @@ _WORD = 8  # bytes of a pointer
 _LINK_LOCAL = "20"  # the scope in /proc/net/if_inet6
 _SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
-
-
-def device_names(sysfs: Path = SYSFS) -> list[str]:
-    return sorted(entry.name for entry in sysfs.iterdir()) if sysfs.is_dir() else []
 
 
 class ProtectionDomain(PdAt):

@@ -28,6 +28,10 @@ _DEFAULT_PARTITION = 0xFFFF
 _LINK_LOCAL = "fe80:"
 
 
+def device_names(sysfs: Path = SYSFS) -> list[str]:
+    return sorted(entry.name for entry in sysfs.iterdir()) if sysfs.is_dir() else []
+
+
 @dataclass(frozen=True)
 class Gid:
     """One entry of a port's GID table, whose address is set.

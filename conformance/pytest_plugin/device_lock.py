@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.device.device import device_names
+from conformance.device.port import device_names
 from conformance.errors import UserError
 
 _OWNED = pytest.StashKey[tuple[str, int]]()
