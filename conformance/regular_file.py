@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -20,11 +21,26 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     Raises OSError, of which `strerror` says what is wrong: also for another kind of file, and for a larger one (EFBIG).
     """
     with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        data = file.read(most + 1) if size <= most else b""  # it may grow meanwhile
-        if max(size, len(data)) > most:
-            raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+        _check_size(path, os.fstat(file.fileno()).st_size, most)
+        data = file.read(most + 1)  # it may grow meanwhile
+        _check_size(path, len(data), most)
         return data
+
+
+def regular_lines(path: Path, most: int = MOST_BYTES) -> Iterator[bytes]:
+    """The lines of such a file, each with its end, in a stream. Raises OSError as `read_regular`."""
+    with open_regular(path) as file:
+        _check_size(path, os.fstat(file.fileno()).st_size, most)
+        read = 0
+        while line := file.readline(most + 1 - read):
+            read += len(line)
+            _check_size(path, read, most)
+            yield line
+
+
+def _check_size(path: Path, size: int, most: int) -> None:
+    if size > most:
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
 
 
 def open_regular(path: Path) -> IO[bytes]:

@@ -191,26 +191,29 @@ class Libibverbs:
         )
 
     def _inline(self, operation: str, context: int, *arguments: int) -> Return:
-        """What an inline function of the header does that returns a pointer: it calls an operation of the context."""
+        """What an inline function of the header does: it calls an operation of the context."""
         address = ctypes.c_void_p.from_address(context - _POINTER * _BEFORE_CONTEXT[operation]).value
         if not address:
             return Return(0, errno.EOPNOTSUPP, layer=self.name)
         function = ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * len(arguments), use_errno=True)(address)
         ctypes.set_errno(0)
-        value = function(*arguments) or 0
-        made = Mr.at(value) if value and operation.startswith(("alloc", "reg")) else None
-        return Return(value, ctypes.get_errno(), made, "provider")
+        return Return(function(*arguments) or 0, ctypes.get_errno(), layer="provider")
+
+    def _inline_region(self, operation: str, pd: Pd, *arguments: int) -> Return:
+        """What an inline function does that makes a region in a domain."""
+        returned = self._inline(operation, pd.context_pointer, pd.pointer, *arguments)
+        return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
     def alloc_null_mr(self, pd: Pd) -> Return:
         """ibv_alloc_null_mr."""
-        return self._inline("alloc_null_mr", pd.context_pointer, pd.pointer)
+        return self._inline_region("alloc_null_mr", pd)
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
         """ibv_alloc_dm."""
         attr = (ctypes.c_uint64 * 2)(length, log_align_req)  # then, in the upper half, comp_mask
         returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
         made = DeviceMemoryAt(returned.value, self.free_dm) if returned.value else None
-        return replace(returned, mr=None, dm=made)
+        return replace(returned, dm=made)
 
     def free_dm(self, dm: DeviceMemory) -> Return:
         """ibv_free_dm: 0, or the value of errno."""
@@ -221,7 +224,7 @@ class Libibverbs:
 
     def reg_dm_mr(self, pd: Pd, dm: DeviceMemory, dm_offset: int, length: int, access: int) -> Return:
         """ibv_reg_dm_mr."""
-        return self._inline("reg_dm_mr", pd.context_pointer, pd.pointer, dm.pointer, dm_offset, length, access)
+        return self._inline_region("reg_dm_mr", pd, dm.pointer, dm_offset, length, access)
 
     def memcpy_to_dm(self, dm: DeviceMemory, dm_offset: int, host_addr: int, length: int) -> Return:
         """ibv_memcpy_to_dm: 0, or the value of errno."""

@@ -21,13 +21,13 @@ from conformance.kernel import paging
 from conformance.model import capability
 from conformance.model.case import QpSpec
 from conformance.model.vocabulary import BUILDERS
-from conformance.verbs import ENUMS
+from conformance.verbs import ENUMS, dm, made_otherwise
 
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
 # The verbs that make a region or a domain otherwise than by registration, which no command of the kernel does.
-_MADE_OTHERWISE = ("alloc_null_mr", "import_mr", "import_pd", "alloc_parent_domain", "alloc_dm")
+_MADE_OTHERWISE = [verb.method for verb in (*made_otherwise.ALL, dm.ALLOC_DM)]
 _OFFSET = 128  # bytes
 _ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
 _ON_DEMAND, _HUGETLB = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ON_DEMAND", "HUGETLB"))

@@ -7,7 +7,7 @@ cases (execution/runner.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from conformance.model.kind import Kind
@@ -155,25 +155,8 @@ class Expectation:
     moved: str = ""
 
     def as_data(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"outcome": self.outcome}
-        for name in ("errno", "code"):
-            if getattr(self, name):
-                data[name] = list(getattr(self, name))
-        for name in (
-            "mr",
-            "completion",
-            "rkey",
-            "opcode",
-            "invalidated",
-            "because",
-            "event",
-            "otherwise",
-            "after",
-            "moved",
-        ):
-            if getattr(self, name):
-                data[name] = getattr(self, name)
-        return data
+        set_ = {each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in set_.items()}
 
 
 _RIGHTS = tuple(QP_RIGHTS.split())

@@ -7,14 +7,13 @@ not for conclusions from its records (conclusions.py).
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement, answering_layer
@@ -38,7 +37,7 @@ from conformance.model.record_shape import HEADER, check, printable, record_of
 from conformance.model.rules import Registry
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VIOLATIONS, Verdict
-from conformance.regular_file import MOST_BYTES, open_regular
+from conformance.regular_file import regular_lines
 from conformance.results.checked_json import parse, values_in
 from conformance.results.consistency import wrong_confirmation, wrong_footer, wrong_header, wrong_result
 from conformance.results.repeated import Repeated
@@ -192,8 +191,7 @@ def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | Non
     file = path / FILE_NAME if os.path.isdir(path) else path  # that of another user may not be looked at
     reader = _Reader(file, shown)
     try:
-        with open_regular(file) as lines:
-            return reader.read(lines)
+        return reader.read(regular_lines(file))
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
 
@@ -215,18 +213,14 @@ class _Reader:
         self._footer: FooterRecord | None = None
         self._values = 0
 
-    def read(self, file: IO[bytes]) -> Recorded:
-        """The records of the file. Raises UserError; OSError if it cannot be read."""
+    def read(self, lines: Iterable[bytes]) -> Recorded:
+        """The records of these lines of the file. Raises UserError, and what `lines` raises."""
         line = b""
-        if os.fstat(file.fileno()).st_size > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"larger than {MOST_BYTES:,} bytes")
-        for number, line in enumerate(iter(lambda: file.readline(MOST_BYTES), b""), 1):
+        for number, line in enumerate(lines, 1):
             if number > MOST_RECORDS:
                 raise UserError(
                     f"{self._file} has at least {number:,} lines, more than the {MOST_RECORDS:,} of any run"
                 )
-            if file.tell() > MOST_BYTES:  # it has grown meanwhile
-                raise OSError(errno.EFBIG, f"larger than {MOST_BYTES:,} bytes")
             if line.endswith(b"\n") and (stripped := line[:-1]):
                 self._read(stripped, f"{self._file}:{number}")
         torn = bool(line) and not line.endswith(b"\n")  # it counts as incomplete even if it can be decoded
