@@ -49,7 +49,6 @@ class Parser(argparse.ArgumentParser):
         return [name for action in self._of_command(command)._actions for name in action.option_strings]
 
     def commands(self) -> dict[str, Parser]:
-        """The parsers of the commands, by name."""
         groups = [each for each in self._actions if isinstance(each, argparse._SubParsersAction)]
         return dict(groups[0].choices) if groups else {}
 

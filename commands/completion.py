@@ -32,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the script of the shell; exit status 0."""
     from commands.__main__ import COMMANDS, parser_of  # which finds this command by its name
 
     print(SCRIPTS[arguments.shell](_with_subcommands(parser_of(COMMANDS).commands())), end="")

@@ -56,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes what is asked for; exit status 0."""
     if not ORIGIN.match(arguments.origin):
         raise UserError(f"--origin {arguments.origin!r}: a-z, 0-9 and _ make the name of a CI system")
     suite = run_arguments.suite_from(arguments)

@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints them; exit status 0."""
     del arguments
     width = min(columns_of(sys.stdout), 100)
     for name, meaning in VARIABLES.items():

@@ -50,7 +50,6 @@ class HeldWindow:
         return self.window.key
 
     def dealloc(self) -> Return:
-        """ibv_dealloc_mw: 0, or the value of errno."""
         try:
             self._device.dealloc_mw(self.window)
         except Refused as refused:
@@ -85,7 +84,6 @@ class HeldQueue:
 
     @property
     def number(self) -> int:
-        """The queue pair's number."""
         return self.queue.number
 
     @property
@@ -95,12 +93,10 @@ class HeldQueue:
 
     @property
     def kind(self) -> str:
-        """The queue pair's type."""
         return self.queue.kind
 
     @property
     def sq_sig_all(self) -> bool:
-        """Whether every send request generates a completion."""
         return self.queue.sq_sig_all
 
     def query_state(self) -> str:
@@ -131,11 +127,9 @@ class HeldQueue:
         return _value(self._device.post_batch(self.queue, requests, built))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        """ibv_post_recv: 0, or the value of errno."""
         return _value(self._device.post_receive(self.queue, sges, wr_id))
 
     def bind_mw(self, window: AnyWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
-        """ibv_bind_mw: 0 once posted, or the value of errno."""
         held = cast(HeldWindow, window)
         with self._device.turn:
             fault, window.rkey = self._device.ibv_bind_mw(self.queue, held.window, info, flags, wr_id)
@@ -181,7 +175,6 @@ class HeldPair:
         self.responder.move_to(self._state)
 
     def connect(self) -> None:
-        """Moves both queue pairs on to RTS."""
         for held in (self.requester, self.responder):
             held.move_to("RTS")
 
@@ -200,7 +193,6 @@ class HeldPair:
             self._create(*self._spec)
 
     def close(self) -> None:
-        """Destroys both."""
         for held in {self.responder, self.requester}:
             self._device.destroy_qp(held.queue)
 
@@ -229,7 +221,6 @@ class ReferenceBench:
         return self._entries[name]
 
     def alloc_pd(self) -> Domain:
-        """Returns a new PD."""
         return self.device.alloc_pd()
 
     def allocate(self, kind: str, size: int) -> Range:
@@ -241,7 +232,6 @@ class ReferenceBench:
         return True
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
-        """ibv_dereg_mr of an import of a region."""
         try:
             self.device.dereg_import(mr.handle, elsewhere)
         except Refused as refused:
@@ -249,7 +239,6 @@ class ReferenceBench:
         return _value(0)
 
     def register_elsewhere(self, memory: Memory, access: int) -> HeldElsewhere:
-        """Another process registers its mapping of shared memory."""
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
@@ -264,7 +253,6 @@ class ReferenceBench:
         return self.device.fork_setting(setting, kernel)
 
     def dmabuf(self, kind: str, size: int) -> FileRange:
-        """Returns a dma-buf of `size` bytes; the kinds are the same here."""
         return self.device.memory.dmabuf(size)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
@@ -272,7 +260,6 @@ class ReferenceBench:
         return HeldPair(self, spec, requester, responder)
 
     def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
-        """ibv_create_qp_ex with these operations: 0, or errno."""
         return _value(self.device.create_qp_ex_fault(kind, operations))
 
     def adapt(self, findings: Findings) -> None:
@@ -307,11 +294,9 @@ class ReferenceBench:
         return self._limited(size)
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """The vendor's dialect of ibv_rereg_mr."""
         return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)
 
     def resources(self) -> dict[str, int]:
-        """Returns the number of the device's objects by kind."""
         return self.device.counts()
 
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:

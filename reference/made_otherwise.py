@@ -28,7 +28,6 @@ class MadeOtherwise(Work, Reregistration):
     # Null regions
 
     def alloc_null_mr(self, pd: int) -> Region:
-        """ibv_alloc_null_mr. Raises Refused."""
         self.has("alloc_null_mr")
         made = Region(
             self.new_handle(), self.new_key(), self.domain_of(pd), 0, self.null_length(), 0, self.null_access()
@@ -37,11 +36,9 @@ class MadeOtherwise(Work, Reregistration):
         return self.keep(made)
 
     def is_null(self, region: object) -> bool:
-        """Returns whether a region is a null region."""
         return any(region is each for each in self.nulls)
 
     def null_length(self) -> int:
-        """Returns the length of a null region."""
         return SPACE - 1
 
     def null_access(self) -> int:
@@ -67,7 +64,6 @@ class MadeOtherwise(Work, Reregistration):
     # Imports
 
     def import_mr(self, pd: int, mr_handle: int) -> Region:
-        """ibv_import_mr. Raises Refused."""
         self.has("import_mr")
         if mr_handle not in self.regions:
             raise Refused(errno.ENOENT)
@@ -78,18 +74,15 @@ class MadeOtherwise(Work, Reregistration):
         self.deregister(mr_handle)
 
     def imported_addr(self, region: Region) -> int:
-        """Returns the addr in the structure of an imported region."""
         return 0
 
     def import_pd(self, context: int, pd_handle: int) -> Domain:
-        """ibv_import_pd. Raises Refused."""
         self.has("import_pd")
         return self.standing_for(self.domain_of(pd_handle))
 
     # Parent domains
 
     def alloc_parent_domain(self, context: int, pd: int | None) -> Domain:
-        """ibv_alloc_parent_domain. Raises Refused."""
         self.has("alloc_parent_domain")
         return self.standing_for(self.parent_of(pd))
 

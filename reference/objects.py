@@ -74,7 +74,6 @@ class Domain:
             self.gone = True
 
     def dealloc(self) -> Return:
-        """ibv_dealloc_pd: 0, or the value of errno."""
         try:
             self.close()
         except Refused as refused:

@@ -239,7 +239,6 @@ def _sge(writer: Writer, element: SgeSpec) -> str:
 
 
 def alloc_mw(writer: Writer, step: Step) -> None:
-    """ibv_alloc_mw, which makes `step.name`."""
     own, domain = identifier(step.name), identifier(str(step.arguments["pd"]))
     if step.name in writer.made:
         raise Inexpressible("it makes several objects of one name")

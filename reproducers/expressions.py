@@ -125,7 +125,6 @@ class Names:
         self._properties |= {(name, f"old_{each}"): f"{struct}{each}" for each in ("lkey", "rkey")}
 
     def value(self, name: str, of: str, text: str) -> None:
-        """Adds one property."""
         self._properties[name, of] = text
 
     def of(self, name: str, property_: str) -> str:

@@ -75,7 +75,6 @@ def _asked(step: Step) -> str:
 
 
 def traffic(writer: Writer, step: Step) -> None:
-    """An operation of a peer by an rkey."""
     _prepare(writer, step)
     operation = str(step.arguments["op"])
     if operation in FLUSHES:
@@ -320,7 +319,6 @@ def connect_qp(writer: Writer, step: Step) -> None:
 
 
 def destroy_qp(writer: Writer, step: Step) -> None:
-    """Destroys both queue pairs."""
     own = identifier(str(step.arguments["qp"]))
     writer.say(f"SET_UP(!ibv_destroy_qp({own}[0]) && !ibv_destroy_qp({own}[1]));")
 
@@ -337,7 +335,6 @@ def unmap(writer: Writer, step: Step) -> None:
 
 
 def protect(writer: Writer, step: Step) -> None:
-    """Takes the right to write to memory away."""
     name = str(step.arguments["memory"])
     writer.say(f"SET_UP(!mprotect({identifier(name)}, {writer.names.of(name, 'size')}, PROT_READ));")
 

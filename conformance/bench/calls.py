@@ -14,8 +14,6 @@ from typing import NamedTuple, Protocol
 
 
 class IbvPd(ctypes.Structure):
-    """struct ibv_pd of <infiniband/verbs.h>."""
-
     _fields_ = (("context", ctypes.c_void_p), ("handle", ctypes.c_uint32))
 
 
@@ -32,8 +30,6 @@ class IbvDm(ctypes.Structure):
 
 
 class IbvMr(ctypes.Structure):
-    """struct ibv_mr of <infiniband/verbs.h>."""
-
     _fields_ = (
         ("context", ctypes.c_void_p),
         ("pd", ctypes.c_void_p),
@@ -46,8 +42,6 @@ class IbvMr(ctypes.Structure):
 
 
 class IbvMw(ctypes.Structure):
-    """struct ibv_mw of <infiniband/verbs.h>."""
-
     _fields_ = (
         ("context", ctypes.c_void_p),
         ("pd", ctypes.c_void_p),
@@ -58,8 +52,6 @@ class IbvMw(ctypes.Structure):
 
 
 class IbvMrInitAttr(ctypes.Structure):
-    """struct ibv_mr_init_attr of <infiniband/verbs.h>."""
-
     _fields_ = (
         ("length", ctypes.c_size_t),
         ("access", ctypes.c_uint),
@@ -74,8 +66,6 @@ class IbvMrInitAttr(ctypes.Structure):
 
 
 class IbvAh(ctypes.Structure):
-    """struct ibv_ah of <infiniband/verbs.h>."""
-
     _fields_ = (("context", ctypes.c_void_p), ("pd", ctypes.c_void_p), ("handle", ctypes.c_uint32))
 
 
@@ -104,7 +94,6 @@ class Mr:
 
     @property
     def handle(self) -> int:
-        """The kernel's handle in the structure."""
         return int(self.struct.handle)
 
     def fields(self) -> dict[str, int]:
@@ -123,7 +112,6 @@ class Buffer:
     free: Callable[[], object]
 
     def close(self) -> None:
-        """ibv_free_buf."""
         self.free()
 
     @property
@@ -211,12 +199,10 @@ class PdAt:
 
     @property
     def handle(self) -> int:
-        """The kernel's handle in the structure."""
         return int(self._struct.handle)
 
     @property
     def context_pointer(self) -> int:
-        """struct ibv_context * of the PD."""
         return self._struct.context or 0
 
     @contextmanager
@@ -234,7 +220,6 @@ class PdAt:
         self._release = lambda: None
 
     def close(self) -> None:
-        """Gives the domain up."""
         self._release()
 
 

@@ -70,7 +70,6 @@ class Area:
             ctypes.memmove(self.start, self.before, self.length)
 
     def content(self) -> bytes:
-        """Returns the present contents of the range."""
         return ctypes.string_at(self.start, self.length)
 
     def moved(self, skipped: int = 0) -> str:

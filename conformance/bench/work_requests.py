@@ -113,7 +113,6 @@ class Exchange(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the request completed with success."""
         return len(self.completions) == 1 and self.completions[0].status == "SUCCESS"
 
 

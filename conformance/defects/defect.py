@@ -73,7 +73,6 @@ class Defect:
 
     @cached_property
     def answering(self) -> Answering:
-        """Who answered, by the first symptom that shows it."""
         found = map(answering_of, self.symptoms)
         return next((each for each in found if each.layer != UNKNOWN), answering_of(self.first))
 

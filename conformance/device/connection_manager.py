@@ -89,7 +89,6 @@ class Connection:
     ids: tuple[int, int]
 
     def close(self) -> None:
-        """Releases both ends."""
         for each in self.ids:
             self.manager.destroy(each)
 

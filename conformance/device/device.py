@@ -165,7 +165,6 @@ class Device:
 
     @property
     def max_read_elements(self) -> int:
-        """The number of SGEs that an RDMA READ may have."""
         return int(self.attributes.max_sge_rd or self.attributes.max_sge)
 
     @property

@@ -36,7 +36,6 @@ class ByManager:
             responder.fail()
 
     def close(self) -> None:
-        """Releases the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

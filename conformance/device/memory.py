@@ -75,7 +75,6 @@ def map_file(fd: int, size: int) -> int:
 
 
 def unmap(addr: int, size: int) -> None:
-    """Removes a mapping."""
     _libc.munmap(addr, size)
 
 

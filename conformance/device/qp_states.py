@@ -75,6 +75,5 @@ def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RES
 
 
 def query_state(qp: Any) -> str:
-    """The state of a pyverbs queue pair that ibv_query_qp returns."""
     attributes, _ = qp.query(Attr.STATE)
     return _STATES.name_of(int(attributes.qp_state))

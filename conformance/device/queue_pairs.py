@@ -122,7 +122,6 @@ class DeviceQueue:
         self.state = state
 
     def fail(self) -> None:
-        """Moves the queue pair from RTS to the error state."""
         self._attributes.qp_state = _STATES.value_of("ERR")
         self.qp.modify(self._attributes, Attr.STATE)
         self.state = "ERR"
@@ -191,12 +190,10 @@ class DeviceQueue:
         return self._attributes
 
     def query_state(self) -> str:
-        """The state that ibv_query_qp returns, such as ERR after an error."""
         return _STATES.name_of(self.poster.state())
 
     @property
     def handle(self) -> int:
-        """The kernel's handle in the structure."""
         return int(IbvQp.from_address(self.poster.qp).handle)
 
     def events(self, deadline_s: float = 0) -> list[str]:
@@ -204,7 +201,6 @@ class DeviceQueue:
         return events_of(self.poster.qp, self.poster.context, deadline_s)
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send: 0, or the value of errno."""
         self._share_memory()
         return self.poster.send(request, self._destination)
 
@@ -215,7 +211,6 @@ class DeviceQueue:
             self._memory = self.remote
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        """ibv_post_recv: 0, or the value of errno."""
         return self.poster.receive(sges, wr_id)
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:

@@ -86,17 +86,14 @@ class RemoteDevice:
 
     @property
     def gid(self) -> Any:
-        """Its GID, as a pyverbs object."""
         return self._endpoint.gid
 
     @property
     def lid(self) -> int:
-        """Its port's LID; 0 on Ethernet."""
         return self._endpoint.lid
 
     @property
     def active_mtu(self) -> int:
-        """Its port's MTU, as a value of enum ibv_mtu."""
         return self._endpoint.active_mtu
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
@@ -172,31 +169,25 @@ class RemoteQueue:
         return self.pd.device.channel.call(name, queue=self._id, **arguments)
 
     def move_to(self, state: str, peer: int) -> None:
-        """See queue_pairs.DeviceQueue."""
         self._call("move_to", state=state, peer=peer)
         self.state = state if state != "RESET" else self.state
 
     def connect(self, number: int, receiver: int, shared: int) -> None:
-        """See xrc.XrcQueue."""
         self._call("connect", number=number, receiver=receiver, shared=shared)
         self.state = "RTS"
 
     def fail(self) -> None:
-        """Moves the queue pair to the error state."""
         self._call("fail")
         self.state = "ERR"
 
     def reset(self) -> None:
-        """Moves the queue pair to RESET, and removes all completions from its completion queue."""
         self._call("reset")
         self.state = "RESET"
 
     def query_state(self) -> str:
-        """The state that ibv_query_qp returns. Raises OSError."""
         return str(self._call("query_state"))
 
     def events(self, deadline_s: float = 0) -> list[str]:
-        """The names of its asynchronous events."""
         return list(self._call("events"))
 
     def post_send(self, request: SendRequest) -> Return:
@@ -207,7 +198,6 @@ class RemoteQueue:
         return Return(*self.pd.device.call("post_send", queue=self._id, request=fields))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        """ibv_post_recv: 0, or the value of errno."""
         return Return(*self.pd.device.call("post_receive", queue=self._id, sges=list(sges), wr_id=wr_id))
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
@@ -222,5 +212,4 @@ class RemoteQueue:
         return [Completion(*each) for each in reported["found"]]
 
     def close(self) -> None:
-        """Destroys the queue pair and its completion queue."""
         self._call("close")

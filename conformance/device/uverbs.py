@@ -48,12 +48,10 @@ class Uverbs:
 
     @property
     def fd(self) -> int:
-        """The descriptor to which commands are written."""
         return self._fd
 
     @property
     def driver_id(self) -> int:
-        """The device's value of enum rdma_driver_id."""
         return self._driver_id
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
@@ -175,7 +173,6 @@ class Uverbs:
         return Return(error, error, told=None if error else Told(*(each.value for each in fields)))
 
     def dereg_mr(self, mr: Mr) -> Return:
-        """IB_USER_VERBS_CMD_DEREG_MR."""
         error = self._write(_DEREG_MR, struct.pack("=I", mr.handle), 0)
         return Return(error, error)
 

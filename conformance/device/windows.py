@@ -27,7 +27,6 @@ class DeviceWindow:
 
     @property
     def handle(self) -> int:
-        """The kernel's handle in the structure."""
         return int(self._struct.handle)
 
     @property
@@ -41,7 +40,6 @@ class DeviceWindow:
         self._struct.rkey = value
 
     def dealloc(self) -> Return:
-        """ibv_dealloc_mw: 0, or the value of errno."""
         return exact(self.pyverbs.close)
 
 

@@ -192,7 +192,6 @@ _BATCHES: dict[str, Callable[[_Posting], str]] = {
 
 
 def create_qp_ex(context: CaseContext, step: Step) -> Observation:
-    """Makes a queue pair that says which operations it will post, and destroys it."""
     pd = context.pds[str(step.arguments["pd"])]
     returned = context.bench.create_qp_ex(pd, str(step.arguments["type"]), context.number(step.arguments["operations"]))
     name = errno_name(returned.value) if returned.value else ""

@@ -168,6 +168,5 @@ def connect_qp(context: CaseContext, step: Step) -> Observation:
 
 
 def destroy_qp(context: CaseContext, step: Step) -> Observation:
-    """Destroys both queue pairs of a pair."""
     context.destroy_pair(str(step.arguments["qp"]))
     return _answer("0")

@@ -25,7 +25,6 @@ def _done(returned: str = "0") -> Observation:
 
 
 def fill(context: CaseContext, step: Step) -> Observation:
-    """Writes known bytes to all of the memory."""
     memory = context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, BEFORE, memory.size)
     return _done()
@@ -37,7 +36,6 @@ def unmap(context: CaseContext, step: Step) -> Observation:
 
 
 def protect(context: CaseContext, step: Step) -> Observation:
-    """Makes the memory read-only for this process."""
     memory = context.memory[str(step.arguments["memory"])]
     paging.protect(memory.addr, memory.size)
     return _done()

@@ -172,7 +172,6 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
 
 
 def _is_there(context: CaseContext, product: str) -> bool:
-    """Whether a call has made its object."""
     return any(
         product in each
         for each in (context.mrs, context.windows, context.buffers, context.dms, context.fields, context.pds)
@@ -253,5 +252,4 @@ def _codes(observed: Observation) -> str:
 
 
 def _step(context: CaseContext, step: Step) -> Observation:
-    """Makes one call and returns its observation."""
     return STEPS[step.call](context, step)

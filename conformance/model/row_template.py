@@ -120,7 +120,6 @@ class MrTemplate:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes on which its arguments depend."""
         return axes_of(self.arguments.values())
 
     def at(self, values: Values) -> MrSpec:
@@ -136,11 +135,9 @@ class QpTemplate:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes on which its access flags depend."""
         return self.access.axes
 
     def at(self, values: Values) -> QpSpec:
-        """The queue pair at a point."""
         return replace(self.first, access=self.access.at(values).mask)
 
 
@@ -153,7 +150,6 @@ class WindowTemplate:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes on which its bind depends."""
         return axes_of(self.arguments.values())
 
     def at(self, values: Values) -> WindowSpec:
@@ -186,11 +182,9 @@ class GivenTemplate:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes on which the set-up depends."""
         return self.base_axes | axes_of([*self.mrs.values(), *self.windows.values()])
 
     def at(self, values: Values) -> Given:
-        """The set-up at a point."""
         if not self.axes:
             return self.first
         first = self.first

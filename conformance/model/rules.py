@@ -91,7 +91,6 @@ class Registry(dict[str, Rule]):
         self.needs = Needs()
 
     def as_data(self) -> dict[str, RuleTexts]:
-        """The rules in the form of a results file."""
         texts = {rule.id: rule.as_data() for rule in self.values()}
         for rule, items in self.needs.items.items():
             texts[rule] |= {"evidence": list(items), "cases": self.needs.cases.get(rule, 0)}

@@ -122,7 +122,6 @@ class Space:
         return sum(values[name] * stride for name, stride in self.strides.items())
 
     def labels(self, point: int) -> dict[str, str]:
-        """Returns the texts of a point's values, by axis."""
         return {axis.name: axis.label(point // self.strides[axis.name] % axis.size) for axis in self.axes}
 
     def text(self, point: int) -> str:

@@ -40,7 +40,6 @@ class Part:
 
     @property
     def planned(self) -> list[str]:
-        """The ids of its own cases."""
         return self.recorded.header["planned"]
 
     @property

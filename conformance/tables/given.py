@@ -109,7 +109,6 @@ def read_memory(reader: Reader, section: str, node: Node) -> MemorySpec:
 
 
 def read_memlock(reader: Reader, node: Node) -> Quantity | None:
-    """Reads the limit of locked memory."""
     return _size(reader, node, "a limit")
 
 
