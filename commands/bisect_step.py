@@ -1,7 +1,5 @@
 """`rdma-cts bisect-step`: runs the cases of a defect, and ends with what `git bisect run` wants to know."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable

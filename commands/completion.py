@@ -3,8 +3,6 @@
 The text is complete in itself: no Python starts when somebody presses Tab. The packages install it for all users.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Collection, Iterator
 from functools import cache

@@ -4,8 +4,6 @@ Counts what the tables expect and, with a results file, what was observed. Not f
 results as they are.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import json

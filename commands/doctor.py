@@ -1,7 +1,5 @@
 """`rdma-cts doctor`: what is missing on this host for each way of running, and how to get it."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

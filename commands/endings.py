@@ -5,8 +5,6 @@ the user, with the traceback in a file, and never the status of a violation. Not
 that started them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """`rdma-cts findings`: a page of the defects that runs on several stacks have found, with the programs for them."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

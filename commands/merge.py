@@ -1,7 +1,5 @@
 """`rdma-cts merge`: makes one run of the shards that several machines have run."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

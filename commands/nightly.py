@@ -4,8 +4,6 @@ Each cell is a `rdma-cts run` in its own process: a failure costs only that cell
 changed (reports/morning.py), nor for reading a history (reports/history.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import itertools

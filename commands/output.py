@@ -4,8 +4,6 @@ What `--out` names is checked before anything else is done. Not for what is writ
 (streams.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import os

@@ -1,7 +1,5 @@
 """`rdma-cts reproducer`: a C program of libibverbs alone that shows one case, and the text to report it with."""
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Sequence

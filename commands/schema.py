@@ -1,7 +1,5 @@
 """`rdma-cts schema`: the table language and the project's other file formats as JSON Schema, for editors and tools."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from typing import Any

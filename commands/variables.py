@@ -3,8 +3,6 @@
 Not for reading one: each is read where it is used.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Not for failures of the device under test: those are verdicts, never exceptions.
 """
 
-from __future__ import annotations
-
 import os
 
 # How people start the suite, as hints and reproducers name it; the packages' program sets the variable.

@@ -3,8 +3,6 @@
 For whatever a user names, or a directory from elsewhere holds. Not for /proc and /sys, nor for the suite's own files.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -8,8 +8,6 @@ This module is a layer of its own: `commands` and `pytest_plugin` both need it, 
 `commands`. Not for parsing arguments (commands/run_arguments.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import re
@@ -370,14 +368,14 @@ class RunOptions:
         plugin=True,
     )
 
-    def seen_from_project(self, directory: Path) -> RunOptions:
+    def seen_from_project(self, directory: Path) -> "RunOptions":
         """The same run for a command in the project's directory: paths relative to `directory` become absolute."""
         if directory == ROOT:
             return self
         paths: dict[str, Any] = {name: directory / each for name, each in vars(self).items() if isinstance(each, Path)}
         return replace(self, cases=tuple(directory / folder for folder in self.cases), **paths)
 
-    def on(self, device: str) -> RunOptions:
+    def on(self, device: str) -> "RunOptions":
         """The same run on a target: a device of this host or, if `device` is empty, the guest."""
         return replace(self, device=device or None, guest=not device)
 
@@ -385,12 +383,12 @@ class RunOptions:
         """Whether an option has an effect on the target; before the target is determined, every option counts."""
         return option.only_on != (HOST if self.guest else GUEST if self.device else None)
 
-    def deciding(self) -> RunOptions:
+    def deciding(self) -> "RunOptions":
         """The run with only the options that affect the outcome of a case on its target; others have defaults."""
         others = {name: each.default for name, each in OPTIONS.items() if not (each.decides and self.has_effect(each))}
         return replace(self, **others)
 
-    def of_case(self, case: Case) -> RunOptions:
+    def of_case(self, case: Case) -> "RunOptions":
         """The run of one case alone, on the same target and with the same outcome.
 
         A hazardous case needs --hazardous on a host, which else leaves it out.
@@ -429,7 +427,7 @@ class RunOptions:
         chosen = [(each, getattr(run, name)) for name, each in OPTIONS.items() if each.plugin]
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
-    def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> RunOptions:
+    def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
         """The options of pytest inside the guest, where the device is one of the host, and files have other paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 

@@ -1,7 +1,5 @@
 """The interface `conformance.bench`, implemented by the reference device. Not for real devices."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -144,7 +142,7 @@ class HeldQueue:
 class HeldPair:
     """Two queue pairs that are connected to each other."""
 
-    def __init__(self, bench: ReferenceBench, spec: QpSpec, requester: Pd, responder: Pd) -> None:
+    def __init__(self, bench: "ReferenceBench", spec: QpSpec, requester: Pd, responder: Pd) -> None:
         self._bench, self._device, self._state = bench, bench.device, spec.state
         self._spec = spec, requester, responder
         self.transport = self._device.stack.transport

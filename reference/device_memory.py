@@ -3,8 +3,6 @@
 Each decision is a method, as in regions.py.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Each decision is a method, as in regions.py. What the provider or the library does not have is refused by its name.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 

@@ -3,8 +3,6 @@
 Not for a device of this host (target.py), and not for how a guest is built and booted (fixtures/guest/).
 """
 
-from __future__ import annotations
-
 import itertools
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Runs a Python module of the project in the Soft-RoCE guest and reads the JSON lines that it writes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -69,8 +69,7 @@ class _Marking:
         def mark(made: Any) -> type[Any]:
             kind = made
             if replaces is not None:
-                (base, *_) = made.__annotations__.values()
-                taken = made.__globals__[base]
+                (taken, *_) = made.__annotations__.values()
                 members = {cast(FunctionType, replaces).__name__: made}
                 kind = replacing(made.__name__, taken, members, made.__doc__, made.__module__)
             about = (kind.__doc__ or "").strip()

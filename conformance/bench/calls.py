@@ -3,8 +3,6 @@
 Not for the calls themselves: device/libibverbs.py calls the library, device/uverbs.py the kernel.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno as errno_module
 from collections.abc import Callable, Iterator
@@ -88,7 +86,7 @@ class Mr:
         self.pointer = pointer
 
     @classmethod
-    def at(cls, pointer: int) -> Mr:
+    def at(cls, pointer: int) -> "Mr":
         """Returns the region whose structure, at the address `pointer`, the library returned."""
         return cls(IbvMr.from_address(pointer), pointer)
 
@@ -153,7 +151,7 @@ class Return:
     layer: str = "kernel"
     buffer: Buffer | None = None
     told: Told | None = None
-    pd: Pd | None = None
+    pd: "Pd | None" = None
     dm: DeviceMemory | None = None
     release: Callable[[], object] | None = None
 

@@ -4,8 +4,6 @@ The interface between execution/ and a bench, which is the device under test or 
 posting (device/posting.py) and not for queue pairs (device/queue_pairs.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

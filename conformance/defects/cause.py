@@ -15,8 +15,6 @@ which order, and how often a defect showed itself. Two symptoms with equal cause
 - What is not supported is a feature, and each rule is about one.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Not for causes (cause.py), which are derived from one result alone.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

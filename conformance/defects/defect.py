@@ -1,7 +1,5 @@
 """Defects: the symptoms of a run by their causes, the most severe first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -49,7 +47,7 @@ class Defect:
         shown = severity_of(self.symptoms[0])
         return shown if self.known is None or shown.rank < self.known.rank else self.known
 
-    def at_least(self, severity: Severity) -> Defect:
+    def at_least(self, severity: Severity) -> "Defect":
         """The same defect, of which it is known that it can be this bad."""
         return self if severity.rank >= self.severity.rank else replace(self, known=severity)
 

@@ -4,8 +4,6 @@ A registration can be refused for many reasons by one errno, so that their cause
 shows brings those together that fail under one condition and no other call does. Not for causes (cause.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from conformance.defects.cause import REGISTRATION, Cause

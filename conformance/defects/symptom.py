@@ -1,7 +1,5 @@
 """The symptoms in a result: one for a row, one for each deviation of a sweep. Not for grouping them (cause.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any

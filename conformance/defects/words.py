@@ -4,8 +4,6 @@ It is made from the defect's cause and the short name of its rule, so that it is
 the defect. Not for finding causes (cause.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from conformance.defects.cause import ACCESS, BIND, INVALIDATION, REGISTRATION, Cause

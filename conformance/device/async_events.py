@@ -3,8 +3,6 @@
 They come some time after their cause, or not at all. Not for completions.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import select

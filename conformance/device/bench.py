@@ -4,8 +4,6 @@ Not for opening the device and ending with the session (fixtures/bench.py), nor 
 (execution/capabilities.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing

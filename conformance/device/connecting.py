@@ -3,8 +3,6 @@
 By the states of ibv_modify_qp(3), on InfiniBand and RoCE; iwarp.py has the other way. Not for creating queue pairs.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from conformance.bench.interface import Queue

@@ -5,8 +5,6 @@ pairs that were created before, by their numbers (rdma_connect(3), rdma_accept(3
 (queue_pairs.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
@@ -85,7 +83,7 @@ class CmError(OSError):
 class Connection:
     """The two ends of a connection, which lasts until `close`. Its queue pairs must be destroyed first."""
 
-    manager: ConnectionManager
+    manager: "ConnectionManager"
     ids: tuple[int, int]
 
     def close(self) -> None:

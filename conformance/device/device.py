@@ -3,8 +3,6 @@
 Not for the verbs under test (libibverbs.py, uverbs.py) and not for finding out what the device really does.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os
@@ -44,7 +42,7 @@ _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
 class ProtectionDomain(PdAt):
     """A PD that pyverbs allocates, with its struct ibv_pd *."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: "Device") -> None:
         from pyverbs.pd import PD
 
         self.device = device
@@ -142,7 +140,7 @@ class Device:
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
         return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
 
-    def __enter__(self) -> Device:
+    def __enter__(self) -> "Device":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,8 +4,6 @@ A queue pair of iWARP goes from RESET to INIT by ibv_modify_qp, and to RTS when 
 not come back from an error: RFC 5040 ends the connection. Not for the connection manager (connection_manager.py).
 """
 
-from __future__ import annotations
-
 from conformance.device.connecting import CONNECTED, ByStates, End
 from conformance.device.connection_manager import Connection, ConnectionManager
 

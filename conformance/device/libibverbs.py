@@ -5,8 +5,6 @@ address 0 into an allocation of its own. The inline functions of the header (adv
 pyverbs, whose exceptions contain their exact codes. Not for the kernel's ABI (uverbs.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools

@@ -3,8 +3,6 @@
 Uses libc's mmap, because Python's mmap module cannot leave holes and does not return addresses.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import mmap

@@ -5,8 +5,6 @@ longer than the device's own. Not available without a compiler, for requests tha
 and for benches other than the device's (the reference implementation, altered calls). Not for judging the results.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ As ibv_modify_qp(3) requires them. On iWARP only the connection manager moves a 
 Not for the values of the attributes (queue_pairs.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import IntFlag
 from typing import Any

@@ -4,8 +4,6 @@ A pair is a requester and a responder, connected to each other. pyverbs creates 
 and posts the requests that it can express exactly; posting.py posts the others. Not for judging completions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 

@@ -5,8 +5,6 @@ at the same addresses, and both are kept alike (mirror.py). Not for what that pr
 and not for how it is reached (fixtures/hosts/peer.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -59,7 +57,7 @@ class Endpoint:
     active_mtu: int
 
     @classmethod
-    def of(cls, device: Destination) -> Endpoint:
+    def of(cls, device: Destination) -> "Endpoint":
         """What the other host has to know of a device here."""
         return cls(str(device.gid), device.lid, device.active_mtu)
 

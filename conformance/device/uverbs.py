@@ -6,8 +6,6 @@ RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>; numbers and layouts are those
 manual page of the library's verb has. Not for the library (libibverbs.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

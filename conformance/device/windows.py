@@ -3,8 +3,6 @@
 Not for binding and invalidating windows, which are requests of a queue pair (queue_pairs.py).
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from conformance.bench.calls import IbvMw, Pd, Return

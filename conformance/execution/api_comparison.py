@@ -3,8 +3,6 @@
 Such a case makes no call on the device and has no set-up. Not for the checks themselves (header/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from conformance.bench.interface import Bench

@@ -4,8 +4,6 @@ The rules are those of ibv_wr_post(3): nothing is carried out before ibv_wr_comp
 Not for single requests, which traffic.py makes with `poster: wr_post`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ kernel or driver say that there is none of its kind (bench.calls.ABSENT, and EIN
 a well-formed request). Not for other errors, which the cases find, nor for the violation itself (rules CAP-…).
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress

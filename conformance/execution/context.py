@@ -3,8 +3,6 @@
 Not for making calls (steps.py, traffic.py) and not for their order (procedure.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
@@ -75,7 +73,7 @@ class CaseContext:
         self.work_requests = 0
         self._trunk: CaseContext | None = None  # the context that this one is a branch of
 
-    def branch(self, case: Case) -> CaseContext:
+    def branch(self, case: Case) -> "CaseContext":
         """A context for another case on the same set-up. The objects that this case creates belong to it alone."""
         branch = self._view(case)
         branch._trunk = self
@@ -84,11 +82,11 @@ class CaseContext:
             own[name] = own[name].copy()
         return branch
 
-    def for_call(self, case: Case) -> CaseContext:
+    def for_call(self, case: Case) -> "CaseContext":
         """A context for the calls of a case on this set-up: a branch if the calls create or release objects."""
         return self._view(case) if case.when.call in _WITHOUT_OBJECTS and not case.afterwards else self.branch(case)
 
-    def _view(self, case: Case) -> CaseContext:
+    def _view(self, case: Case) -> "CaseContext":
         # The same as copy.copy, in a tenth of its time, because a sweep does this at every point.
         view = CaseContext.__new__(CaseContext)
         view.__dict__.update(self.__dict__)

@@ -4,8 +4,6 @@ What the requests still do after the call is seen in memory that is filled again
 operations that are awaited at once (traffic.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import threading

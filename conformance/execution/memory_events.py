@@ -3,8 +3,6 @@
 These are calls of the table language, not verbs. Not for RDMA operations on the memory (traffic.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 

@@ -4,8 +4,6 @@ Tries each with one harmless call. A stack without a verb returns EOPNOTSUPP or 
 result means that the verb exists. Not for judging whether the result is right.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Mapping
 from contextlib import suppress

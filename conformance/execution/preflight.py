@@ -7,8 +7,6 @@ SEND, RDMA WRITE and RDMA READ come to, how a refusal shows, whether a pair work
 further types of pairs), and the suite adapts. Not for judging the device.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress

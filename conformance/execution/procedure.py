@@ -4,8 +4,6 @@ steps.py makes the individual calls. An exception here is a failure of the harne
 kernel's evidence and the verdict (runner.py).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext

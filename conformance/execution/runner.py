@@ -5,8 +5,6 @@ its own RunContext. sweeps/runners.py has the runner of each kind of case. Not f
 and not for storing results (results/).
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Mapping
@@ -79,7 +77,7 @@ class RunContext:
     bench: Bench
     basis: Basis
     watch: Watch
-    runners: Mapping[Kind, KindRunner]
+    runners: "Mapping[Kind, KindRunner]"
     seed: int | None = None
 
 

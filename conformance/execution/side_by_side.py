@@ -3,8 +3,6 @@
 Calls of the table language, not verbs. Not for single operations (traffic.py).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence

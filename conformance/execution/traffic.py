@@ -5,8 +5,6 @@ harness's own buffer. Afterwards every byte that differs is recorded. A pair of 
 Not for judging the observations.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable, Generator, Sequence

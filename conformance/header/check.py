@@ -1,7 +1,5 @@
 """The result of comparing one item of the descriptions with what is installed. Not for comparing (compare.py)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -5,8 +5,6 @@ recorded observation. A verdict is about the device and its stack; what the harn
 FAIL. Not for making observations (execution/) and not for waivers (results/waivers.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -53,7 +51,7 @@ class Judgement:
     fault: Fault | None = None
 
     @classmethod
-    def of_fault(cls, fault: Fault, notes: tuple[str, ...] = ()) -> Judgement:
+    def of_fault(cls, fault: Fault, notes: tuple[str, ...] = ()) -> "Judgement":
         return cls(verdict_of(fault.kind), sentence(fault), notes, fault)
 
 

@@ -3,8 +3,6 @@
 Not for what was observed there (faults.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 Not for verdicts on a case (judging/), for where a fault is (circumstances.py) and for its sentence (sentences.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 A case fails then, whatever its calls returned. Not for reading the kernel's log (kernel/log.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

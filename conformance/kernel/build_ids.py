@@ -3,8 +3,6 @@
 Not for what the user asked to test: the command line records that.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import struct

@@ -1,7 +1,5 @@
 """A file of /proc, /sys or a control group that is read before and after each case. Not for what its text means."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

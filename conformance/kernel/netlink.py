@@ -7,8 +7,6 @@ users of the device do not change the counts. Numbers are those of <rdma/rdma_ne
 memory and memory windows (resources.py).
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

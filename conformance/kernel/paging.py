@@ -3,8 +3,6 @@
 Addresses and sizes are plain numbers, in bytes. Not for when a case does so (execution/memory_events.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

@@ -4,8 +4,6 @@ Frozen data, created from tables and executed on a device. Not for reading table
 cases (execution/runner.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -96,7 +94,7 @@ class QpSpec:
     shared: object = None
 
     @property
-    def peer(self) -> QpSpec:
+    def peer(self) -> "QpSpec":
         """The peer: in the state RTS, with all rights."""
         return QpSpec(self.kind, self.pd, extended=self.extended, inline=self.inline)
 
@@ -231,7 +229,7 @@ class Case:
     ends_process: bool = False
     tier: str = "default"
     kind: Kind = Kind.ROW
-    sweep: Sweep | None = None
+    sweep: "Sweep | None" = None
     point: int | None = None
 
     @property

@@ -3,8 +3,6 @@
 Not for what a run has shown (results/conclusions.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -69,7 +67,7 @@ class Needs:
     cases: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of_header(cls, header: HeaderRecord) -> Needs:
+    def of_header(cls, header: HeaderRecord) -> "Needs":
         """As a run has recorded it; without anything for a run of an older version."""
         rules = header.get("rules") or {}
         items = {rule: texts["evidence"] for rule, texts in rules.items() if "evidence" in texts}

@@ -4,8 +4,6 @@ Judging makes it from case and observation, results record it, defects read its 
 place that makes a sentence of it, which nobody reads back. Not for verdicts and not for severity (defects/severity.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -84,7 +82,7 @@ class FaultKind(StrEnum):
     KERNEL_TAINTED = "kernel-tainted", Effect.KERNEL_ALARM
     OTHER = "other", Effect.REMARK  # of a results file that does not say it
 
-    def __new__(cls, value: str, effect: Effect = Effect.REMARK) -> FaultKind:
+    def __new__(cls, value: str, effect: Effect = Effect.REMARK) -> "FaultKind":
         member = str.__new__(cls, value)
         member._value_ = value
         member.effect = effect
@@ -203,7 +201,7 @@ class Fault:
         return data  # type: ignore[return-value]
 
     @classmethod
-    def of_data(cls, data: Mapping[str, Any]) -> Fault:
+    def of_data(cls, data: Mapping[str, Any]) -> "Fault":
         """The fault in a record of the right shape. Raises ValueError for a kind that there is not."""
         known = {field.name for field in fields(cls)}
         values: dict[str, Any] = {

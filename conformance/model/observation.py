@@ -5,8 +5,6 @@ JSON, and a sweep has thousands of them. A key is absent if it does not apply. N
 and not for judging them (judging/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
@@ -134,7 +132,7 @@ class Observation(TypedDict, total=False):
     divergences: list[DivergenceData]
 
     # Of the case.
-    afterwards: list[Observation]  # of the later steps that were made
+    afterwards: "list[Observation]"  # of the later steps that were made
     setup_failed: str  # which call of the set-up was refused; then only `errno` is present, too
     setup_refused_once: str  # the refused call of the set-up, if the same set-up succeeded when it was made again
     unreachable: str  # why nothing could be observed on this stack

@@ -5,8 +5,6 @@ total=False hold whatever a system reports about itself. Not for checking what w
 reading and writing files (results/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 

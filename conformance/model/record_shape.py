@@ -6,8 +6,6 @@ Unknown keys are kept unchanged; null counts as an absent key. Not for reading f
 the meaning of values.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast

@@ -4,8 +4,6 @@ A template returns its part of the row at a point (`at`), from the number of the
 the templates (tables/row_resolution.py). Not for the points of a sweep (sweep.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar

@@ -3,8 +3,6 @@
 Frozen data. Not for reading rules from files (tables/rules_file.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

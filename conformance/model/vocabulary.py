@@ -4,8 +4,6 @@ Data only. `tables/` reads tables with it, `tables/schema.py` publishes it for e
 `execution/steps.py` makes the calls. Not for the names of flags and codes: these come from `verbs`.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ run_options.py has those that `rdma-cts run` has, too. Not for running cases (pl
 (recorder.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ The stream has the same records and a `start` record before each case, so that t
 flight when the kernel under test died. With xdist, only the controller records. Not for running cases (plugin.py).
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

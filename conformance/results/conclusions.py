@@ -3,8 +3,6 @@
 Not for the verdicts on rules (rule_conclusions.py), nor on cases (judging/), and not for the layout of reports.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -106,7 +104,7 @@ def conclude_run(
     device: str,
     footer: FooterRecord | None,
     of: Iterable[str],
-    rules: Mapping[str, RuleConclusion],
+    rules: "Mapping[str, RuleConclusion]",
     needs: Needs,
     *,
     left_out: int | None,

@@ -3,8 +3,6 @@
 The fingerprint says which defect, the severity how bad it may be. Not for waivers of cases and rules (waivers.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date

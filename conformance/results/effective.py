@@ -4,8 +4,6 @@ A run has a subject: a device with its driver, firmware and provider, or the who
 verdicts, which are the same whatever the subject (judging/).
 """
 
-from __future__ import annotations
-
 from conformance.defects import is_of_stack
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict

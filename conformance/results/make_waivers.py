@@ -1,7 +1,5 @@
 """Makes waivers of the defects in recorded runs, as the text of a file. Not for reading a file (waiver_file.py)."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ Pure, but for the messages, which name the directories. Not for dividing cases (
 (commands/merge.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

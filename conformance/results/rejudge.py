@@ -5,8 +5,6 @@ case that was not run), or the worker claimed something else, the recorded verdi
 Not for judging (judging/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path

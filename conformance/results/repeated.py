@@ -4,8 +4,6 @@ A large file says most of what it says many times. What was accepted once is kno
 it, so that nobody may change a part of a result in place. Not for what is wrong with a line (records.py).
 """
 
-from __future__ import annotations
-
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, cast
 

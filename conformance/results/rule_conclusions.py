@@ -3,8 +3,6 @@
 A rule needs what model/evidence.py says. Not for the conclusion about a run (conclusions.py).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Not for applying waivers (waivers.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """Where a waiver holds: a driver, kernels and firmware."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

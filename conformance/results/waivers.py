@@ -4,8 +4,6 @@ A waiver changes the effective verdict of a result, never its verdict, and only 
 waiver describes. Not for the file of waivers (waiver_file.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date

@@ -3,8 +3,6 @@
 One process at a time: the file is locked while it is open. The kernel unlocks it when the process ends in any way.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

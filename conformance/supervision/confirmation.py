@@ -7,8 +7,6 @@ Then the shortest list of such cases after which it occurs is searched by halvin
 running a worker (repetition.py).
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Not for workers of which it is not known what they were doing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from conformance.judging import crash_location, first_alarm, located, site_in

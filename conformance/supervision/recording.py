@@ -4,8 +4,6 @@ Although workers run at the same time, only one thread at a time may use it (sup
 workers (session.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast

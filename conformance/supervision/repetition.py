@@ -3,8 +3,6 @@
 Not for deciding what to repeat (confirmation.py).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Mapping
 

@@ -2,8 +2,6 @@
 (runs/plan.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 From located YAML into the frozen data of model/case.py. Not for calls and their arguments (arguments.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 

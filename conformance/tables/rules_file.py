@@ -3,8 +3,6 @@
 Not for the type of a rule (model/rules.py) and not for tables (loader.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ loads no other library and opens no device. The source of the descriptions is th
 rdma-core; `conformance.header` compares them with an installed header. Not for what a device does.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from types import MappingProxyType

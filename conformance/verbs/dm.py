@@ -1,7 +1,5 @@
 """ibv_alloc_dm(3): memory of the device, copies to and from it, and its registration. Data only."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb

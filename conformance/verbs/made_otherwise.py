@@ -1,7 +1,5 @@
 """Regions and domains that are made otherwise: null regions, imports, parent domains. Data only."""
 
-from __future__ import annotations
-
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
 _CONTEXT = Parameter("context", "struct ibv_context *", "The open device.", implied=True)

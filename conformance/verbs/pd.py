@@ -1,7 +1,5 @@
 """ibv_alloc_pd(3): deallocating a protection domain. Data only."""
 
-from __future__ import annotations
-
 from conformance.verbs.types import Convention, Linkage, Parameter, Verb
 
 DEALLOC_PD = Verb(

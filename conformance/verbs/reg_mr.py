@@ -1,7 +1,5 @@
 """ibv_reg_mr(3): three ways of registering a memory region, and deregistering it. Data only."""
 
-from __future__ import annotations
-
 from conformance.verbs.structs import SIZE_T_AS_INT
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 

@@ -5,8 +5,6 @@ C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `i
 so that the same string can be shown, used in a declaration, and compared by the compiler.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum as ClosedSet
@@ -202,7 +200,7 @@ class Parameter:
     default: str | None = None
     nullable: bool = False
     table: ArgumentSpec | None = None
-    written_as: tuple[Parameter, ...] = ()
+    written_as: "tuple[Parameter, ...]" = ()
     implied: bool = False
 
 

@@ -1,7 +1,5 @@
 """Ends of operations and of advice that are computed in 64 bits, and pages of large regions that begin again."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.memory import SPACE
 from reference.objects import ON_DEMAND, Domain, Region

@@ -1,7 +1,5 @@
 """The codes with which advice is refused."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Advice: keys, and lists of several elements."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge

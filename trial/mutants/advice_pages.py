@@ -1,7 +1,5 @@
 """Advice that is followed: which pages are present afterwards."""
 
-from __future__ import annotations
-
 from reference.advice import FLUSH, PREFETCH_NO_FAULT
 from reference.device import Device
 from reference.memory import PAGE

@@ -1,7 +1,5 @@
 """REMOTE_ATOMIC: what it grants, what is refused without it, and what atomics compute."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge

@@ -1,7 +1,5 @@
 """Binds that fail, and binds without a region."""
 
-from __future__ import annotations
-
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from reference.device import Device
 from reference.objects import REMOTE_READ, Region, Window

@@ -1,7 +1,5 @@
 """The keys of binds, and their order with sends."""
 
-from __future__ import annotations
-
 from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
 from reference.objects import Region, Window

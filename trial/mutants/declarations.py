@@ -1,7 +1,5 @@
 """What a device and its header declare."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from reference.device import Device

@@ -1,7 +1,5 @@
 """Deregistration: its codes, and the end of the keys."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import REMOTE_READ, Domain, Region
 from trial.violation import plain, violates

@@ -1,7 +1,5 @@
 """Deregistration with bound windows and with requests in flight."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge

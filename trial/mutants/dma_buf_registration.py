@@ -1,7 +1,5 @@
 """dma-bufs: what is registered and what is refused."""
 
-from __future__ import annotations
-
 import errno
 
 from reference.device import Device

@@ -1,7 +1,5 @@
 """dma-bufs: which bytes a region has and which address reaches them."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import Domain, Region

@@ -1,7 +1,5 @@
 """Lists of SGEs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge

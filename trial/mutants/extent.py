@@ -1,7 +1,5 @@
 """Where a region begins and ends, of any length."""
 
-from __future__ import annotations
-
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
 from reference.memory import PAGE

@@ -1,7 +1,5 @@
 """Which pages forked children get, and what a fork leaves to the device."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from pathlib import Path

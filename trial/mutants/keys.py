@@ -1,7 +1,5 @@
 """Keys: unknown, ended, of other objects and other processes."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import REMOTE_READ, REMOTE_WRITE, Domain, Region, Window
 from trial.violation import permits, plain, violates

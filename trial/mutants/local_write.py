@@ -1,7 +1,5 @@
 """LOCAL_WRITE, MW_BIND, and what a queue pair enables."""
 
-from __future__ import annotations
-
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
 from reference.queues import Queue

@@ -1,7 +1,5 @@
 """Memory that cannot be registered."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import mmap

@@ -1,7 +1,5 @@
 """On-demand regions, and implicit ones."""
 
-from __future__ import annotations
-
 import errno
 
 from reference.device import Device

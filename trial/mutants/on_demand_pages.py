@@ -1,7 +1,5 @@
 """Pages of on-demand regions: which ones the device brings in, for what, and when."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Mutants that violate REG-14, relaxed ordering. Not for short ones, which are rows of the table beside."""
 
-from __future__ import annotations
-
 from conformance.bench.work_requests import Completion, SendRequest
 from reference.device import Device
 from reference.memory import PAGE

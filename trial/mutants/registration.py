@@ -1,7 +1,5 @@
 """Registration: what a region is, what a refusal leaves behind, and access 0."""
 
-from __future__ import annotations
-
 import errno
 
 from reference.device import Device

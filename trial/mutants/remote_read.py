@@ -1,7 +1,5 @@
 """REMOTE_READ: what it grants, and what is refused without it."""
 
-from __future__ import annotations
-
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
 from reference.objects import REMOTE_READ, Region

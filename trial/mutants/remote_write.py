@@ -1,7 +1,5 @@
 """Mutants that violate REG-05, REMOTE_WRITE, or choose what it leaves open. Not for short ones (the table beside)."""
 
-from __future__ import annotations
-
 from conformance.bench.work_requests import Completion, SendRequest
 from reference.device import Device
 from reference.objects import REMOTE_WRITE, Domain, Region

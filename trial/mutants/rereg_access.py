@@ -1,7 +1,5 @@
 """Re-registration with other access rights."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, Region
 from reference.reregistration import Change

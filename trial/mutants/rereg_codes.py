@@ -1,7 +1,5 @@
 """The codes of a re-registration, and the release of the region after a failure."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import Refused, Region
 from reference.reregistration import Change

@@ -1,7 +1,5 @@
 """The vendor's experimental re-registration."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import Refused, Region
 from reference.reregistration import CHANGE_ACCESS, Change

@@ -1,7 +1,5 @@
 """The codes of a re-registration for fork protection."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import Region
 from reference.reregistration import DO_FORK_OLD, Change

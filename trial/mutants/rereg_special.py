@@ -1,7 +1,5 @@
 """Re-registration of on-demand regions, of those with an hca_va, and of those with bound windows."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import LOCAL_WRITE, MW_BIND, Refused, Region
 from reference.reregistration import CHANGE_ACCESS, CHANGE_PD, Change

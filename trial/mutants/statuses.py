@@ -1,7 +1,5 @@
 """The statuses and opcodes of completions."""
 
-from __future__ import annotations
-
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
 from reference.queues import Queue

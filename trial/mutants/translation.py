@@ -1,7 +1,5 @@
 """hca_va: which byte an address by key reaches."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import Region
 from trial.violation import violates

@@ -1,7 +1,5 @@
 """The protection domain and the queue pair of a window, and who may invalidate it."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import Region, Window
 from reference.queues import Queue

@@ -1,7 +1,5 @@
 """What a window opens whose region, window and queue pair are not of one domain, and to whom."""
 
-from __future__ import annotations
-
 from conformance.bench.work_requests import BindInfo
 from reference.device import Device
 from reference.objects import Region, Window

@@ -1,7 +1,5 @@
 """What a window grants."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, Region, Window
 from trial.violation import plain, violates

@@ -1,7 +1,5 @@
 """Mutants that violate BIND-15: keys of type 2 windows, and invalidation. Not for short ones (window_types.yaml)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from conformance.bench.work_requests import SendRequest

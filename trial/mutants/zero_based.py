@@ -1,7 +1,5 @@
 """ZERO_BASED, and hca_va 0: addresses that are offsets."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import ZERO_BASED, Region

@@ -1,7 +1,5 @@
 """One persona: what a driver lacks and how it behaves, and the reference that is made of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

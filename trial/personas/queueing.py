@@ -1,7 +1,5 @@
 """Permitted behaviours of drivers: queue pairs, posting, and completions. For personas (table.py names the drivers)."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Altered calls of windows, and their completions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from conformance.bench.calls import Return, Window

@@ -1,7 +1,5 @@
 """Violations of atomics that are granted: what they return and what they store."""
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import QueuePair, Sent

@@ -3,8 +3,6 @@
 Each decides for a request that the real device refuses at which address it is carried out nevertheless.
 """
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
 from trial.data_path.structures import WRITE, SendRequest

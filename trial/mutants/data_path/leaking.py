@@ -1,7 +1,5 @@
 """Violations by requests that are refused and nevertheless move bytes."""
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import REMOTE_WRITE, QueuePair, Region, Sent

@@ -1,7 +1,5 @@
 """Violations that grant what must be refused: other domains, other keys, and what is outside of a range."""
 
-from __future__ import annotations
-
 from trial.data_path.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
 from trial.mutants.data_path.granting import Granting
 from trial.violation import violates

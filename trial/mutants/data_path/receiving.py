@@ -1,7 +1,5 @@
 """Violations of what a READ or a received message leaves behind: bytes that come late, not at all, or changed."""
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import put
 from trial.data_path.objects import RELAXED_ORDERING, Posted, QueuePair, Sent

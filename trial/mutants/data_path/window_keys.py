@@ -1,7 +1,5 @@
 """Violations of what a window's key opens: after it has ended, without a right, outside of the window."""
 
-from __future__ import annotations
-
 from trial.data_path.objects import REMOTE_READ, Binding, QueuePair, Sent
 from trial.mutants.data_path.granting import Granting
 from trial.violation import violates

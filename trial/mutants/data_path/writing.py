@@ -1,7 +1,5 @@
 """Violations of what a WRITE leaves behind: bytes that come late, short, long, torn, or in the wrong place."""
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import QueuePair, Sent
