@@ -221,8 +221,7 @@ def advise(writer: Writer, step: Step) -> None:
     writer.assign("error", f"{verb}({domain}, {advice}, {mask}, {name}, {count})")
     if step.arguments["pd_handle"] == "invented":
         writer.say(f"{domain}->handle = handle;")
-    kept, should = wanted(step.then, step.then.errno or documented(step))
-    _answer(writer, step, kept, should)
+    _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))
 
 
 def plain(writer: Writer, step: Step) -> None:

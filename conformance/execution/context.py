@@ -12,6 +12,7 @@ from conformance.bench.memory_areas import Part
 from conformance.bench.work_requests import BindInfo
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.harness_resources import HarnessResources, create_pair, release
+from conformance.kernel.child import Child
 from conformance.model.case import Argument, Case, Flags, QpSpec, Value
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
@@ -68,7 +69,7 @@ class CaseContext:
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
-        self.children: dict[str, tuple[int, int, int]] = {}  # of forks: process, and pipes to and from it
+        self.children: dict[str, Child] = {}  # by the memory that each has a copy of
         self.in_flight: dict[str, tuple[Queue, Part]] = {}  # by pair: who has posted, and the memory of the other end
         self.work_requests = 0
         self._trunk: CaseContext | None = None  # the context that this one is a branch of
