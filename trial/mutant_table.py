@@ -103,7 +103,8 @@ def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
 
 def _assigned(tree: ast.AST) -> set[str]:
     stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return stored | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    caught = {str(node.name) for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)}
+    return stored | caught | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
 class _Was(ast.NodeTransformer):

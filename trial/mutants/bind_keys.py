@@ -4,7 +4,7 @@ from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
 from reference.objects import Region, Window
 from reference.queues import SUCCESS, Queue
-from trial.violation import permits, plain, violates
+from trial.violation import permits, violates
 
 
 @violates("BIND-02")
@@ -92,60 +92,3 @@ class SendAfterABindIsSkipped(Device):
             self.complete(queue, request, SUCCESS)
             return 0
         return super().post_send(queue, request)
-
-
-@violates("BIND-20", Device.posted_bind)
-def refused_bind_renames_the_key(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A second bind is refused, and the key of the binding is the requested one from then on."""
-    window = self.window_behind(request.window)
-    status = plain(self).posted_bind(queue, request)
-    if status != SUCCESS and window.region is not None and request.rkey not in self.keys:
-        self.replace_key(window, request.rkey)
-    return status
-
-
-@violates("BIND-20", Device.posted_bind, written="blind")
-def any_index_in_the_key(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A posted bind with a key of another index is accepted and the window has that key."""
-    window, info = self.window_behind(request.window), request.bind
-    if info is not None and window.region is None and request.rkey >> 8 != window.key >> 8:
-        region = self.bound_region(info)
-        if request.rkey in self.keys or self.bind_refused(window, region, info.addr, info.length, info.access):
-            return "MW_BIND_ERR"
-        self.bind(window, region, info.addr, info.length, info.access, request.rkey, queue.number)
-        return SUCCESS
-    return plain(self).posted_bind(queue, request)
-
-
-@violates("BIND-20", Device.posted_bind, written="blind")
-def bound_window_is_bound_again(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A type 2 window that is still bound can be bound by another posted bind."""
-    window, info = self.window_behind(request.window), request.bind
-    if info is not None and window.region is not None and request.rkey >> 8 == window.key >> 8:
-        region = self.bound_region(info)
-        if not self.bind_refused(window, region, info.addr, info.length, info.access):
-            self.bind(window, region, info.addr, info.length, info.access, request.rkey, queue.number)
-            return SUCCESS
-    return plain(self).posted_bind(queue, request)
-
-
-@violates("BIND-20", Device.posted_bind, written="blind")
-def refused_rebind_ends_the_binding(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A posted bind of a bound type 2 window is refused, and its old binding is gone."""
-    window = self.window_behind(request.window)
-    bound = window.region is not None
-    status = plain(self).posted_bind(queue, request)
-    if bound and status != SUCCESS:
-        self.unbind(window)
-    return status
-
-
-@violates("BIND-20", Device.posted_bind, written="blind")
-def refused_rebind_shortens_the_binding(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A posted bind of a bound type 2 window is refused, but the old key now has the length asked for."""
-    window = self.window_behind(request.window)
-    bound = window.region is not None
-    status = plain(self).posted_bind(queue, request)
-    if bound and status != SUCCESS and request.bind and request.bind.length:
-        window.length = min(window.length, request.bind.length)
-    return status

@@ -4,19 +4,10 @@ from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from reference.device import Device
-from reference.objects import Domain, Refused, Region, Window
+from reference.objects import Domain, Region, Window
 from reference.queues import Queue
 from trial.mutants.bases import SENDS, Watching
-from trial.violation import plain, violates
-
-
-@violates("DEREG-02", Device.busy)
-def window_unbound_by_refusal(self: Device, region: Region) -> bool:
-    """A refused deregistration unbinds the window."""
-    bound = plain(self).busy(region)
-    for window in list(region.windows):
-        window.access = 0
-    return bound
+from trial.violation import violates
 
 
 class _Unbinding(Device):
@@ -43,29 +34,6 @@ class WindowsWithoutRightsDoNotCount(_Unbinding):
 
     def busy(self, region: Region) -> bool:
         return any(each.access for each in region.windows)
-
-
-@violates("DEREG-02", Device.deregister, written="blind")
-def failed_deregistration_ends_the_key(self: Device, handle: int) -> None:
-    """A deregistration that fails for a bound window makes the region unusable."""
-    try:
-        plain(self).deregister(handle)
-    except Refused:
-        if handle in self.regions:
-            self.regions[handle].usable = False
-        raise
-
-
-@violates("DEREG-02", Device.deregister, written="blind")
-def failed_deregistration_unbinds(self: Device, handle: int) -> None:
-    """A deregistration that fails for a bound window takes the window off the region."""
-    try:
-        plain(self).deregister(handle)
-    except Refused:
-        if handle in self.regions:
-            for window in list(self.regions[handle].windows):
-                self.unbind(window)
-        raise
 
 
 @violates("DEREG-02", written="blind")

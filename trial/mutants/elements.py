@@ -6,18 +6,7 @@ from conformance.bench.calls import Sge
 from reference.device import Device
 from reference.objects import Region
 from reference.queues import Queue
-from trial.violation import permits, plain, violates
-
-
-@violates("REG-26", Device.scatter)
-def bad_elements_are_filled_all_the_same(self: Device, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-    """A request with a bad element fails after that element has been filled."""
-    if plain(self).scatter(queue, sges, content):
-        return True
-    if len(sges) > 1:
-        for sge in sges:
-            self.memory.write(sge.addr, bytes(sge.length))
-    return False
+from trial.violation import plain, violates
 
 
 @violates("REG-26", Device.gather, written="blind")
@@ -51,13 +40,3 @@ def second_element_from_any_domain(self: Device, queue: Queue, sges: Sequence[Sg
             return None
         content += part
     return content
-
-
-@permits("REG-26", Device.scatter, written="blind")
-def good_elements_are_filled_first(self: Device, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-    """Elements before a bad one are filled already when the bad one is found."""
-    for sge in sges:
-        if not plain(self).scatter(queue, [sge], content[: sge.length]):
-            return False
-        content = content[sge.length :]
-    return True

@@ -2,21 +2,10 @@
 
 from conformance.bench.work_requests import Completion, SendRequest
 from reference.device import Device
-from reference.memory import PAGE
 from reference.objects import FLUSH_GLOBAL, FLUSH_PERSISTENT, RELAXED_ORDERING, Region
 from reference.queues import SUCCESS, Queue
 from trial.mutants.bases import ATOMICS
-from trial.violation import permits, plain, violates
-
-
-@violates("REG-14", Device.put)
-def relaxed_not_visible(self: Device, addr: int, content: bytes) -> bool:
-    """With RELAXED_ORDERING the last page arrives after the completion."""
-    relaxed = any(
-        isinstance(each, Region) and each.access & RELAXED_ORDERING and each.addr <= addr < each.addr + each.length
-        for each in self.keys.values()
-    )
-    return plain(self).put(addr, content[:-PAGE] if relaxed and len(content) > PAGE else content)
+from trial.violation import permits, violates
 
 
 @violates("REG-14", written="blind")

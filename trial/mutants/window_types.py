@@ -4,19 +4,9 @@ from dataclasses import replace
 
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import REMOTE_ATOMIC, REMOTE_READ, ZERO_BASED, Domain, Window
+from reference.objects import REMOTE_READ, Domain, Window
 from reference.queues import Queue
-from trial.violation import plain, violates
-
-
-@violates("BIND-15", Device.posted_bind)
-def key_of_the_devices_own(self: Device, queue: Queue, request: SendRequest) -> str:
-    """The key of a window of type 2 is the one after the key in the request."""
-    status = plain(self).posted_bind(queue, request)
-    if status == "SUCCESS":
-        window = self.window_behind(request.window)
-        self.replace_key(window, self.next_key(window.key))
-    return status
+from trial.violation import violates
 
 
 @violates("BIND-15")
@@ -74,14 +64,3 @@ class InvalidatedKeyServesOneMoreRead(Device):
             if ghost.region and ghost.region.handle in self.regions:
                 return self.through_window(ghost, domain, queue, addr, length, right)
         return super().remote(rkey, domain, queue, addr, length, right)
-
-
-@violates("BIND-15", Device.invalidate, written="blind")
-def invalidated_atomics_live_on(self: Device, key: int, queue: int, domain: Domain) -> bool:
-    """Invalidation takes every right from a type 2 window but that of atomics."""
-    window = self.keys.get(key)
-    bound = isinstance(window, Window) and window.region and window.kind == 2 and window.queue == queue
-    if bound and isinstance(window, Window) and window.access & REMOTE_ATOMIC and window.domain is domain:
-        window.access &= REMOTE_ATOMIC | ZERO_BASED
-        return True
-    return plain(self).invalidate(key, queue, domain)
