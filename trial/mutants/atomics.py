@@ -5,26 +5,9 @@ from collections.abc import Sequence
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import REMOTE_WRITE, Region
-from reference.queues import SUCCESS, Queue
+from reference.queues import Queue
 from trial.mutants.bases import WORD_LENGTH
-from trial.violation import plain, violates
-
-
-@violates("REG-07", Device.atomic, written="blind")
-def refused_swap_swaps(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A compare-and-swap refused for want of REMOTE_ATOMIC on a writable region swaps all the same."""
-    status = plain(self).atomic(queue, request)
-    region = self.found(request.rkey)
-    if status == SUCCESS or request.opcode != "ATOMIC_CMP_AND_SWP" or not isinstance(region, Region):
-        return status
-    writable = region.usable and region.access & REMOTE_WRITE
-    if writable and self.contains(region, request.remote_addr, WORD_LENGTH):
-        place = self.translate(region, request.remote_addr)
-        before = self.memory.read(place, WORD_LENGTH)
-        if before == request.compare_add.to_bytes(WORD_LENGTH, "little"):
-            self.memory.write(place, request.swap.to_bytes(WORD_LENGTH, "little"))
-    return status
+from trial.violation import violates
 
 
 @violates("REG-07", written="blind")

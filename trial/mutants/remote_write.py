@@ -4,7 +4,7 @@ from conformance.bench.work_requests import SendRequest
 from reference.device import Device
 from reference.objects import REMOTE_WRITE, Domain, Region
 from reference.queues import Queue
-from trial.violation import permits, plain, violates
+from trial.violation import violates
 
 WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
@@ -41,19 +41,3 @@ class WriteRightIsLookedUpOnce(Device):
         elif right == REMOTE_WRITE and queue in self._granted and isinstance(found, Region):
             return self.place(found, addr, length) if self.opens(found, domain) else None
         return place
-
-
-@permits("REG-05", Device.refuse, departs_from=("STAT-01",), written="blind")
-def refusals_are_remote_operation_errors(self: Device, queue: Queue, status: str) -> str:
-    """A responder that refuses an access answers REM_OP_ERR."""
-    return plain(self).refuse(queue, "REM_OP_ERR" if status == "REM_ACCESS_ERR" else status)
-
-
-@permits("REG-05", Device.refuse, departs_from=("STAT-01",), written="blind")
-def responder_lives_on(self: Device, queue: Queue, status: str) -> str:
-    """A responder that refuses an access does not go to the error state itself."""
-    before = queue.peer.state
-    text = plain(self).refuse(queue, status)
-    if before in ("RTR", "RTS") and not queue.peer.receives and status == "REM_ACCESS_ERR":
-        queue.peer.state = before
-    return text
