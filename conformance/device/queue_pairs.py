@@ -11,9 +11,8 @@ from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.interface import Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.device.async_events import events_of
-from conformance.device.connecting import ByStates, ConnectStrategy
+from conformance.device.connecting import ByManager, ByStates, ConnectStrategy
 from conformance.device.device import Device, ProtectionDomain
-from conformance.device.iwarp import ByManager
 from conformance.device.libibverbs import exact
 from conformance.device.posting import IbvQp, Poster
 from conformance.device.qp_states import Attr, modify_to

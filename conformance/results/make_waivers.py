@@ -9,7 +9,7 @@ from datetime import date
 from conformance.defects import Defect, defects_of, shorts_in
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE
-from conformance.results.waiver_scope import version
+from conformance.results.waivers import version
 
 # In an issue's address, what stands for the fingerprint.
 FINGERPRINT = "{defect}"

@@ -28,9 +28,9 @@ from conformance.model.record import (
     WorkerRecord,
 )
 from conformance.model.verdict import Verdict
-from conformance.results.effective import with_effective
 from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import Recorded, encode, footer_record, result_record
+from conformance.results.waivers import with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log
 from conformance.supervision.losses import loss_of

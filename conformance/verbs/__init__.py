@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from conformance.verbs import advise_mr, bind_mw, buffers, dm, enums, made_otherwise, pd, reg_mr, rereg_mr, structs
+from conformance.verbs import advise_mr, bind_mw, buffers, dm, enums, made_otherwise, reg_mr, rereg_mr, structs
 from conformance.verbs.forms import REGION, arguments_of, leaves_objects, product_of
 from conformance.verbs.types import (
     EXPERIMENTAL,
@@ -38,7 +38,6 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             advise_mr.ADVISE_MR,
             *bind_mw.ALL,
             *buffers.ALL,
-            *pd.ALL,
             *made_otherwise.ALL,
             *dm.ALL,
         )

@@ -1,4 +1,4 @@
-"""Regions and domains that are made otherwise: null regions, imports, parent domains. Data only."""
+"""Null regions, imports and parent domains, and the deallocation of a domain. Data only."""
 
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
@@ -78,4 +78,18 @@ ALLOC_PARENT_DOMAIN = Verb(
     linkage=Linkage.INLINE,
 )
 
-ALL = (ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN)
+DEALLOC_PD = Verb(
+    name="ibv_dealloc_pd",
+    summary="Deallocate a protection domain.",
+    returns="int",
+    parameters=(Parameter("pd", "struct ibv_pd *", "The domain.", default="other"),),
+    convention=Convention.ZERO_OR_ERRNO,
+    success="0; the domain is gone.",
+    failure="The value of errno, which is the reason.",
+    document="ibv_alloc_pd(3)",
+    linkage=Linkage.EXPORTED,
+    destroys=True,
+    notes=("May fail if any other resource is still associated with the domain.",),
+)
+
+ALL = (DEALLOC_PD, ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN)
