@@ -220,7 +220,7 @@ def _prune(history: History, keep: int) -> None:
 
 
 def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
-    """Writes the message beside the night's runs, and hands it to sendmail if there is one; says what was done."""
+    """Writes the message to the history, and hands it to sendmail if that is installed; returns a line about it."""
     message = EmailMessage()
     message["To"], message["Subject"] = to, f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
     message.set_content("\n".join(text), cte="8bit")

@@ -19,7 +19,7 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
     """A device that does what the documents say."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
-        """ibv_reg_mr: the address by key is the address in the process. Raises Refused."""
+        """ibv_reg_mr: keys take the addresses of the process. Raises Refused."""
         return self.register(pd, addr, length, addr, access)
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
@@ -62,7 +62,7 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
         return *self.reported_keys(region), region.length, region.iova
 
     def forged_fault(self, command: str, handle: int) -> int:
-        """Returns the errno of a command by the handle of another kind of object, or of nobody."""
+        """Returns the errno of a command whose handle is of another kind of object, or was never assigned."""
         return errno.EINVAL
 
     def reported_range(self, change: Change) -> tuple[int, int]:

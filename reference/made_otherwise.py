@@ -48,7 +48,7 @@ class MadeOtherwise(Work, Reregistration):
         return bytes(length)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Of a null region: a place that nobody sees."""
+        """Of a null region: memory that the program cannot see."""
         found = super().place(region, addr, length)
         if found is None or not self.is_null(region):
             return found

@@ -294,7 +294,7 @@ class Work(Binding):
         return status
 
     def told_invalidation(self, key: int) -> int | None:
-        """Returns the invalidated key that the receiver of the message is told, None for none."""
+        """Returns the invalidated key in the completion of the receive; None if it has none."""
         return key
 
     def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:

@@ -106,7 +106,7 @@ def _cut(symptom: Symptom, case: Case) -> Case:
 
 
 def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str) -> Program:
-    """The program; of a case that nobody saw end, without its last steps if it is too long with them."""
+    """The program. If the case did not end in the run and the program is too long, it lacks the last steps."""
     while True:
         try:
             return program_of(case, rules, width, remark)

@@ -104,7 +104,7 @@ def _expected(step: Step) -> str:
 
 
 def _made(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
-    """The statement of an operation, and what a row wants of the status of its refusal."""
+    """The statement of an operation and, if it must be refused with a certain status, the check of that."""
     kind = str(step.arguments["qp_type"])
     if not step.then.because:
         if step.then.opcode:
@@ -244,7 +244,7 @@ def local_inv(writer: Writer, step: Step) -> None:
 
 
 def send_with_inv(writer: Writer, step: Step) -> None:
-    """A SEND with invalidation, of which the receiver is told the key."""
+    """A SEND with invalidation; the completion of its receive must name the invalidated key."""
     queue = identifier(str(step.arguments["qp"]))
     elements = ".num_sge = 0"
     if length := writer.moved(step.arguments["length"]):

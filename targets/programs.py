@@ -33,7 +33,7 @@ def messages_from_guest(
 ) -> Iterator[dict[str, Any]]:
     """The JSON objects that `python3 -m module DEVICE PORT arguments…` writes in the guest.
 
-    `more` are files or folders that the guest gets beside the suite, as (source, name there). Raises UserError
+    `more` are further files or folders that the guest gets, as (source, name there). Raises UserError
     (status 3).
     """
     packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)

@@ -106,7 +106,7 @@ def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
 
 
 def _is_none(returned: Return) -> bool:
-    """Whether a refusal says that there are no objects of the kind that was to be made; plain ones can be."""
+    """Whether a refusal means that the device does not have objects of that kind, although it has plain ones."""
     return returned.errno in (*ABSENT, errno.EINVAL)
 
 

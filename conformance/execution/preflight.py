@@ -248,7 +248,7 @@ def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | N
 
 
 def _answered(found: Sequence[Completion]) -> bool:
-    """Whether an end has answered: retries are exhausted, and nothing completes, where nobody does."""
+    """Whether an end has answered. Otherwise retries are exhausted, or nothing completes."""
     return bool(found) and found[0].status not in _UNANSWERED
 
 

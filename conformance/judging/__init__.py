@@ -91,7 +91,7 @@ def _is_about_declarations(case: Case) -> bool:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A judgement with the observation as it is recorded beside it."""
+    """A judgement, and the observation as it is recorded with it."""
 
     judgement: Judgement
     observation: Observation

@@ -178,12 +178,12 @@ def _stretches(seen: Observation) -> list[list[int]]:
 
 
 def _success_means_sent(seen: Observation) -> bool:
-    """Whether SUCCESS of a request does not say that the peer has taken it, since nobody tells the sender."""
+    """Whether SUCCESS says only that a request was sent, because the transport does not acknowledge it."""
     return seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
 
 
 def _reception_fault(seen: Observation) -> Fault | None:
-    """A receiver that was told another length or immediate datum than was sent."""
+    """A receive whose completion has another length or immediate data than was sent."""
     for kind, pair in ((FaultKind.WRONG_LENGTH, seen.get("byte_len")), (FaultKind.WRONG_IMMEDIATE, seen.get("imm"))):
         came, sent = pair or (None, None)
         if came != sent:

@@ -108,8 +108,8 @@ def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
 def shown_by(case: Case) -> tuple[Shown, ...]:
     """What a row, or a resolved point of a sweep, shows of its rules if it passes; nothing if it is open.
 
-    A judged call that succeeds is only the way to what is shown afterwards, if anything is. What follows one for which
-    there was no memory shows that nothing else was harmed, which is no part of its rule.
+    A judged call that succeeds is only the way to what is shown afterwards, if anything is. The steps after a call
+    that found no memory show that nothing else was harmed; its rule does not say that.
     """
     if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
         return ()

@@ -1,7 +1,8 @@
 """What went wrong, as data: of one call, of one case, or of one point of a sweep.
 
 Judging makes it from case and observation, results record it, defects read its fields; judging/sentences.py is the one
-place that makes a sentence of it, which nobody reads back. Not for verdicts and not for severity (defects/severity.py).
+place that makes a sentence of it; no code parses that sentence. Not for verdicts, nor for severity
+(defects/severity.py).
 """
 
 from collections.abc import Mapping
@@ -51,7 +52,7 @@ class FaultKind(StrEnum):
     PROCESS_DIED = "process-died", Effect.PROCESS_DIED
     ACCEPTED = "accepted", Effect.ACCEPTED
     FLUSHED = "flushed", Effect.ACCEPTED
-    ANNOUNCED = "announced", Effect.ACCEPTED  # the receiver was told of a message that must be refused
+    ANNOUNCED = "announced", Effect.ACCEPTED  # the receiver got a completion of a message that must be refused
     CARRIED_OUT = "carried-out", Effect.ACCEPTED  # a request whose posting had failed
     REFUSED = "refused", Effect.REFUSED
     REFUSED_ONCE = "refused-once", Effect.REFUSED  # a set-up, which was done when it was made again

@@ -137,7 +137,7 @@ class Observation(TypedDict, total=False):
     setup_refused_once: str  # the refused call of the set-up, if the same set-up succeeded when it was made again
     unreachable: str  # why nothing could be observed on this stack
     left_behind: list[str]  # what could not be released, and which kernel resources have leaked
-    remarks: list[str]  # what was noticed beside the calls, and changes no verdict
+    remarks: list[str]  # what else was noticed; it changes no verdict
     lacking: list[str]  # needed capabilities that the device does not declare, for judging the record again
 
 

@@ -187,7 +187,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "iova": ArgumentSpec("quantity", default="mr.addr"),
         "length": ArgumentSpec("quantity", default="mr.length"),
     },
-    # At the uverbs entry: a command by the handle of an object of another kind, or of nobody.
+    # At the uverbs entry: a command with the handle of an object of another kind, or with one that was never assigned.
     "forged": {
         "command": ArgumentSpec("word", "command", words=FORGED),
         "handle": ArgumentSpec("word", "handle", words=("nobodys", "pd", "mr", "mw", "qp")),
@@ -351,8 +351,8 @@ BINDS = ("ibv_bind_mw", "post_bind_mw")
 
 @dataclass(frozen=True)
 class ExpectationSpec:
-    """What `then` can say of a call beside its outcome: with which `outcome` (empty: with any), of which `calls`
-    (empty: of all), and by which `words`. `several` lets a table give a list of words, of which one has to come.
+    """A further condition that `then` can state. `words` are its values; it applies to an `outcome` (empty: to any) and
+    to `calls` (empty: to all). With `several`, a table can give a list of words, any of which fulfils it.
     """
 
     words: tuple[str, ...]
