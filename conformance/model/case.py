@@ -131,8 +131,8 @@ class Expectation:
     "one" if it must have one once it is posted, whatever became of it. `rkey`: whether the key in the structure of the
     window must be "changed" or "unchanged". `opcode`: "as_posted" if the completions must name the operation that was
     posted. `invalidated`: "as_posted" if the completion of a receive must name the key that a SEND has invalidated.
-    `because`: the reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `event`: the
-    asynchronous event of the responder's queue pair that a refusal must have. `otherwise`:
+    `because`: the reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it.
+    `event`: the asynchronous event of the responder's queue pair that a refusal must have. `otherwise`:
     "unreachable" if the row only presupposes the refusal, and shows nothing without it. `after`: of a step afterwards,
     the outcome of the judged call without which the step is not made. `moved`: "nothing" if an operation that succeeds
     must leave every byte as it was.
