@@ -4,39 +4,7 @@ from conformance.bench.work_requests import BindInfo, SendRequest
 from reference.device import Device
 from reference.objects import Region, Window
 from reference.queues import SUCCESS, Queue
-from trial.violation import permits, violates
-
-
-@violates("BIND-02")
-class OldKeyStays(Device):
-    """A window's key from before its bind still works."""
-
-    def replace_key(self, window: Window, key: int) -> None:
-        before = window.key
-        super().replace_key(window, key)
-        if window.kind == 1:
-            self.keys[before] = window
-
-    def end_window_key(self, window: Window) -> None:
-        for key in [key for key, each in self.keys.items() if each is window]:
-            del self.keys[key]
-
-
-@permits("BIND-02", written="blind")
-class KeysOfBindsSkip(Device):
-    """The key after a bind is not the next one but seven further."""
-
-    def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
-        self._binding = True
-        try:
-            return super().ibv_bind_mw(queue, window, info, flags, wr_id)
-        finally:
-            self._binding = False
-
-    _binding = False
-
-    def next_key(self, key: int) -> int:
-        return key & ~0xFF | (key + 7) & 0xFF if self._binding else super().next_key(key)
+from trial.violation import violates
 
 
 @violates("BIND-13", written="blind")

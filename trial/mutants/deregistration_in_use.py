@@ -21,22 +21,6 @@ class _Unbinding(Device):
 
 
 @violates("DEREG-02", written="blind")
-class PostedWindowsDoNotCount(_Unbinding):
-    """A region to which a type 2 window is bound can be deregistered."""
-
-    def busy(self, region: Region) -> bool:
-        return any(each.kind == 1 for each in region.windows)
-
-
-@violates("DEREG-02", written="blind")
-class WindowsWithoutRightsDoNotCount(_Unbinding):
-    """A region can be deregistered if the windows bound to it have no rights."""
-
-    def busy(self, region: Region) -> bool:
-        return any(each.access for each in region.windows)
-
-
-@violates("DEREG-02", written="blind")
 class InvalidatedWindowStillCounts(Device):
     """After a window's invalidation its region cannot be deregistered until the window is deallocated."""
 
@@ -59,39 +43,6 @@ class InvalidatedWindowStillCounts(Device):
     def dealloc_mw(self, window: Window) -> None:
         super().dealloc_mw(window)
         self._held.pop(id(window), None)
-
-
-@violates("DEREG-02", written="blind")
-class OneWindowGoneAllGone(_Unbinding):
-    """With two windows bound to it a region can be deregistered as soon as one of them is unbound."""
-
-    def release_region(self, window: Window, region: Region) -> None:
-        super().release_region(window, region)
-        self._released.append(region)
-
-    def setup(self) -> None:
-        self._released: list[Region] = []
-
-    def busy(self, region: Region) -> bool:
-        return super().busy(region) and not (len(region.windows) == 1 and region in self._released)
-
-
-@violates("DEREG-04")
-class PostedReceivesKeepTheirRegion(Device):
-    """A region can be written as long as a receive that names it is posted."""
-
-    def setup(self) -> None:
-        self._named: dict[int, Region] = {}
-
-    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
-        for sge in sges:
-            found = self.keys.get(sge.lkey)
-            if isinstance(found, Region):
-                self._named[sge.lkey] = found
-        return super().post_receive(queue, sges, wr_id)
-
-    def found(self, key: int) -> Region | Window | None:
-        return super().found(key) or self._named.get(key)
 
 
 @violates("DEREG-04", written="blind")

@@ -2,9 +2,7 @@
 
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import REMOTE_WRITE, Domain, Region
 from reference.queues import Queue
-from trial.violation import violates
 
 WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
@@ -24,20 +22,3 @@ class _TellingOfRefused(Device):
         if request and queue.kind in self.kinds and queue.peer.receives:
             self.deliver(queue, None, request.imm, sum(sge.length for sge in request.sges))
         return super().refuse(queue, status)
-
-
-@violates("REG-05", written="blind")
-class WriteRightIsLookedUpOnce(Device):
-    """A queue pair through which a peer has written once may write to any region of its PD."""
-
-    def setup(self) -> None:
-        self._granted: set[int] = set()
-
-    def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
-        place = super().remote(rkey, domain, queue, addr, length, right)
-        found = self.found(rkey)
-        if right == REMOTE_WRITE and place is not None:
-            self._granted.add(queue)
-        elif right == REMOTE_WRITE and queue in self._granted and isinstance(found, Region):
-            return self.place(found, addr, length) if self.opens(found, domain) else None
-        return place

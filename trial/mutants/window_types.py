@@ -9,21 +9,6 @@ from reference.queues import Queue
 from trial.violation import violates
 
 
-@violates("BIND-15")
-class OldKeyOfTypeTwoStays(Device):
-    """The key of a window of type 2 from before its bind works as well."""
-
-    def replace_key(self, window: Window, key: int) -> None:
-        before = window.key
-        super().replace_key(window, key)
-        if window.kind == 2:
-            self.keys[before] = window
-
-    def end_window_key(self, window: Window) -> None:
-        for key in [key for key, each in self.keys.items() if each is window]:
-            del self.keys[key]
-
-
 @violates("BIND-15", written="blind")
 class NewKeyIsTheDevicesOwn(Device):
     """A second bind of a type 2 window takes the key that follows its own, not the one in the request."""
