@@ -36,11 +36,7 @@ class HeldWindow:
         self._device = device
         self.window = window
         self.rkey = self.old_rkey = window.key
-
-    @property
-    def pointer(self) -> int:
-        """0: there is no structure of a library."""
-        return 0
+        self.pointer = 0  # there is no structure of a library
 
     @property
     def handle(self) -> int:
@@ -74,28 +70,13 @@ class HeldQueue:
         self._device = device
         self.pd = pd
         self.queue = queue
+        self.number = self.handle = queue.number
+        self.kind, self.sq_sig_all = queue.kind, queue.sq_sig_all
         self.state = "RESET"  # the state that the program has set; it does not show a transition to ERR
 
     def move_to(self, state: str) -> None:
         self.state = state
         self._device.move_qp(self.queue, state)
-
-    @property
-    def number(self) -> int:
-        return self.queue.number
-
-    @property
-    def handle(self) -> int:
-        """The number, which stands for it."""
-        return self.queue.number
-
-    @property
-    def kind(self) -> str:
-        return self.queue.kind
-
-    @property
-    def sq_sig_all(self) -> bool:
-        return self.queue.sq_sig_all
 
     def query_state(self) -> str:
         """Returns the present state. Raises OSError if the device does not report it."""

@@ -80,19 +80,12 @@ class RemoteDevice:
         self.capabilities: dict[str, bool] = facts["capabilities"]
         endpoint = facts["endpoint"]
         self._endpoint = Endpoint(endpoint["address"], endpoint["lid"], endpoint["active_mtu"])
+        self.lid, self.active_mtu = self._endpoint.lid, self._endpoint.active_mtu
         self._mirror = Mirror()
 
     @property
     def gid(self) -> Any:
         return self._endpoint.gid
-
-    @property
-    def lid(self) -> int:
-        return self._endpoint.lid
-
-    @property
-    def active_mtu(self) -> int:
-        return self._endpoint.active_mtu
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """ibv_reg_mr there, of memory at the same address, which has the contents of the memory here from now on."""
