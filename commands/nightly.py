@@ -206,7 +206,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _prune(history: History, keep: int) -> None:
-    """Removes the files of runs before the last `keep` nights, but for what the page needs and the last good runs."""
+    """Removes the files of runs before the last `keep` nights, except the last good runs and what the page needs."""
     old = set(history.nights[:-keep])
     good = [history.good(cell.name, _END_OF_TIME, cell.outcome.selection)[:1] for cell in history.cells]
     whole = {cell.folder for cells in good for cell in cells}
@@ -380,7 +380,7 @@ def _compared(history: History, ran: _Ran) -> Morning:
         before = _comparison(nights[-1], run)
     alike = [each for each in history.of(cell.name) if each.outcome.selection == cell.outcome.selection]
     known = [each.night for each in history.of(cell.name) if each.damaged]
-    known += [each.outcome.against for each in alike if each.outcome.against]  # even if nothing else is left of it
+    known += [each.outcome.against for each in alike if each.outcome.against]  # even if the night itself is gone
     known += [each.night for each in reversed(candidates)]
     lost = known[-1] if known and good is None else ""
     if lost:

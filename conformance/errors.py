@@ -61,7 +61,7 @@ class SetupRefused(Exception):
         super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
         self.code = code
         self.call = call
-        # The capability that the device does not offer, as far as this refusal says so.
+        # The capability that the device does not offer according to this refusal; empty for other refusals.
         self.not_offered = creates if code in _NOT_OFFERED else ""
 
 

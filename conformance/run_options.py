@@ -83,14 +83,14 @@ def word(text: str) -> str:
 
 
 def given_path(text: str) -> Path:
-    """A path. Raises ArgumentTypeError for an empty text, as of a variable that is not set: no directory is meant."""
+    """A path. Raises ArgumentTypeError for an empty text, which an unset variable gives: no directory is meant."""
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"{text!r} is not a path")
     return Path(text)
 
 
 def device_name(text: str) -> str:
-    """The name of a device, as in a directory of sysfs. Raises ArgumentTypeError for a text that can be none."""
+    """The name of a device, as in a directory of sysfs. Raises ArgumentTypeError for a text that cannot be one."""
     if not _DEVICE.fullmatch(text) or text in (".", ".."):
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a device")
     return text
@@ -342,7 +342,7 @@ class RunOptions:
     def of_case(self, case: Case) -> "RunOptions":
         """The run of one case alone, on the same target and with the same outcome.
 
-        A hazardous case needs --hazardous on a host, which else leaves it out.
+        On a host, a hazardous case is run only with --hazardous.
         """
         return replace(
             self.deciding(), only=(case.id,), hazardous=not self.guest and (self.hazardous or case.hazardous)

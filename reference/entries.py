@@ -111,7 +111,7 @@ class ReferenceEntry:
             return Return(refused.errno, refused.errno)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """A command of the kernel by the handle of another object."""
+        """A command of the kernel with the handle of another object."""
         error = self._device.forged_fault(command, handle)
         return Return(error, error)
 

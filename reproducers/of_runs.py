@@ -79,7 +79,7 @@ def unknown_device() -> Basis:
 
 
 def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH) -> Program:
-    """The program of a row, or of a point of a sweep; with a symptom of what it needs. Raises Inexpressible."""
+    """The program of a row or of a point; with a symptom, only of the steps that show it. Raises Inexpressible."""
     try:
         case = suite.find(id_)
     except UserError as error:

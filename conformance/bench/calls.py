@@ -141,8 +141,8 @@ class Told:
 class Return:
     """The result of a call: the returned value, errno (0 if the call did not set it), and the object it created.
 
-    `release` gives the object up, if deregistering it would not do. `layer` is the layer that answered, `kernel` if the
-    result does not show another one.
+    `release` gives the object up where a deregistration is not the way to do that. `layer` is the layer that answered,
+    `kernel` if the result does not show another one.
     """
 
     value: int

@@ -49,7 +49,7 @@ def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Cond
 
 
 def common_flags(symptoms: Sequence[Symptom], succeeded: Granted) -> Condition:
-    """The shortest condition with a flag, if no call without it tells that flags do not matter; empty if none."""
+    """The shortest condition with a flag; empty without one, or if a call without it shows that flags do not matter."""
     found = next(conditions(symptoms, succeeded), ())
     return found or next((each for each in conditions(symptoms, succeeded) if each), ())
 

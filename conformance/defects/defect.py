@@ -48,7 +48,7 @@ class Defect:
         return shown if self.known is None or shown.rank < self.known.rank else self.known
 
     def at_least(self, severity: Severity) -> "Defect":
-        """The same defect, of which it is known that it can be this bad."""
+        """The same defect, with the knowledge that it can be this severe."""
         return self if severity.rank >= self.severity.rank else replace(self, known=severity)
 
     @property

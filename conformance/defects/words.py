@@ -43,7 +43,7 @@ def shorts_in(header: HeaderRecord) -> Shorts:
 
 
 def title_of(causes: Sequence[Cause], symptoms: Sequence[Symptom], succeeded: Granted, shorts: Shorts) -> str:
-    """The title of a defect of these causes, the first of which names it; `succeeded`: see `condition.granted`."""
+    """The title of a defect with these causes, after the first of them; `succeeded`: see `condition.granted`."""
     first = causes[0]
     if len(causes) > 1 and (flags := common_flags(symptoms, succeeded)):
         return f"a registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"

@@ -34,7 +34,7 @@ from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
 from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 
-# Kinds of memory of which no case pins all.
+# Kinds of memory that no case pins completely.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
 # By type, how queue pairs are made whose requests are posted by builders.
 _BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}

@@ -80,7 +80,7 @@ class Device:
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
         # mlx5 reads this when a queue pair is made. Without it, a message of up to 32 bytes is put into the completion;
-        # the library copies it from there by no key, so that it would show nothing of the region.
+        # the library copies it from there without using a key, so that it would show nothing about the region.
         os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
         try:
             self.context = Context(name=name)

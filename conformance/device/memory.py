@@ -102,8 +102,8 @@ def _sparse(addr: int, size: int) -> None:
 
 
 def _repeated(addr: int, size: int) -> None:
-    """Maps a file again and again. No two powers of two differ by a multiple of the number of its pages, so that an
-    address without its upper bits is another page.
+    """Maps a file many times in succession. No two powers of two differ by a multiple of the number of its pages, so
+    that an address without its upper bits is another page.
     """
     period = REPEATED_PAGES * PAGE
     fd = os.memfd_create("rdma-cts")

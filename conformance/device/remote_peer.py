@@ -97,7 +97,7 @@ class RemoteDevice:
         return Return(1, 0, Mr(struct))
 
     def dereg_mr(self, mr: Mr) -> Return:
-        """ibv_dereg_mr there; the memory is no longer kept alike."""
+        """ibv_dereg_mr there; the contents are no longer copied between the hosts."""
         addr = int(mr.struct.addr)
         self._mirror.drop(addr)
         value = self.channel.call("deregister", addr=addr)

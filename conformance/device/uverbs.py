@@ -77,7 +77,7 @@ class Uverbs:
         """`attributes` are (id, length, data): a handle or an address, or the value itself as bytes.
 
         Returns errno and the command with the attributes that the kernel has changed. EPROTONOSUPPORT if the kernel
-        does not tell the driver's id, without which it takes no ioctl.
+        does not report the driver's id, which every ioctl needs.
         """
         if not self._driver_id:
             return errno.EPROTONOSUPPORT, bytearray()
@@ -233,9 +233,9 @@ def _region(pd: Pd, addr: int, length: int, handle: int, lkey: int, rkey: int) -
 
 
 def xrc_odp_caps(cmd_fd: int) -> int:
-    """The member of this name of struct ib_uverbs_ex_query_device_resp; 0 of a kernel that is older than it.
+    """The member of this name of struct ib_uverbs_ex_query_device_resp; 0 on a kernel that is older than the member.
 
-    pyverbs has no way to this member of struct ibv_device_attr_ex.
+    pyverbs does not give access to this member of struct ibv_device_attr_ex.
     """
     response = ctypes.create_string_buffer(304)
     header = struct.pack("=IHHQHHI", _EX_QUERY_DEVICE, 1, len(response) // 8, ctypes.addressof(response), 0, 0, 0)

@@ -52,7 +52,7 @@ class ExchangeSpec(NamedTuple):
 
 
 def state_of(pair: Pair, queue: Queue) -> str:
-    """The state of an end that ibv_query_qp returns; empty if the device cannot tell. Raises OSError."""
+    """The state of an end that ibv_query_qp returns; empty if the device does not report it. Raises OSError."""
     if not pair.tells_state:
         return ""
     try:

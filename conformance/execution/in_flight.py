@@ -55,7 +55,7 @@ def _post(context: CaseContext, queue: Queue, request: SendRequest) -> None:
 
 
 def _posted(context: CaseContext, queue: Queue, request: SendRequest) -> bool:
-    """Whether requests can be posted: some devices take none for a queue pair in the error state."""
+    """Whether requests can be posted: some devices refuse them on a queue pair in the error state."""
     try:
         _post(context, queue, request)
     except SetupRefused:

@@ -85,7 +85,7 @@ class Basis:
 
 
 def _is_about_declarations(case: Case) -> bool:
-    """Whether a case is about declarations: it judges them, and so does not rest on whether they are true."""
+    """Whether a case is about declarations: it judges them, and does not depend on whether they are true."""
     return bool(case.rules) and all(rule.startswith(DECLARATIONS) for rule in case.rules)
 
 
@@ -196,7 +196,7 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
         fault = Fault(FaultKind.NOT_PROVIDED, expected=tuple(missing), seen=(reason,))
         return Judgement(Verdict.FAIL, reason, judgement.notes, fault)
     if judgement.verdict in (Verdict.UNREACHABLE, Verdict.BROKEN):
-        return judgement  # tells nothing of the device
+        return judgement  # says nothing about the device
     explained = [profile.absent[name] for name in undeclared if name in profile.absent]
     reason = judgement.reason
     if judgement.verdict == Verdict.UNSUPPORTED and explained:

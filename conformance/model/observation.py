@@ -152,7 +152,7 @@ class KernelEvidence(TypedDict, total=False):
     """Kernel log, taint and resources of the time in which a case ran; recorded as `kernel` of a result.
 
     `log` is absent if it could not be read, `taint_before` if the taint has not changed. `suspects` are the names one
-    of which a complaint must have to be about the device under test; absent if everything on that kernel is.
+    of which a complaint must contain to count against the device under test; absent if every complaint counts.
     """
 
     taint: int

@@ -226,7 +226,7 @@ def _deviation(data: Any, where: str) -> dict[str, Any]:
 
 
 def _check_fault(data: Any, verdict: str, where: str) -> None:
-    """Raises UserError for a fault that does not give this verdict; what has none is of an older version."""
+    """Raises UserError for a fault that does not give this verdict; a record without one is of an older version."""
     if not data:
         return
     if wrong := mismatch(data, FaultData):

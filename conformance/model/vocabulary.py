@@ -292,7 +292,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # Another process sets up the same as the case, posts the same as post_traffic, and is killed.
     "killed_in_flight": _IN_FLIGHT,
     "await_traffic": {"qp": _QP, "memory": _MEMORY},
-    # Requests as of post_traffic, again and again, while a second thread discards the memory or deregisters the region.
+    # Repeated requests as of post_traffic, while a second thread discards the memory or deregisters the region.
     "traffic_beside": {
         **_IN_FLIGHT,
         "does": ArgumentSpec("word", "second thread", words=("discard", "deregister")),

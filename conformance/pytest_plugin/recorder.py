@@ -93,7 +93,7 @@ class Recorder:
         self.live = bool(config.getoption("--rdma-stream"))
         self.options = RunOptions()
         self.sink: Stream | ResultsFile | None = None  # opened with the header
-        self._begun = ""  # the case of which the supervisor knows that it has started
+        self._begun = ""  # the case whose start was sent to the supervisor
         self._offered = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:

@@ -75,7 +75,7 @@ STANDING: Mapping[str, str] = {
     Verdict.UNREACHABLE: UNREACHABLE,
     **dict.fromkeys(INCOMPLETE, UNDECIDED),
 }
-# TOUCHED stands for both of the first in a run of the smallest tier, which is no more than that.
+# TOUCHED stands for the first two in a run of the smallest tier, which verifies nothing.
 STANDINGS = (
     *(VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, OF_STACK),
     *(UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE, APART),

@@ -1,6 +1,6 @@
 """One run of its shards: what several machines have recorded of the parts of a run, as if one had run them all.
 
-Pure, but for the messages, which name the directories. Not for dividing cases (tables/shards.py), nor for files
+Pure, except that messages name the directories. Not for dividing cases (tables/shards.py), nor for files
 (commands/merge.py).
 """
 

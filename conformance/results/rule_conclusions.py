@@ -61,7 +61,7 @@ class RuleConclusion:
 
 
 def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, RuleConclusion]:
-    """For each rule that has a result, the worst verdict of its cases, but for what the device does not offer.
+    """For each rule that has a result, the worst verdict of its cases, except those that the device does not offer.
 
     UNSUPPORTED and UNREACHABLE do not outrank a PASS. A PASS of a case that the documents leave open verifies nothing,
     and does not make up for a part that is absent. A rule whose evidence was not seen in full is PARTIAL.

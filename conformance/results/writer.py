@@ -76,7 +76,7 @@ class ResultsFile:
         self.path = path
         self._durable = durable
         self._values = 0  # in its records
-        self._content = hashlib.sha256()  # of what the file has, as far as this process knows
+        self._content = hashlib.sha256()  # of what this process knows to be in the file
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

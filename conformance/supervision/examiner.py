@@ -115,7 +115,7 @@ def _whole(duration_us: float | None) -> int | None:
 
 
 def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
-    """The record with no more of kernel lines, alarms and texts than a result keeps, and with what was cut."""
+    """The record with as many kernel lines, alarms and texts as a result keeps, and with what was cut."""
     record["reason"] = cut(record["reason"])
     if "fault" in record:
         seen = record["fault"].get("seen", [])

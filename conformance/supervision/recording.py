@@ -220,7 +220,7 @@ class Recording:
         self.listener.result_recorded(record, len(self.done), len(self.cases))
 
     def unconfirmed(self) -> list[Violation]:
-        """The violations of which it is not recorded whether they occur alone. They are to be confirmed now."""
+        """The violations that are to be confirmed now: the file does not say whether they occur alone."""
         self._confirmations = self._confirmations or []
         known = {(record["case"], record.get("point", "")) for record in self._confirmations}
         return [each for each in violations(self.done, self.cases) if (each.case, each.point) not in known]

@@ -1,4 +1,4 @@
-"""The types of which the descriptions of verbs consist; all are frozen.
+"""The types of the descriptions of verbs; all are frozen.
 
 Not for the descriptions themselves (each manual page has a module) and not for calling anything.
 C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`,

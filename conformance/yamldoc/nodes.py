@@ -45,7 +45,7 @@ Scalar = str | int | bool | None
 class Location:
     """A location in a file. `line` and `column` count from 1; `file` is the path as messages show it.
 
-    Line 0 is the file as a whole, of which messages show only the path.
+    Line 0 is the file as a whole; messages then show only the path.
 
     `within` is appended to messages. It says where the value at this location was inserted, for example
     the text that contains the placeholder of an axis.
