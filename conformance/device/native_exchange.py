@@ -89,8 +89,8 @@ class NativeConnection:
     ) -> None:
         """`silence_s`: seconds to wait for a completion that may be missing; for others the queues have deadlines.
 
-        C renews a `renewable` pair `by_reset`, or returns before it would use a stale one. It waits for the final state
-        after a failure only of pairs that are renewed so.
+        C renews a `renewable` pair `by_reset`, or returns before it would use a stale one. After a failure it waits for
+        the final state only if the pair is `renewable`.
         """
         self._queues = requester, responder
         renewing = renewable and by_reset
