@@ -27,8 +27,8 @@ def each_allocation_fails(context: CaseContext, call: Callable[[], Observation])
     """Makes the judged call again and again, its first allocation failing, then its second, until there is no more.
 
     Each allocation fails twice, and before that the call is made twice without a failure (number 0), because a page
-    fault of this process may use up the failure. The pages of untouched memory are removed again before each call. Returns the first refusal that the row does not
-    allow, else the last one, else what the call gave.
+    fault of this process may use up the failure. The pages of untouched memory are removed again before each call.
+    Returns the first refusal that the row does not allow, else the last one, else what the call gave.
     """
     step, last = context.case.when, None
     fresh = [context.memory[name] for name, spec in context.case.given.memory.items() if spec.kind == "untouched"]
