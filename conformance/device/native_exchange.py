@@ -20,6 +20,7 @@ from conformance.device.compiled import library
 from conformance.device.posting import SEND_SIZE, SGE, WC, completion, pack_send
 from conformance.device.qp_states import transitions
 from conformance.device.queue_pairs import DeviceQueue
+from conformance.model.deadline import TURNS_PER_S
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
@@ -182,7 +183,7 @@ def available() -> bool:
 
 
 def _library() -> ctypes.CDLL | None:
-    return library(SOURCE, _LAYOUT, "-libverbs")
+    return library(SOURCE, _LAYOUT, "-libverbs", f"-DTURNS_PER_S={TURNS_PER_S}")
 
 
 @functools.cache
