@@ -33,7 +33,7 @@ class Defect:
 
     @property
     def fingerprint(self) -> str:
-        """By which the defect is known again in another run: 12 hexadecimal digits, those of its first cause."""
+        """Identifies the defect in other runs too: the 12 hexadecimal digits of its first cause."""
         return self.causes[0].fingerprint
 
     @property

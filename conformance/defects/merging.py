@@ -24,7 +24,7 @@ def merged(by_cause: ByCause, succeeded: Granted) -> list[list[Cause]]:
 
 
 def _by_condition(causes: Sequence[Cause], by_cause: ByCause, succeeded: Granted) -> list[list[Cause]]:
-    """The causes with one condition together: first those of the condition that most of them share."""
+    """Groups of causes that share a condition; the condition that most of them share comes first."""
     rest = {cause: set(conditions(by_cause[cause], succeeded)) for cause in causes}
     found = []
     while rest:

@@ -119,7 +119,7 @@ _READERS = (
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
-    """Where nothing is to move, that is all that an operation has to do."""
+    """The observation; for an operation that must not move bytes, `moved` is `all` if it moved none, else `part`."""
     if step.then.moved != "nothing" or "moved" not in seen:
         return seen
     return {**seen, "moved": "all" if seen["moved"] == "nothing" else "part"}

@@ -1,4 +1,4 @@
-"""A forked child of this process, and a pipe in each direction. Not for what runs in one."""
+"""A forked child of this process, with a pipe in each direction. Not for what a child does."""
 
 import os
 from collections.abc import Callable
@@ -9,7 +9,7 @@ _LONGEST = 400  # bytes of a report
 
 @dataclass(frozen=True)
 class Child:
-    """A child that ends at the latest when this process does, whose end of the pipes it then finds closed."""
+    """A child process. It ends when this process ends, because its pipe is closed then."""
 
     pid: int
     _wake: int
@@ -23,7 +23,7 @@ class Child:
         os.write(self._wake, b"\0")
 
     def end(self) -> None:
-        """Closes the pipes, for which a child may wait, and waits until it has ended."""
+        """Closes the pipes, which wakes a child that waits, and waits until it has ended."""
         os.close(self._wake)
         os.close(self._report)
         os.waitpid(self.pid, 0)

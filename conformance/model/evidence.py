@@ -68,7 +68,7 @@ class Needs:
 
     @classmethod
     def of_header(cls, header: HeaderRecord) -> "Needs":
-        """As a run has recorded it; without anything for a run of an older version."""
+        """The needs that a run has recorded; empty for a run of an older version."""
         rules = header.get("rules") or {}
         items = {rule: texts["evidence"] for rule, texts in rules.items() if "evidence" in texts}
         conditional = frozenset(rule for rule, texts in rules.items() if texts.get("conditional"))
@@ -145,7 +145,7 @@ def _shown(case: Case, step: Step) -> Shown:
 
 
 def _set_up(case: Case, step: Step) -> Iterator[str]:
-    """On what a step works, as far as a refusal could come from that and not from what its rule says."""
+    """The parts of the set-up that could make a device refuse a step, whatever its rule says."""
     if queue := case.given.qps.get(str(step.arguments.get("qp", ""))):
         yield queue.kind
     elif "qp_type" in step.arguments:

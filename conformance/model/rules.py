@@ -33,8 +33,8 @@ class Rule:
 
     If the document cannot be quoted, `unquoted` has the reason; one of the two is empty.
 
-    `evidence` names what verifies it, if that is not all that its cases can show. `conditional` says of which stacks it
-    speaks, if there need be none: where no case of it can be reached, nothing is left to be shown.
+    `evidence` names what verifies the rule, if that is not all that its cases can show. `conditional` names the
+    situation that the rule is about, if not every stack has it: where no case is reachable, it needs no evidence.
     """
 
     id: str

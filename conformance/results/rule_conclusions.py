@@ -112,7 +112,7 @@ def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
 
 
 def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Shows]]:
-    """What a result is about, of all rules or of one, and the verdict on that.
+    """Each piece of evidence in a result, for all rules or for one, with the verdict on it.
 
     A waiver covers what is violated: points of a waived sweep that passed remain evidence.
     """

@@ -139,12 +139,12 @@ class Recording:
             self._device_of[worker] = worker_header["device"].get("name", "")
 
     def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
-        """What judges the lines of a worker that has sent these. Raises UserError if it has another stack."""
+        """The examiner for the lines of a worker that sent this header. Raises UserError if it has another stack."""
         self.check(worker_header)
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        """The header of the run: from the worker's only what no one else can know."""
+        """The header of the run; only what the worker alone can know comes from its header."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
         header = cast(HeaderRecord, {**own, **self.plan.facts, **self._known()})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
