@@ -81,8 +81,8 @@ class QpSpec:
     `access` are its qp_access_flags; None means all that the device supports. `extended` is FLUSH or ATOMIC_WRITE if
     the pair is to use that operation, which needs extended queue pairs, and one of BUILDERS if its requests are posted
     by the builders of ibv_wr_post(3). `inline` is the number of bytes that a request of the peer can carry itself.
-    `shared` is the PD (bench.calls.Pd) of its shared receive queue, if that is not the PD of the queue pair. `notifies`:
-    its completion queue has a completion channel.
+    `shared` is the PD (bench.calls.Pd) of its shared receive queue, if that is not the PD of the queue pair.
+    `notifies`: its completion queue has a completion channel.
     """
 
     kind: str
