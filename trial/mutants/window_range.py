@@ -1,3 +1,0 @@
-"""Where a window begins and ends."""
-
-_WORD_LENGTH = 8
