@@ -175,7 +175,7 @@ def _is_there(context: CaseContext, product: str) -> bool:
     """Whether a call has made its object."""
     return any(
         product in each
-        for each in (context.mrs, context.windows, context.buffers, context.dms, context.fields, context.pds)
+        for each in (context.mrs, context.windows, context.buffers, context.held, context.fields, context.pds)
     )
 
 

@@ -11,7 +11,19 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from conformance.verbs import advise_mr, bind_mw, buffers, dm, enums, made_otherwise, pd, reg_mr, rereg_mr, structs
+from conformance.verbs import (
+    advise_mr,
+    bind_mw,
+    buffers,
+    dm,
+    dmah,
+    enums,
+    made_otherwise,
+    pd,
+    reg_mr,
+    rereg_mr,
+    structs,
+)
 from conformance.verbs.forms import REGION, arguments_of, leaves_objects, product_of
 from conformance.verbs.types import (
     EXPERIMENTAL,
@@ -43,6 +55,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *pd.ALL,
             *made_otherwise.ALL,
             *dm.ALL,
+            *dmah.ALL,
         )
     }
 )
