@@ -80,7 +80,7 @@ class Extended(Regions):
         else:
             made = self.register_ex(pd, addr, length, self.ex_base(asked), self.ex_access(asked))
         if comp_mask & DMAH:
-            self.steered[made.handle] = dmah
+            self.steered[made] = dmah
         return made
 
     def ex_access(self, asked: Attributes) -> int:
@@ -135,7 +135,7 @@ class Extended(Regions):
 
     def keeps_dmah(self, dmah: int) -> bool:
         """Returns whether a dma handle cannot be deallocated, because a region has it."""
-        return any(self.steered.get(handle) == dmah for handle in self.regions)
+        return any(self.steered.get(region) == dmah for region in self.regions.values())
 
     # Buffers
 

@@ -56,7 +56,7 @@ class Regions(Forking):
         self.windows: list[Window] = []
         self.keys: dict[int, Region | Window] = {}
         self.dmahs: dict[int, Held] = {}
-        self.steered: dict[int, int | str] = {}  # the dma handles of regions
+        self.steered: dict[Region, int | str] = {}  # the dma handles of regions
         self.dms: dict[int, Any] = {}  # of ibv_alloc_dm, by handle
         self.buffers: dict[int, Any] = {}  # of ibv_alloc_buf, by handle
         self._random = random.Random(seed)
