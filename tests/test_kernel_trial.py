@@ -69,6 +69,7 @@ class Driver:
         self.refused: set[str] = set()
         self.events: dict[tuple[str, str], Exception] = {}
         self.started = 0
+        self.finds_leaks = False
         self.module = ""
 
     # The modules

@@ -44,14 +44,21 @@ class Workshop:
         if "mmdebstrap" in command:
             self.made += 1
             root = Path(command[-1] if command[-1].startswith("/") else command[-2])
-            for name, text in (("linux/rxe_mw.c", "first\nlast\n"), ("rdma-core/providers/rxe/rxe.c", "one\n")):
+            for name, text in (
+                ("rxe/rxe_mw.c", "first\nlast\n"),
+                ("siw/siw_mem.c", "first\nlast\n"),
+                ("rdma-core/providers/rxe/rxe.c", "one\n"),
+                ("rdma-core/providers/siw/siw.c", "one\n"),
+            ):
                 (root / "source" / name).parent.mkdir(parents=True)
                 (root / "source" / name).write_text(text, encoding="utf-8")
         else:
             self.compiled += 1
-            root = Path(command[command.index("sh") + 2]) / "source"
-            (root / "linux/rdma_rxe.ko").write_bytes((root / "linux/rxe_mw.c").read_bytes())
-            if command[-2] == "provider":
+            root, _, self.headers, folder, module = command[command.index("sh") + 2 :][:5]
+            made = Path(root + folder)
+            (made / f"{module}.ko").write_bytes(next(made.glob("*_m*.c")).read_bytes())
+            root = Path(root) / "source"
+            if command[-2] == "rxe":
                 (root / "build/lib").mkdir(parents=True, exist_ok=True)
                 (root / "build/lib/librxe-rdmav65.so").write_bytes(
                     (root / "rdma-core/providers/rxe/rxe.c").read_bytes()
