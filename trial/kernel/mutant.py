@@ -58,7 +58,7 @@ class Mutant:
 
 
 def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
-    """All mutants of a driver, by file. Raises UserError (status 2) that names each mistake by file, line and column."""
+    """All mutants of a driver, by file. Raises UserError (status 2) that names each mistake by file and line."""
     reader, found, names = Reader(), list[Mutant](), dict[str, str]()
     for path in sorted(folder.glob("*.yaml")):
         for node in _documents(path):
