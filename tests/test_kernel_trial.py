@@ -16,11 +16,12 @@ from conformance.model.kind import Kind
 from conformance.tables.shards import Shard
 from conformance.tables.suite import load_suite
 from fixtures.guest.changes import Change
+from fixtures.guest.driver import DRIVERS
 from trial import kernel_runs
 from trial.kernel import report
 from trial.kernel.guest import Answer, Guests, Lost, NoSession
 from trial.kernel.modules import Modules, NotMade
-from trial.kernel.mutant import Mutant, read_mutants
+from trial.kernel.mutant import FOLDER, Mutant, read_mutants
 from trial.kernel.trying import (
     ACCEPTED,
     BROKEN,
@@ -29,6 +30,7 @@ from trial.kernel.trying import (
     EQUIVALENT,
     FALSE_ALARM,
     HANG,
+    LEAK,
     NO_FIT,
     NOT_COMPILED,
     NOT_LOADED,
@@ -70,6 +72,7 @@ class Driver:
         self.events: dict[tuple[str, str], Exception] = {}
         self.started = 0
         self.finds_leaks = False
+        self.kept: dict[str, set[str]] = {}
         self.module = ""
 
     # The modules
@@ -98,6 +101,9 @@ class Driver:
         self.module = module
         return "insmod: refused" if self.refused & set(module.split()) else ""
 
+    def leaks(self) -> set[str]:
+        return self.kept.get(self.module, set())
+
     def run(self, cases: Sequence[str], all_of_them: bool = False) -> Iterator[Answer]:
         for case in cases:
             for name in [*self.module.split(), ""]:
@@ -123,8 +129,9 @@ def tried(driver: Driver, which: Mutant | None = None, only: Sequence[str] = ())
 NAME = mutant().name
 
 
-def test_the_mutants_are_read_and_each_violates_rules_that_there_are() -> None:
-    known = read_mutants()
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_the_mutants_are_read_and_each_violates_rules_that_there_are(driver: str) -> None:
+    known = read_mutants(FOLDER / driver)
     assert known
     assert all(each.rules or each.permitted for each in known)
     for each in known:
@@ -156,8 +163,21 @@ def test_a_case_of_its_rule_kills_it() -> None:
     assert (found.outcome, found.by, found.reason, found.tried) == (BY_ITS_RULE, (OWN.id,), "why", 1)
 
 
-def test_what_the_mended_driver_violates_too_does_not_count() -> None:
-    assert tried(Driver({("", OWN.id): "REG-20"})).outcome == SURVIVED
+def test_what_the_driver_violates_without_it_does_not_count_and_is_asked_once() -> None:
+    driver = Driver({("", OWN.id): "REG-20"})
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    assert [trial.try_alone(mutant(name)).tried for name in ("one", "two")] == [1, 0]
+    assert trial.try_alone(mutant("two")).outcome == SURVIVED
+
+
+def test_what_no_case_sees_and_the_kernel_finds_is_a_leak() -> None:
+    driver = Driver()
+    driver.finds_leaks = True
+    driver.kept = {"": {"kzalloc < always"}, NAME: {"kzalloc < always", "kzalloc < rxe_reg_user_mr"}}
+    found = tried(driver)
+    assert (found.outcome, found.reason) == (LEAK, "kzalloc < rxe_reg_user_mr")
+    driver.kept = {}
+    assert tried(driver).outcome == SURVIVED
 
 
 def test_another_rule_kills_it_elsewhere() -> None:
@@ -245,13 +265,13 @@ def test_the_history_keeps_what_was_not_tried_and_tells_what_is_no_longer_killed
 def test_a_night_tries_what_was_not_killed_and_a_tenth_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     known = read_mutants()
     before: report.History = {each.name: {"outcome": BY_ITS_RULE} for each in known[1:]}
-    arguments = argparse.Namespace(mutant=[], rule=[], file=[], night=True, shard=None)
+    arguments = argparse.Namespace(driver="rxe", mutant=[], rule=[], file=[], night=True, shard=None)
     chosen = kernel_runs._chosen(arguments, before)
     assert known[0] in chosen
     assert len(chosen) in (-(-len(known) // 10), -(-len(known) // 10) + 1)
     halves = []
     for shard in (Shard(1, 2), Shard(2, 2)):
-        arguments = argparse.Namespace(mutant=[], rule=[], file=[], night=False, shard=shard)
+        arguments = argparse.Namespace(driver="rxe", mutant=[], rule=[], file=[], night=False, shard=shard)
         halves.append(kernel_runs._chosen(arguments, {}))
     assert sorted(each.name for half in halves for each in half) == sorted(each.name for each in known)
     assert abs(len(halves[0]) - len(halves[1])) <= 1
