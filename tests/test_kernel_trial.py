@@ -30,7 +30,6 @@ from trial.kernel.trying import (
     EQUIVALENT,
     FALSE_ALARM,
     HANG,
-    LEAK,
     NO_FIT,
     NOT_COMPILED,
     NOT_LOADED,
@@ -71,8 +70,6 @@ class Driver:
         self.refused: set[str] = set()
         self.events: dict[tuple[str, str], Exception] = {}
         self.started = 0
-        self.finds_leaks = False
-        self.kept: dict[str, set[str]] = {}
         self.module = ""
 
     # The modules
@@ -100,9 +97,6 @@ class Driver:
     def load(self, module: str) -> str:
         self.module = module
         return "insmod: refused" if self.refused & set(module.split()) else ""
-
-    def leaks(self) -> set[str]:
-        return self.kept.get(self.module, set())
 
     def run(self, cases: Sequence[str], all_of_them: bool = False) -> Iterator[Answer]:
         for case in cases:
@@ -168,16 +162,6 @@ def test_what_the_driver_violates_without_it_does_not_count_and_is_asked_once() 
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
     assert [trial.try_alone(mutant(name)).tried for name in ("one", "two")] == [1, 0]
     assert trial.try_alone(mutant("two")).outcome == SURVIVED
-
-
-def test_what_no_case_sees_and_the_kernel_finds_is_a_leak() -> None:
-    driver = Driver()
-    driver.finds_leaks = True
-    driver.kept = {"": {"kzalloc < always"}, NAME: {"kzalloc < always", "kzalloc < rxe_reg_user_mr"}}
-    found = tried(driver)
-    assert (found.outcome, found.reason) == (LEAK, "kzalloc < rxe_reg_user_mr")
-    driver.kept = {}
-    assert tried(driver).outcome == SURVIVED
 
 
 def test_another_rule_kills_it_elsewhere() -> None:

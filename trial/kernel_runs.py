@@ -14,9 +14,8 @@ from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS, Driver, driver_for, ensure_module
 from fixtures.guest.image import Image, ensure_image
-from fixtures.guest.instrumented import SLOWER, instrumented
 from fixtures.guest.mending import chosen_changes, ensure_mended
-from fixtures.guest.recipe import INSTRUMENTED_STACKS, OWN_STACKS, Recipe, recipe_for
+from fixtures.guest.recipe import Recipe, recipe_for
 from fixtures.guest.under_test import Builds, DriverModule, UnderTest
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
@@ -33,12 +32,6 @@ Say = Callable[[str], None]
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--driver", choices=tuple(DRIVERS), default=DEFAULT_DRIVER, help="whose mutants (default: rxe)"
-    )
-    command.add_argument(
-        "--stack",
-        choices=tuple(OWN_STACKS),
-        default=next(iter(OWN_STACKS)),
-        help="with which kernel (default: Debian's)",
     )
     command.add_argument("--mutant", action="append", default=[], metavar="NAME", help="only this mutant")
     command.add_argument("--rule", action="append", default=[], metavar="ID", help="only mutants of this rule")
@@ -69,20 +62,16 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if arguments.only:
         cases = [case for case in suite.cases if case.id in arguments.only]
     packages.ensure_tools(packages.GUEST, assume_yes=arguments.yes, say=say)
-    recipe, driver = recipe_for(arguments.stack), driver_for(arguments.driver)
+    recipe, driver = recipe_for(), driver_for(arguments.driver)
     image = ensure_image(recipe, cache_directory(), say)
-    own = Builds()
-    if arguments.stack in INSTRUMENTED_STACKS:
-        own = instrumented(own, recipe, image, cache_directory(), say)
-    modules = Modules(recipe, image, cache_directory(), driver, own.modules)
+    modules = Modules(recipe, image, cache_directory(), driver)
     if arguments.build:
         return _build(chosen, modules)
-    under_test = UnderTest(own, image, recipe, _module(driver, recipe, image, say))
+    under_test = UnderTest(Builds(), image, recipe, _module(driver, recipe, image, say))
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-kernel"
     make_directory(out)
     began, findings = time.monotonic(), dict[str, Finding]()
-    guests = Guests(under_test, driver, out, say, SLOWER if own.kernel else 1)
-    trial = Trial(cases, modules, guests)
+    trial = Trial(cases, modules, Guests(under_test, driver, out, say))
     try:
         for found in _findings(trial, chosen, arguments):
             findings[found.name] = found

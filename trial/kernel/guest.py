@@ -69,16 +69,10 @@ class NoSession(Exception):
 
 
 class Guests:
-    """Makes guests with what is under test. Call it from the thread that uses them.
+    """Makes guests with what is under test. Call it from the thread that uses them."""
 
-    In such a guest things take `slower` times as long, and its kernel finds leaks if `finds_leaks`.
-    """
-
-    def __init__(
-        self, under_test: UnderTest, driver: Driver, out: Path, say: Callable[[str], None], slower: int = 1
-    ) -> None:
+    def __init__(self, under_test: UnderTest, driver: Driver, out: Path, say: Callable[[str], None]) -> None:
         self._under_test, self._driver, self._out = under_test, driver, out
-        self._silence_s, self.finds_leaks = SILENCE_S * slower, slower > 1
         self._stage = tempfile.TemporaryDirectory(prefix="work-", dir=out)
         self._prepared: Prepared | None = None
         self._starter = Starter(cache_directory(), say)
@@ -96,7 +90,7 @@ class Guests:
             freezing.await_event(guest, "warm", _LOADING_S)
             guest.send(encode(Request(())), SILENCE_S)
             freezing.await_event(guest, "resumed", SILENCE_S)
-        return MutantGuest(guest, cases, self._silence_s)
+        return MutantGuest(guest, cases)
 
     def _job(self, prepared: Prepared) -> Job:
         tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, *_MORE) if part not in _LEFT_OUT)
@@ -106,8 +100,8 @@ class Guests:
 
 
 class MutantGuest:
-    def __init__(self, guest: Guest, cases: Sequence[Case], silence_s: float = SILENCE_S) -> None:
-        self._guest, self._silence_s = guest, silence_s
+    def __init__(self, guest: Guest, cases: Sequence[Case]) -> None:
+        self._guest = guest
         self.module: Path | None = None  # None: the driver with which it was started
         self.loads = 0
         self._next("before its first order")  # what comes while nobody has the port open is lost
@@ -149,20 +143,15 @@ class MutantGuest:
                 case "done":
                     return
 
-    def leaks(self) -> tuple[str, ...]:
-        """What the kernel finds that nobody refers to any more, since it was last asked. Raises Lost."""
-        self._order(leaks=True)
-        return tuple(self._next("while the kernel looked for leaks")["leaks"])
-
     def close(self) -> None:
         self._guest.close()
 
     def _order(self, **order: object) -> None:
-        if not self._guest.send(json.dumps(order).encode() + b"\n", self._silence_s):
+        if not self._guest.send(json.dumps(order).encode() + b"\n", SILENCE_S):
             raise Lost("the guest does not read its orders")
 
     def _next(self, where: str, case: str = "") -> dict[str, Any]:
-        line = self._guest.next_line(self._silence_s)
+        line = self._guest.next_line(SILENCE_S)
         if line is None:
             raise Lost(f"HANG {where}".strip(), case)
         if not line.endswith(b"\n") or b'"exit"' in line:

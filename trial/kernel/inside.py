@@ -3,8 +3,7 @@
     python3 -m trial.kernel.inside PORT
 
 It waits to be frozen as a template of guests (fixtures/guest/warm.py), and takes orders from the port then, as lines of
-JSON: `cases` to have, a `module` to load, ids to `run`, `leaks` to look for. Not for judging what came of them
-(trying.py).
+JSON: `cases` to have, a `module` to load, ids to `run`. Not for judging what came of them (trying.py).
 """
 
 import base64
@@ -12,7 +11,6 @@ import gc
 import json
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
@@ -32,16 +30,13 @@ from conformance.kernel.log import KernelWatch
 from conformance.model.case import Case
 from conformance.results.files import write_all
 from fixtures.guest import warm
-from fixtures.guest.exchange import DEVICE, MODULE, exchange
+from fixtures.guest.exchange import DEVICE, exchange
 from fixtures.guest.request import decode
 from trial.running import run_context, violations_by
 
 _FILE = Path("/tmp/mutant.ko")
 _CHUNK = 1 << 20
 _PROGRESS_S = 2.0
-_LEAKS = Path("/sys/kernel/debug/kmemleak")
-_LEAKS_AGE_S = 6.0  # the kernel tells of no object that is younger than 5 s
-_FRAME, _FRAMES = re.compile(r"([\w.]+)\+0x"), 6  # told of each object
 
 
 class Orders:
@@ -115,21 +110,6 @@ def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def leaks() -> list[str]:
-    """The objects that the driver has allocated and nobody refers to, each by the functions that led there.
-
-    The kernel tells of an object once it was the same in two scans, and takes seconds for each.
-    """
-    began, age = time.monotonic(), 0.0
-    _LEAKS.write_text("scan")
-    while age < _LEAKS_AGE_S:
-        age = time.monotonic() - began
-        _LEAKS.write_text("scan")
-    objects = [text for text in _LEAKS.read_text().split("unreferenced object") if f"[{MODULE}]" in text]
-    _LEAKS.write_text("clear")
-    return sorted({" < ".join(_FRAME.findall(text)[:_FRAMES]) for text in objects})
-
-
 def main(port: str) -> int:
     """Waits to be asked, and obeys."""
     warm.load_code()
@@ -153,8 +133,6 @@ def main(port: str) -> int:
         if "run" in order:
             status = in_child([known[name] for name in order["run"]], orders, order["all"])
             orders.answer("done", status=status)
-        if "leaks" in order:
-            orders.answer("leaks", leaks=leaks())
     return 0
 
 

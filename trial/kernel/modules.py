@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from fixtures.guest.changes import Change, apply, read_changes
-from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for
+from fixtures.guest.driver import DEFAULT_DRIVER, Driver
 from fixtures.guest.image import Image
 from fixtures.guest.mending import Mender, mender
 from fixtures.guest.recipe import Recipe
@@ -28,16 +28,11 @@ class NotMade(Exception):
 
 
 class Modules:
-    """The modules of sets of mutants, each applied over the driver's sources, which are mended if it is rxe.
+    """The modules of sets of mutants, each applied over the driver's sources, which are mended if it is rxe."""
 
-    `kernel` is the directory of a kernel of ours if they are for that one.
-    """
-
-    def __init__(
-        self, recipe: Recipe, image: Image, cache: Path, driver: Driver | None = None, kernel: Path | None = None
-    ) -> None:
+    def __init__(self, recipe: Recipe, image: Image, cache: Path, driver: Driver) -> None:
         self._recipe, self._image, self._cache = recipe, image, cache
-        self._driver, self._kernel = driver or driver_for(), kernel
+        self._driver = driver
         self._folder = cache / "mutants"
         self._folder.mkdir(parents=True, exist_ok=True)
         self.seconds: list[float] = []  # what each compilation took
@@ -56,8 +51,7 @@ class Modules:
     def of(self, changes: Sequence[Change]) -> Path:
         """The module with these changes, which is compiled if it is not there. Raises NotMade."""
         texts = self.check(changes)
-        kernel = self._kernel.name if self._kernel else self._image.kernel_version
-        path = self._folder / f"{_digest(kernel, texts)}.ko"
+        path = self._folder / f"{_digest(self._image.kernel_version, texts)}.ko"
         if not path.exists():
             with self._workshop() as shop:
                 began = time.monotonic()
@@ -71,7 +65,7 @@ class Modules:
         return path
 
     def _workshop(self) -> AbstractContextManager[Mender]:
-        return mender(self._recipe, self._image, self._cache, lambda _: None, self._driver, self._kernel)
+        return mender(self._recipe, self._image, self._cache, lambda _: None, self._driver)
 
 
 def _digest(kernel_version: str, texts: Mapping[str, str]) -> str:

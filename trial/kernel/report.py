@@ -19,7 +19,6 @@ from trial.kernel.trying import (
     EQUIVALENT,
     FALSE_ALARM,
     HANG,
-    LEAK,
     NO_FIT,
     NOT_COMPILED,
     NOT_LOADED,
@@ -29,9 +28,9 @@ from trial.kernel.trying import (
 
 SCHEMA = "rdma-cts-kernel-trial/1"
 _FILE = "kernel.json"
-KILLED = (BY_ITS_RULE, ELSEWHERE, LEAK)
+KILLED = (BY_ITS_RULE, ELSEWHERE)
 # What says something about the suite: a mutant that was run, or should have been.
-_COUNTED = (BY_ITS_RULE, ELSEWHERE, LEAK, SURVIVED, BROKEN, HANG)
+_COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
 _COLUMNS = (*_COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
 
 History = dict[str, dict[str, Any]]

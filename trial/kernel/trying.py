@@ -22,7 +22,6 @@ from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import Mutant
 
 BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = "killed by its rule", "killed elsewhere", "survived", "BROKEN"
-LEAK = "leak"  # no case fails, and a kernel that watches its memory finds objects that nobody refers to any more
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
 TOGETHER = 20  # mutants in one module
@@ -95,7 +94,6 @@ class Trial:
         self._guest: MutantGuest | None = None
         self._plain = modules.of([])
         self._unmutated: dict[str, Answer] = {}
-        self._kept: set[str] = set()  # what leaks without a mutant
 
     def close(self) -> None:
         """Ends the guest."""
@@ -111,10 +109,7 @@ class Trial:
             module = self._modules.of([mutant.change])
         except NotMade as error:
             return finding(mutant, NOT_COMPILED if error.fits else NO_FIT, reason=str(error))
-        names = list(only) or own_cases(mutant, self._cases)
-        found = self._tried(mutant, module, names)
-        if found.outcome == SURVIVED and self._guests.finds_leaks and (leaks := self._leaks(module, names)):
-            found = replace(found, outcome=LEAK, reason="; ".join(leaks))
+        found = self._tried(mutant, module, list(only) or own_cases(mutant, self._cases))
         if mutant.kills or mutant.leaks:
             self.close()
         return replace(found, seconds=round(time.monotonic() - began, 1))
@@ -179,25 +174,6 @@ class Trial:
         """Whether a case is known to report all of its rules without a mutant, so that it need not be run with one."""
         rules = next(case.rules for case in self._cases if case.id == name)
         return name in self._unmutated and set(rules) <= set(self._unmutated[name].rules)
-
-    def _leaks(self, module: Any, names: Sequence[str]) -> list[str]:
-        """What the kernel finds after these cases with a module, and not after others without a mutant."""
-        found: list[set[str]] = []
-        for each in (self._plain, module):
-            try:
-                guest = self._ready()
-                if guest.load(each):
-                    self.close()
-                    return []
-                guest.leaks()  # of what was before
-                for _ in guest.run(list(names), all_of_them=True):
-                    pass
-                found.append(set(guest.leaks()))
-            except (Lost, NoSession):
-                self.close()
-                return []
-        self._kept |= found[0]
-        return sorted(found[1] - self._kept)
 
     def _once(self, case: str, module: Any) -> Answer:
         """One case with a module, in a guest of its own if that of before is lost."""
