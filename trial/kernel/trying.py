@@ -1,7 +1,7 @@
 """Tries mutants of the driver: do the cases of the violated rules fail, or others, or none?
 
-A case counts that reports a rule as violated with the mutant, twice, and not with the mended driver. Mutants that no
-case of their rules sees are put together in one module, with which the whole default tier is run. Not for guests
+A case counts that reports a rule as violated with the mutant, twice, and not with the driver without it. Mutants that
+no case of their rules sees are put together in one module, with which the whole default tier is run. Not for guests
 (guest.py).
 """
 
@@ -92,7 +92,7 @@ class Trial:
         self._cases = list(cases)
         self._modules, self._guests, self._say = modules, guests, say
         self._guest: MutantGuest | None = None
-        self._mended = modules.of([])
+        self._plain = modules.of([])
         self._unmutated: dict[str, Answer] = {}
 
     def close(self) -> None:
@@ -117,6 +117,7 @@ class Trial:
     def _tried(self, mutant: Mutant, module: Any, names: list[str]) -> Finding:
         broken: list[Answer] = []
         tried = 0
+        names = [name for name in names if not self._fails_anyway(name)]
         while names:
             detected: Answer | None = None
             try:
@@ -150,17 +151,29 @@ class Trial:
         return Answer(lost.case, str(lost).partition(" ")[0], tuple(rules), str(lost), 0.0)
 
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
-        """How a detection counts: it must happen twice with the mutant, and not with the mended driver; or empty."""
+        """How a detection counts: it must happen twice with the mutant, and not without; or empty."""
+        without = self._without(answer.case)
+        if set(answer.rules) <= {*without.rules, *mutant.departs_from}:
+            return ""
         again = self._once(answer.case, module)
         if not again.rules:
             self.close()  # the mutant may have used up what the device had; a new guest has all of it
             again = self._once(answer.case, module)
-        without = self._unmutated.get(answer.case) or self._once(answer.case, self._mended)
-        self._unmutated[answer.case] = without
         rules = (set(answer.rules) & set(again.rules)) - {*without.rules, *mutant.departs_from}
         if not rules:
             return ""
         return BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
+
+    def _without(self, case: str) -> Answer:
+        """What comes of a case without a mutant."""
+        if case not in self._unmutated:
+            self._unmutated[case] = self._once(case, self._plain)
+        return self._unmutated[case]
+
+    def _fails_anyway(self, name: str) -> bool:
+        """Whether a case is known to report all of its rules without a mutant, so that it need not be run with one."""
+        rules = next(case.rules for case in self._cases if case.id == name)
+        return name in self._unmutated and set(rules) <= set(self._unmutated[name].rules)
 
     def _once(self, case: str, module: Any) -> Answer:
         """One case with a module, in a guest of its own if that of before is lost."""
@@ -215,7 +228,7 @@ class Trial:
     def _combined(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], Any]:
         """As many of the mutants as one module can have, and the module."""
         together: list[Mutant] = []
-        module = self._mended
+        module = self._plain
         for mutant in mutants:
             if len(together) < TOGETHER:
                 with contextlib.suppress(NotMade):
@@ -253,9 +266,7 @@ class Trial:
         return failing
 
     def _differs(self, answer: Answer) -> bool:
-        without = self._unmutated.get(answer.case) or self._once(answer.case, self._mended)
-        self._unmutated[answer.case] = without
-        return bool(set(answer.rules) - set(without.rules))
+        return bool(set(answer.rules) - set(self._without(answer.case).rules))
 
     def _by_others(self, mutant: Mutant, names: Sequence[str]) -> Finding | None:
         found = self._tried(mutant, self._modules.of([mutant.change]), list(names))
