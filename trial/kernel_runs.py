@@ -4,6 +4,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from trial.kernel import report
 from trial.kernel.guest import Guests
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import Mutant, chosen_mutants, read_mutants
+from trial.kernel.peers import Peers
 from trial.kernel.trying import EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
 STACK = next(iter(MENDED_STACKS))
@@ -40,6 +42,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--night", action="store_true", help="what was not killed in --before, and a random tenth of the others"
     )
     command.add_argument("--shard", type=Shard.parse, metavar="K/N", help="only the Kth of N parts, for N machines")
+    command.add_argument(
+        "--rdma-core-tests", type=Path, metavar="DIR", help="also try rdma-core's own tests, in DIR, on each mutant"
+    )
     command.add_argument("--list", action="store_true", help="only list the mutants")
     command.add_argument("-v", "--verbose", action="store_true", help="print a line for each mutant")
 
@@ -68,8 +73,14 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     make_directory(out)
     began, findings = time.monotonic(), dict[str, Finding]()
     trial = Trial(cases, modules, Guests(STACK, image, mended, out, say))
+    theirs = arguments.rdma_core_tests and Peers(arguments.rdma_core_tests, trial.ready, trial.close)
     try:
         for found in _findings(trial, chosen, arguments):
+            if theirs and found.outcome in report.COUNTED:
+                mutant = next(each for each in chosen if each.name == found.name)
+                found = replace(found, peer=theirs.first(modules.of([mutant.change]), modules.of([])))
+                if mutant.kills or mutant.leaks:
+                    trial.close()
             findings[found.name] = found
             report.write(out, findings.values(), before)
             if arguments.verbose or len(chosen) == 1:
@@ -104,7 +115,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         settled = (*report.KILLED, EQUIVALENT)
         chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
     if arguments.shard:
-        chosen = arguments.shard.part(chosen, lambda each: each.name)
+        chosen = arguments.shard.part(chosen, lambda each: each.change.digest)  # a random part, the same every time
     return chosen
 
 
