@@ -1,6 +1,7 @@
 """`rdma-cts trial kernel`: tries mutants of the driver on the mended stack, in guests."""
 
 import argparse
+import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ from trial.kernel.guest import Guests
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import Mutant, chosen_mutants, read_mutants
 from trial.kernel.peers import Peers
-from trial.kernel.trying import EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
+from trial.kernel.trying import ACCEPTED, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
 STACK = next(iter(MENDED_STACKS))
 _SHARE = 10  # of what was killed last time, one in so many is tried in a night
@@ -112,10 +113,11 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
     chosen = chosen_mutants(read_mutants(), arguments.mutant, arguments.rule, arguments.file)
     if arguments.night:
         tenth = random.Random(f"{datetime.now():%Y%m%d}").sample(chosen, -(-len(chosen) // _SHARE))
-        settled = (*report.KILLED, EQUIVALENT)
+        settled = (*report.KILLED, EQUIVALENT, ACCEPTED)
         chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
     if arguments.shard:
-        chosen = arguments.shard.part(chosen, lambda each: each.change.digest)  # a random part, the same every time
+        # Of a random part, the same every time, a figure can be given for the whole.
+        chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 
 
