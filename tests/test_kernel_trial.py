@@ -277,7 +277,7 @@ def test_rdma_cores_tests_count_if_they_pass_twice_without_the_mutant_and_fail_t
         "refused": "",
     }
     assert len(lost) == 5, "what has failed once may have harmed its guest"
-    with pytest.raises(UserError, match="there is no test_mr.py"):
+    with pytest.raises(UserError, match=r"there is no test_mr\.py"):
         Peers(tmp_path / "elsewhere", lambda: cast(MutantGuest, Guest()), lambda: None)
 
 

@@ -106,7 +106,7 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
-    """By kind of mistake: what the cases detected of that on which rdma-core's own tests were run, and what those did."""
+    """By kind of mistake, of what rdma-core's own tests were run on: what those detected, and what the cases did."""
     tried = [each for each in findings if each.get("peer") is not None]
     if not tried:
         return []
