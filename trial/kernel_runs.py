@@ -1,9 +1,11 @@
 """`rdma-cts trial kernel`: tries mutants of a driver in guests, those of rxe on the mended stack."""
 
 import argparse
+import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -23,7 +25,8 @@ from trial.kernel import report
 from trial.kernel.guest import Guests
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
-from trial.kernel.trying import EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
+from trial.kernel.peers import Peers
+from trial.kernel.trying import ACCEPTED, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
 _SHARE = 10  # of what was killed last time, one in so many is tried in a night
 Say = Callable[[str], None]
@@ -44,6 +47,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--night", action="store_true", help="what was not killed in --before, and a random tenth of the others"
     )
     command.add_argument("--shard", type=Shard.parse, metavar="K/N", help="only the Kth of N parts, for N machines")
+    command.add_argument(
+        "--rdma-core-tests", type=Path, metavar="DIR", help="also try rdma-core's own tests, in DIR, on each mutant"
+    )
     command.add_argument("--list", action="store_true", help="only list the mutants")
     command.add_argument("-v", "--verbose", action="store_true", help="print a line for each mutant")
 
@@ -72,8 +78,14 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     make_directory(out)
     began, findings = time.monotonic(), dict[str, Finding]()
     trial = Trial(cases, modules, Guests(under_test, driver, out, say))
+    theirs = arguments.rdma_core_tests and Peers(arguments.rdma_core_tests, trial.ready, trial.close)
     try:
         for found in _findings(trial, chosen, arguments):
+            if theirs and found.outcome in report.COUNTED:
+                mutant = next(each for each in chosen if each.name == found.name)
+                found = replace(found, peer=theirs.first(modules.of([mutant.change]), modules.of([])))
+                if mutant.kills or mutant.leaks:
+                    trial.close()
             findings[found.name] = found
             report.write(out, findings.values(), before)
             if arguments.verbose or len(chosen) == 1:
@@ -113,10 +125,11 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
     chosen = chosen_mutants(read_mutants(FOLDER / arguments.driver), arguments.mutant, arguments.rule, arguments.file)
     if arguments.night:
         tenth = random.Random(f"{datetime.now():%Y%m%d}").sample(chosen, -(-len(chosen) // _SHARE))
-        settled = (*report.KILLED, EQUIVALENT)
+        settled = (*report.KILLED, EQUIVALENT, ACCEPTED)
         chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
     if arguments.shard:
-        chosen = arguments.shard.part(chosen, lambda each: each.name)
+        # Of a random part, the same every time, a figure can be given for the whole.
+        chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 
 

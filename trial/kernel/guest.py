@@ -143,6 +143,19 @@ class MutantGuest:
                 case "done":
                     return
 
+    def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Runs other tests by a packed program of Python; each one's name and outcome. Raises Lost."""
+        self._order(program=_packed(program), arguments=list(arguments))
+        running = ""
+        while (answer := self._next(f"in {running}", running))["event"] != "done":
+            if "test" in answer:
+                running = answer["test"]
+            if answer.get("outcome"):
+                yield running, answer["outcome"]
+                running = ""
+        if running:
+            yield running, f"ended with status {answer['status']}"
+
     def close(self) -> None:
         self._guest.close()
 

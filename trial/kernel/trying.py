@@ -33,7 +33,8 @@ _TRIES = 3  # of a mutant in a new guest, after one that died without a case to 
 class Finding:
     """The outcome of a mutant. `by` are the cases that detected it, with `reason` that of the first.
 
-    `tried` is the number of cases that were run, `seconds` how long that took.
+    `tried` is the number of cases that were run, `seconds` how long that took. `peer` is the first of rdma-core's own
+    tests that detected it, empty for none, and None if they were not run.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Finding:
     reason: str = ""
     tried: int = 0
     seconds: float = 0.0
+    peer: str | None = None
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)
@@ -121,7 +123,7 @@ class Trial:
         while names:
             detected: Answer | None = None
             try:
-                guest = self._ready()
+                guest = self.ready()
                 if reason := guest.load(module):
                     self.close()
                     return finding(mutant, NOT_LOADED, reason=reason)
@@ -179,7 +181,7 @@ class Trial:
         """One case with a module, in a guest of its own if that of before is lost."""
         for _ in range(_TRIES):
             try:
-                guest = self._ready()
+                guest = self.ready()
                 if guest.load(module):
                     self.close()
                     continue
@@ -193,7 +195,8 @@ class Trial:
                 self.close()
         return Answer(case, str(Verdict.BROKEN), (), "no guest could run it", 0.0)
 
-    def _ready(self) -> MutantGuest:
+    def ready(self) -> MutantGuest:
+        """The guest of before, or a new one."""
         if self._guest is not None and self._guest.loads >= _LOADS:
             self.close()
         if self._guest is None:
@@ -247,7 +250,7 @@ class Trial:
         names = collections.deque(case.id for case in self._cases)
         while names:
             try:
-                guest = self._ready()
+                guest = self.ready()
                 if guest.load(module):
                     return failing
                 for answer in guest.run(list(names), all_of_them=True):
