@@ -3,7 +3,7 @@
     python3 -m trial.kernel.inside PORT
 
 It waits to be frozen as a template of guests (fixtures/guest/warm.py), and takes orders from the port then, as lines of
-JSON: `cases` to have, a `module` to load, ids to `run`. Not for judging what came of them (trying.py).
+JSON: `cases` to have, `files` to put down and a `module` to load, ids to `run`. Not for judging what came of them (trying.py).
 """
 
 import base64
@@ -112,7 +112,7 @@ def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
 
 def main(port: str) -> int:
     """Waits to be asked, and obeys."""
-    warm.load_code()
+    warm.load_code(providers=False)  # each child loads that of its mutant
     gc.freeze()
     _, moment = decode(warm.wait(port))
     warm.wake(moment)
@@ -122,6 +122,10 @@ def main(port: str) -> int:
     for order in orders:
         if "cases" in order:
             known |= {case.id: case for case in pickle.loads(zlib.decompress(base64.b64decode(order["cases"])))}
+        for name, content in order.get("files", {}).items():
+            part = Path(f"{name}.part")
+            part.write_bytes(zlib.decompress(base64.b64decode(content)))
+            part.rename(name)
         if "module" in order:
             try:
                 _FILE.write_bytes(zlib.decompress(base64.b64decode(order["module"])))
