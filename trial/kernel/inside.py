@@ -3,7 +3,8 @@
     python3 -m trial.kernel.inside PORT
 
 It waits to be frozen as a template of guests (fixtures/guest/warm.py), and takes orders from the port then, as lines of
-JSON: `cases` to have, `files` to put down and a `module` to load, ids to `run`. Not for judging what came of them (trying.py).
+JSON: `cases` to have, `files` to put down, a `module` to load, ids to `run`. Not for judging what came of them
+(trying.py).
 """
 
 import base64
