@@ -12,7 +12,7 @@ import shlex
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ class Guests:
     """Makes guests with the mended stack. Call it from the thread that uses them."""
 
     def __init__(self, stack: str, image: Image, mended: Mended, out: Path, say: Callable[[str], None]) -> None:
-        self._out, self._say, self._laid = out, say, mended.laid
+        self._out, self._say = out, say
         self._stage = tempfile.TemporaryDirectory(prefix="work-", dir=out)
         module = DriverModule(driver_for().module, lambda: mended.module, mended.laid)
         self._prepared: Prepared | None = None
@@ -95,7 +95,7 @@ class Guests:
             freezing.await_event(guest, "warm", _LOADING_S)
             guest.send(encode(Request(())), SILENCE_S)
             freezing.await_event(guest, "resumed", SILENCE_S)
-        return MutantGuest(guest, cases, self._laid)
+        return MutantGuest(guest, cases)
 
     def _job(self, prepared: Prepared) -> Job:
         tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, *_MORE) if part not in _LEFT_OUT)
@@ -105,27 +105,22 @@ class Guests:
 
 
 class MutantGuest:
-    def __init__(self, guest: Guest, cases: Sequence[Case], laid: Mapping[str, Path]) -> None:
-        self._guest, self._mended = guest, laid
-        self._laid = dict(laid)  # what is there now
+    def __init__(self, guest: Guest, cases: Sequence[Case]) -> None:
+        self._guest = guest
         self.module: Path | None = None  # None: the mended driver, with which it was started
         self.loads = 0
         self._next("before its first order")  # what comes while nobody has the port open is lost
         self._order(cases=_packed(pickle.dumps(list(cases))))
 
     def load(self, module: Path) -> str:
-        """Exchanges the driver's module, and its provider if that is another; why it does not load, or empty.
-
-        Raises Lost.
-        """
+        """Exchanges the module, and the provider if one is beside it; why it does not load, or empty. Raises Lost."""
         if self.module == module:
             return ""
         self.module, self.loads = module, self.loads + 1
         provider = module.with_suffix(".so")
-        laid = {name: provider if provider.exists() else path for name, path in self._mended.items()}
-        files = {f"/{name}": _packed(path.read_bytes()) for name, path in laid.items() if path != self._laid[name]}
-        self._laid = laid
-        self._order(module=_packed(module.read_bytes()), files=files)
+        self._order(
+            module=_packed(module.read_bytes()), provider=_packed(provider.read_bytes()) if provider.exists() else ""
+        )
         answer = self._next("while a module was exchanged")
         if answer["event"] == "stuck":
             raise Lost(answer["reason"])

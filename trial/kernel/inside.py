@@ -3,7 +3,7 @@
     python3 -m trial.kernel.inside PORT
 
 It waits to be frozen as a template of guests (fixtures/guest/warm.py), and takes orders from the port then, as lines of
-JSON: `cases` to have, `files` to put down, a `module` to load, ids to `run`. Not for judging what came of them
+JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`. Not for judging what came of them
 (trying.py).
 """
 
@@ -36,6 +36,7 @@ from fixtures.guest.request import decode
 from trial.running import run_context, violations_by
 
 _FILE = Path("/tmp/mutant.ko")
+_PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
 _CHUNK = 1 << 20
 _PROGRESS_S = 2.0
 
@@ -111,6 +112,16 @@ def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def exchange_provider(packed: str) -> None:
+    """Puts a provider in place of that of the guest, or that one back; who has it loaded keeps what it has."""
+    (file,) = _PROVIDERS.glob("librxe-rdmav*.so")
+    kept = file.with_suffix(".kept")
+    if not kept.exists():
+        file.rename(kept)
+    file.unlink(missing_ok=True)
+    file.write_bytes(zlib.decompress(base64.b64decode(packed)) if packed else kept.read_bytes())
+
+
 def main(port: str) -> int:
     """Waits to be asked, and obeys."""
     warm.load_code(providers=False)  # each child loads that of its mutant
@@ -123,11 +134,8 @@ def main(port: str) -> int:
     for order in orders:
         if "cases" in order:
             known |= {case.id: case for case in pickle.loads(zlib.decompress(base64.b64decode(order["cases"])))}
-        for name, content in order.get("files", {}).items():
-            part = Path(f"{name}.part")
-            part.write_bytes(zlib.decompress(base64.b64decode(content)))
-            part.rename(name)
         if "module" in order:
+            exchange_provider(order["provider"])
             try:
                 _FILE.write_bytes(zlib.decompress(base64.b64decode(order["module"])))
                 reason = exchange(_FILE)
