@@ -108,11 +108,14 @@ class MutantGuest:
         self._order(cases=_packed(pickle.dumps(list(cases))))
 
     def load(self, module: Path) -> str:
-        """Exchanges the driver's module; why it does not load, or empty. Raises Lost."""
+        """Exchanges the module, and the provider if one is beside it; why it does not load, or empty. Raises Lost."""
         if self.module == module:
             return ""
         self.module, self.loads = module, self.loads + 1
-        self._order(module=_packed(module.read_bytes()))
+        provider = module.with_suffix(".so")
+        self._order(
+            module=_packed(module.read_bytes()), provider=_packed(provider.read_bytes()) if provider.exists() else ""
+        )
         answer = self._next("while a module was exchanged")
         if answer["event"] == "stuck":
             raise Lost(answer["reason"])

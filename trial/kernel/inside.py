@@ -3,8 +3,8 @@
     python3 -m trial.kernel.inside PORT
 
 It waits to be frozen as a template of guests (fixtures/guest/warm.py), and takes orders from the port then, as lines of
-JSON: `cases` to have, a `module` to load, ids to `run`, or a `program` with other tests. Not for judging what came of
-them (trying.py).
+JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`, or a `program` with other tests. Not for judging
+what came of them (trying.py).
 """
 
 import base64
@@ -36,6 +36,7 @@ from fixtures.guest.request import decode
 from trial.running import run_context, violations_by
 
 _FILE, _PROGRAM = Path("/tmp/mutant.ko"), Path("/tmp/tests.pyz")
+_PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
 _CHUNK = 1 << 20
 _PROGRESS_S = 2.0
 
@@ -122,13 +123,23 @@ def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
     return process.returncode
 
 
+def exchange_provider(packed: str) -> None:
+    """Puts a provider in place of that of the guest, or that one back; who has it loaded keeps what it has."""
+    (file,) = _PROVIDERS.glob("librxe-rdmav*.so")
+    kept = file.with_suffix(".kept")
+    if not kept.exists():
+        file.rename(kept)
+    file.unlink(missing_ok=True)
+    file.write_bytes(unpacked(packed) if packed else kept.read_bytes())
+
+
 def unpacked(text: str) -> bytes:
     return zlib.decompress(base64.b64decode(text))
 
 
 def main(port: str) -> int:
     """Waits to be asked, and obeys."""
-    warm.load_code()
+    warm.load_code(providers=False)  # each child loads that of its mutant
     gc.freeze()
     _, moment = decode(warm.wait(port))
     warm.wake(moment)
@@ -139,6 +150,7 @@ def main(port: str) -> int:
         if "cases" in order:
             known |= {case.id: case for case in pickle.loads(unpacked(order["cases"]))}
         if "module" in order:
+            exchange_provider(order["provider"])
             try:
                 _FILE.write_bytes(unpacked(order["module"]))
                 reason = exchange(_FILE)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from conformance.errors import UserError
-from fixtures.guest.changes import Change, apply, read_changes
+from fixtures.guest.changes import RDMA_CORE, Change, apply, read_changes
 from fixtures.guest.driver import DEFAULT_DRIVER, Driver
 from fixtures.guest.image import Image
 from fixtures.guest.mending import Mender, mender
@@ -49,7 +49,10 @@ class Modules:
         return texts
 
     def of(self, changes: Sequence[Change]) -> Path:
-        """The module with these changes, which is compiled if it is not there. Raises NotMade."""
+        """The module with these changes, which is compiled if it is not there. Raises NotMade.
+
+        With changes of the provider, that is beside it, by the same name.
+        """
         texts = self.check(changes)
         path = self._folder / f"{_digest(self._image.kernel_version, texts)}.ko"
         if not path.exists():
@@ -60,7 +63,10 @@ class Modules:
                 except UserError as error:
                     raise NotMade(str(error), fits=True) from error
                 self.seconds.append(time.monotonic() - began)
-                _keep(next(each for each in made if each.stem == self._driver.module), path)
+                ours = any(file.startswith(RDMA_CORE) for change in changes for file in change.files)
+                for file in reversed(made):  # the module last: it says that all is there
+                    if ours or file.stem == self._driver.module:
+                        _keep(file, path.with_suffix(file.suffix))
         os.utime(path)
         return path
 
@@ -79,3 +85,4 @@ def _keep(made: Path, path: Path) -> None:
     others = sorted(path.parent.glob("*.ko"), key=lambda each: each.stat().st_mtime)
     for old in others[:-KEPT]:
         old.unlink(missing_ok=True)
+        old.with_suffix(".so").unlink(missing_ok=True)
