@@ -3,8 +3,8 @@
     python3 -m trial.kernel.inside PORT
 
 It waits to be frozen as a template of guests (fixtures/guest/warm.py), and takes orders from the port then, as lines of
-JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`, or a `program` with other tests. Not for judging
-what came of them (trying.py).
+JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`, or a `program` with other tests. Not for
+judging what came of them (trying.py).
 """
 
 import base64
