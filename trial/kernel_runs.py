@@ -45,7 +45,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries mutants; exit status 1 if one is no longer killed that was, or a permitted one is failed."""
+    """Tries mutants; exit status 1 if one that was killed before survives, or a permitted one is failed."""
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:

@@ -5,8 +5,6 @@ address 0 into an allocation of its own. The inline functions of the header (adv
 pyverbs, whose exceptions contain their exact codes. Not for the kernel's ABI (uverbs.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools
@@ -65,7 +63,6 @@ class DeviceMemoryAt:
 
     @property
     def handle(self) -> int:
-        """The kernel's handle in the structure."""
         return int(self.struct.handle)
 
     def copy(self, function: int, *arguments: int) -> Return:
@@ -133,7 +130,6 @@ class Libibverbs:
         return VERBS[f"ibv_{verb}"].linkage is Linkage.INLINE or self.exports(f"ibv_{verb}")
 
     def exports(self, symbol: str) -> bool:
-        """Whether the loaded library has the symbol."""
         return hasattr(self._library, symbol)
 
     def raw(self, symbol: str) -> Callable[..., Any]:
@@ -205,45 +201,37 @@ class Libibverbs:
         return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
     def alloc_null_mr(self, pd: Pd) -> Return:
-        """ibv_alloc_null_mr."""
         return self._inline_region("alloc_null_mr", pd)
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
-        """ibv_alloc_dm."""
         attr = (ctypes.c_uint64 * 2)(length, log_align_req)  # then, in the upper half, comp_mask
         returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
         made = DeviceMemoryAt(returned.value, self.free_dm) if returned.value else None
         return replace(returned, dm=made)
 
     def free_dm(self, dm: DeviceMemory) -> Return:
-        """ibv_free_dm: 0, or the value of errno."""
         assert isinstance(dm, DeviceMemoryAt)
         value = self._inline("free_dm", dm.struct.context, dm.pointer).value & 0xFFFFFFFF
         dm.gone = value == 0
         return Return(value, value)
 
     def reg_dm_mr(self, pd: Pd, dm: DeviceMemory, dm_offset: int, length: int, access: int) -> Return:
-        """ibv_reg_dm_mr."""
         return self._inline_region("reg_dm_mr", pd, dm.pointer, dm_offset, length, access)
 
     def memcpy_to_dm(self, dm: DeviceMemory, dm_offset: int, host_addr: int, length: int) -> Return:
-        """ibv_memcpy_to_dm: 0, or the value of errno."""
         assert isinstance(dm, DeviceMemoryAt)
         return dm.copy(dm.struct.memcpy_to_dm, dm.pointer, dm_offset, host_addr, length)
 
     def memcpy_from_dm(self, host_addr: int, dm: DeviceMemory, dm_offset: int, length: int) -> Return:
-        """ibv_memcpy_from_dm: 0, or the value of errno."""
         assert isinstance(dm, DeviceMemoryAt)
         return dm.copy(dm.struct.memcpy_from_dm, host_addr, dm.pointer, dm_offset, length)
 
     def alloc_parent_domain(self, context: int, pd: Pd | None) -> Return:
-        """ibv_alloc_parent_domain, of a domain alone."""
         attr = (ctypes.c_void_p * 6)(pd.pointer if pd else 0)  # then td, comp_mask, alloc, free and pd_context
         returned = self._inline("alloc_parent_domain", context, context, ctypes.addressof(attr))
         return self._domain(returned, "ibv_dealloc_pd")
 
     def import_pd(self, context: int, handle: int) -> Return:
-        """ibv_import_pd."""
         return self._domain(self._verb("ibv_import_pd", context, handle), "ibv_unimport_pd")
 
     def import_mr(self, pd: Pd, handle: int) -> Return:
@@ -299,7 +287,6 @@ class Libibverbs:
         return self._verb(_EXPERIMENTAL_SYMBOL, mr, flags, pd, addr, length, access, None)
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
-        """ibv_advise_mr: 0, or the value of errno."""
         from pyverbs.wr import SGE
 
         elements = [SGE(sge.addr, sge.length, sge.lkey) for sge in sg_list]

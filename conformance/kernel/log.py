@@ -4,8 +4,6 @@ Not for the results of calls (execution/). If this process may not read the kern
 key `log`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ minimises the rest. Points with another expectation are ignored: the formula dis
 others with the same expectation. Not for finding the points that deviate (outcome.py).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
