@@ -5,22 +5,24 @@ Each decision is a method, as in regions.py.
 
 import ctypes
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reference.memory import Range
-from reference.objects import ZERO_BASED, Refused, Region
+from reference.objects import ZERO_BASED, Held, Refused, Region
 from reference.regions import Regions
 
 MAX_DM_SIZE = 1 << 20
 
 
 @dataclass(eq=False)
-class Dm:
+class Dm(Held):
     """Memory of the device, which is memory of this process here."""
 
-    handle: int
-    memory: Range
-    gone: bool = False
+    memory: Range = field(kw_only=True)
+
+    @property
+    def pointer(self) -> int:
+        return self.memory.addr
 
 
 class DeviceMemories(Regions):
@@ -32,7 +34,7 @@ class DeviceMemories(Regions):
         fault = self.dm_fault(length, log_align_req)
         if fault:
             raise Refused(fault)
-        made = Dm(self.new_handle(), self.memory.allocate("anonymous", length))
+        made = Dm(self.new_handle(), "free_dm", memory=self.memory.allocate("anonymous", length))
         self.dms[made.handle] = made
         return made
 

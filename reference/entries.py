@@ -18,9 +18,8 @@ from conformance.model.capability import BY_SYMBOL
 from conformance.model.vocabulary import CALLS
 from conformance.verbs import VERBS, Convention, Verb, of_method
 from reference.device import Device
-from reference.device_memory import Dm
 from reference.extended import Buffer
-from reference.objects import Domain, Refused, Region
+from reference.objects import Domain, Held, Refused, Region
 from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Change
 
 
@@ -78,17 +77,17 @@ class KernelAnswers:
         return Return(0, 0)
 
 
-class HeldDm:
-    """Device memory as a program has it."""
+class HeldAt:
+    """What a program holds."""
 
-    def __init__(self, device: Device, made: Dm) -> None:
+    def __init__(self, device: Device, made: Held) -> None:
         self._device, self._made = device, made
-        self.handle, self.pointer = made.handle, made.memory.addr
+        self.handle, self.pointer = made.handle, made.pointer
 
     def close(self) -> None:
-        """Frees it, unless a step has. Raises Refused."""
+        """Ends it, unless a step has. Raises Refused."""
         if not self._made.gone:
-            self._device.free_dm(self.handle)
+            getattr(self._device, self._made.end)(self.handle)
 
 
 class ReferenceEntry:
@@ -134,14 +133,16 @@ class ReferenceEntry:
         except Refused as refused:
             return self._answers.refused(self._device, verb, refused.errno)
 
-    def _made(self, verb: Verb, made: Region | Buffer | Domain | Dm | int | None, arguments: tuple[Any, ...]) -> Return:
+    def _made(
+        self, verb: Verb, made: Region | Buffer | Domain | Held | int | None, arguments: tuple[Any, ...]
+    ) -> Return:
         if isinstance(made, Buffer):
             free = functools.partial(self._device.free_buf, made.handle)
             return Return(made.addr, 0, buffer=calls.Buffer(made.handle, made.addr, made.size, free))
         if made is None or isinstance(made, int):
             return Return(made or 0, 0)
-        if isinstance(made, Dm):
-            return Return(made.memory.addr, 0, dm=HeldDm(self._device, made))
+        if isinstance(made, Held):
+            return Return(made.pointer, 0, held=HeldAt(self._device, made))
         if isinstance(made, Domain):
             return Return(made.pointer, 0, pd=made)
         given = dict(zip(CALLS[verb.name], arguments, strict=False))

@@ -100,6 +100,20 @@ class Region:
 
 
 @dataclass(eq=False)
+class Held:
+    """What a program holds by a pointer until the verb `end` ends it."""
+
+    handle: int
+    end: str = "dealloc_dmah"
+    gone: bool = False
+
+    @property
+    def pointer(self) -> int:
+        """Where it is."""
+        return self.handle
+
+
+@dataclass(eq=False)
 class Window:
     """A memory window. `region` is None while it is not bound. `queue` is the queue pair's number of a bound type 2."""
 

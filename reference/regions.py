@@ -26,6 +26,7 @@ from reference.objects import (
     WORD,
     ZERO_BASED,
     Domain,
+    Held,
     Refused,
     Region,
     Window,
@@ -54,6 +55,8 @@ class Regions(Forking):
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []
         self.keys: dict[int, Region | Window] = {}
+        self.dmahs: dict[int, Held] = {}
+        self.steered: dict[Region, int | str] = {}  # the dma handles of regions
         self.dms: dict[int, Any] = {}  # of ibv_alloc_dm, by handle
         self.buffers: dict[int, Any] = {}  # of ibv_alloc_buf, by handle
         self._random = random.Random(seed)

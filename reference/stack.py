@@ -93,6 +93,7 @@ OPTIONAL = (
     "import_pd",
     "alloc_parent_domain",
     "alloc_dm",
+    "dmah",
     *capability.BY_SYMBOL,
 )
 # The capabilities that depend on another one.

@@ -117,8 +117,8 @@ class Buffer:
         return self.handle
 
 
-class DeviceMemory(Protocol):
-    """Memory of ibv_alloc_dm."""
+class Held(Protocol):
+    """What a program has by a pointer and ends by a verb: memory of ibv_alloc_dm, a dma handle."""
 
     @property
     def pointer(self) -> int: ...
@@ -152,7 +152,7 @@ class Return:
     buffer: Buffer | None = None
     told: Told | None = None
     pd: "Pd | None" = None
-    dm: DeviceMemory | None = None
+    held: Held | None = None
     release: Callable[[], object] | None = None
 
 

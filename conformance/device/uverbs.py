@@ -137,7 +137,7 @@ class Uverbs:
         addr: int,
         fd: int,
         fd_offset: int,
-        dmah: str,
+        dmah: object,
         buf: Buffer | None,
     ) -> Return:
         """UVERBS_METHOD_REG_MR, with those optional attributes whose bit the mask has; a bit without one is unknown."""

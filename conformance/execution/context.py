@@ -6,7 +6,7 @@ Not for making calls (steps.py, traffic.py) and not for their order (procedure.p
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from conformance.bench.calls import Buffer, DeviceMemory, Mr, Pd, Return, Window, errno_name
+from conformance.bench.calls import Buffer, Held, Mr, Pd, Return, Window, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair, Queue
 from conformance.bench.memory_areas import Part
 from conformance.bench.work_requests import BindInfo
@@ -56,7 +56,7 @@ class CaseContext:
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}
         self.buffers: dict[str, Buffer] = {}
-        self.dms: dict[str, DeviceMemory] = {}
+        self.held: dict[str, Held] = {}
         self.pds: dict[str, Pd] = {}
         self.mrs: dict[str, Mr] = {}
         self.owners: dict[str, Entry] = {}
@@ -79,7 +79,7 @@ class CaseContext:
         branch = self._view(case)
         branch._trunk = self
         own = branch.__dict__
-        for name in ("mrs", "owners", "fields", "buffers", "dms", "pairs", "windows", "_connections", "released"):
+        for name in ("mrs", "owners", "fields", "buffers", "held", "pairs", "windows", "_connections", "released"):
             own[name] = own[name].copy()
         return branch
 

@@ -172,7 +172,7 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
 def _is_there(context: CaseContext, product: str) -> bool:
     return any(
         product in each
-        for each in (context.mrs, context.windows, context.buffers, context.dms, context.fields, context.pds)
+        for each in (context.mrs, context.windows, context.buffers, context.held, context.fields, context.pds)
     )
 
 

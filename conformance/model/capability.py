@@ -66,6 +66,7 @@ MEANING: Mapping[str, str] = {
     "import_mr": "offered by the provider: no declaration exists",
     "import_pd": "offered by the provider: no declaration exists",
     "alloc_dm": "offered by the provider: no declaration exists",
+    "dmah": "offered by the provider: no declaration exists",
     "alloc_parent_domain": "offered by the provider: no declaration exists",
     "advise_mr": "offered by the provider: no declaration exists",
     "experimental_rereg": "the loaded library exports the vendor's dialect",

@@ -13,6 +13,7 @@ from conformance.model.expected_errors import REASONS
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.positions import CONTENTS, POSITIONS
 from conformance.verbs import ArgumentSpec, arguments_of, product_of
+from conformance.verbs.reg_mr import INVENTED
 
 ENTRIES = ("libibverbs", "uverbs")
 # Other ways into a verb, through which a table can run its rows as well (bench/doors.py).
@@ -385,4 +386,4 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "after": ExpectationSpec(("success", "refused")),
 }
 # Names that objects of a table cannot have, because they have another meaning in steps and calls.
-RESERVED = (NULL, *BAD_FDS, *(name for _, name in PRODUCTS.values()))
+RESERVED = (NULL, INVENTED, *BAD_FDS, *(name for _, name in PRODUCTS.values()))

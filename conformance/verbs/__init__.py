@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from conformance.verbs import advise_mr, bind_mw, buffers, dm, enums, made_otherwise, reg_mr, rereg_mr, structs
+from conformance.verbs import advise_mr, bind_mw, buffers, dm, dmah, enums, made_otherwise, reg_mr, rereg_mr, structs
 from conformance.verbs.forms import REGION, arguments_of, leaves_objects, product_of
 from conformance.verbs.types import (
     EXPERIMENTAL,
@@ -40,6 +40,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             *buffers.ALL,
             *made_otherwise.ALL,
             *dm.ALL,
+            *dmah.ALL,
         )
     }
 )

@@ -6,7 +6,7 @@ from conformance.verbs.structs import SIZE_T_AS_INT
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
 DOCUMENT = "ibv_reg_mr(3)"
-DMAHS = ("NULL", "invented")  # what a table can give as a dma handle: none, or a pointer to memory of zeros
+INVENTED = "invented"  # as a dma handle: a pointer to memory of zeros
 
 _PD = Parameter("pd", "struct ibv_pd *", "The protection domain that the region joins.")
 _ADDR = Parameter(
@@ -123,9 +123,7 @@ REG_MR_EX = _registration(
                 Parameter("addr", "void *", "The first byte.", default="0"),
                 Parameter("fd", "int", "A dma-buf.", table=ArgumentSpec("object", "dmabuf", "minus_one")),
                 Parameter("fd_offset", "uint64_t", "Where in the dma-buf the region starts.", default="0"),
-                Parameter(
-                    "dmah", "struct ibv_dmah *", "A dma handle.", table=ArgumentSpec("word", "dmah", "NULL", DMAHS)
-                ),
+                Parameter("dmah", "struct ibv_dmah *", "A dma handle.", default="NULL", nullable=True),
                 Parameter("buf", "struct ibv_buf *", "A buffer.", default="NULL", nullable=True),
             ),
         ),
