@@ -100,7 +100,6 @@ class ReferenceEntry:
         return functools.partial(self._verb, of_method(name))
 
     def offers(self, verb: str) -> bool:
-        """Whether the stack has a verb."""
         return self._device.stack.has(verb) and (self.name == "libibverbs" or VERBS[f"ibv_{verb}"].command != "")
 
     def query_mr(self, mr: Mr) -> Return:
@@ -111,7 +110,7 @@ class ReferenceEntry:
             return Return(refused.errno, refused.errno)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """A command of the kernel by the handle of another object."""
+        """A command of the kernel with the handle of another object."""
         error = self._device.forged_fault(command, handle)
         return Return(error, error)
 
@@ -152,11 +151,9 @@ class ReferenceEntry:
         return self._answers.made(self._device.structure(made, given["pd"], start, length))
 
     def dealloc_pd(self, pd: Pd) -> Return:
-        """ibv_dealloc_pd: 0, or the value of errno."""
         return cast(Domain, pd).dealloc()
 
     def dereg_mr(self, mr: Mr) -> Return:
-        """ibv_dereg_mr: 0, or the value of errno."""
         return self._device.dereg_answer(self._verb(of_method("dereg_mr"), mr))
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:

@@ -71,7 +71,6 @@ class Extended(Regions):
         dmah: int | str,
         buf: int | None,
     ) -> Region:
-        """ibv_reg_mr_ex. Raises Refused."""
         asked = Attributes(length, access, comp_mask, iova, addr, fd, fd_offset, dmah, buf)
         fault = self.mask_fault(asked) or (self.buffer_fault(pd, asked) if asked.comp_mask & BUF else 0)
         if fault:
@@ -145,7 +144,6 @@ class Extended(Regions):
     # Buffers
 
     def alloc_buf(self, pd: int, size: int) -> Buffer:
-        """ibv_alloc_buf. Raises Refused."""
         self.domain_of(pd)
         if size > 1 << 47:
             raise Refused(errno.ENOMEM)
@@ -165,7 +163,6 @@ class Extended(Regions):
         self.buffers.pop(handle).memory.close()
 
     def reg_buf_mr(self, pd: int, buf: int, addr: int, length: int, access: int) -> Region:
-        """ibv_reg_buf_mr. Raises Refused."""
         return self.reg_mr_ex(pd, length, access, BUF | ADDR, 0, addr, -1, 0, "NULL", buf)
 
     def buffer_fault(self, pd: int, asked: Attributes) -> int:
@@ -186,11 +183,9 @@ class Extended(Regions):
         return addr - buffer.addr
 
     def is_foreign(self, buffer: Buffer, pd: int) -> bool:
-        """Returns whether another domain allocated the buffer."""
         return buffer.pd != pd
 
     def leaves_buffer(self, buffer: Part, addr: int, length: int) -> bool:
-        """Returns whether a range is not within a buffer."""
         return addr < buffer.addr or addr + length > buffer.addr + buffer.size
 
     def export_buf_dmabuf_fd(self, buf: int) -> int:

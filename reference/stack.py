@@ -29,11 +29,9 @@ class Stack:
     hides: frozenset[str] = frozenset()
 
     def has(self, name: str) -> bool:
-        """Returns whether the stack has a capability."""
         return name not in self.lacks
 
     def reach(self, name: str) -> bool:
-        """Returns whether the stack meets a precondition."""
         return name in self.reaches
 
     @property

@@ -5,8 +5,6 @@ address 0 into an allocation of its own. The inline functions of the header (adv
 pyverbs, whose exceptions contain their exact codes. Not for the kernel's ABI (uverbs.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools
@@ -140,7 +138,6 @@ class Libibverbs:
         return VERBS[f"ibv_{verb}"].linkage is Linkage.INLINE or self.exports(f"ibv_{verb}")
 
     def exports(self, symbol: str) -> bool:
-        """Whether the loaded library has the symbol."""
         return hasattr(self._library, symbol)
 
     def raw(self, symbol: str) -> Callable[..., Any]:
@@ -212,11 +209,9 @@ class Libibverbs:
         return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
     def alloc_null_mr(self, pd: Pd) -> Return:
-        """ibv_alloc_null_mr."""
         return self._inline_region("alloc_null_mr", pd)
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
-        """ibv_alloc_dm."""
         attr = (ctypes.c_uint64 * 2)(length, log_align_req)  # then, in the upper half, comp_mask
         returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
         made = DeviceMemoryAt(returned.value, self.free_dm) if returned.value else None
@@ -276,14 +271,12 @@ class Libibverbs:
         return cast(HeldAt, td).ended(Return(value, value))
 
     def alloc_parent_domain(self, context: int, pd: Pd | None, td: Held | None, comp_mask: int) -> Return:
-        """ibv_alloc_parent_domain, without allocators."""
         fields = (pd.pointer if pd else 0, td.pointer if td else 0, comp_mask)
         attr = (ctypes.c_void_p * 6)(*fields)  # then alloc, free and pd_context
         returned = self._inline("alloc_parent_domain", context, context, ctypes.addressof(attr))
         return self._domain(returned, "ibv_dealloc_pd")
 
     def import_pd(self, context: int, handle: int) -> Return:
-        """ibv_import_pd."""
         return self._domain(self._verb("ibv_import_pd", context, handle), "ibv_unimport_pd")
 
     def import_mr(self, pd: Pd, handle: int) -> Return:
@@ -339,7 +332,6 @@ class Libibverbs:
         return self._verb(_EXPERIMENTAL_SYMBOL, mr, flags, pd, addr, length, access, None)
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
-        """ibv_advise_mr: 0, or the value of errno."""
         from pyverbs.wr import SGE
 
         elements = [SGE(sge.addr, sge.length, sge.lkey) for sge in sg_list]

@@ -4,8 +4,6 @@ Tries each with one harmless call. A stack without a verb returns EOPNOTSUPP or 
 result means that the verb exists. Not for judging whether the result is right.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Mapping
@@ -134,7 +132,7 @@ def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
 
 
 def _is_none(returned: Return) -> bool:
-    """Whether a refusal says that there are no objects of the kind that was to be made; plain ones can be."""
+    """Whether a refusal means that the device does not have objects of that kind, although it has plain ones."""
     return returned.errno in (*ABSENT, errno.EINVAL)
 
 

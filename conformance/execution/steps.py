@@ -3,8 +3,6 @@
 model/observation.py describes the keys of an observation. Not for the order of calls (procedure.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

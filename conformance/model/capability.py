@@ -3,8 +3,6 @@
 Not for what the device really does: the cases find that out, and a difference is a result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 Not for the objects that exist before a call (given.py) and not for files, rows and their expansion (loader.py).
 """
 
-from __future__ import annotations
-
 import re
 
 from conformance.model import quantity, vocabulary

@@ -4,8 +4,6 @@ The names are from the pages; the numbers are those of rdma-core 65's verbs.h. N
 supports (model/capability.py).
 """
 
-from __future__ import annotations
-
 from conformance.verbs.types import EXPERIMENTAL, Constant, Enum, EnumValue
 
 V = EnumValue

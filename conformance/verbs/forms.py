@@ -5,8 +5,6 @@ a dma-buf, a struct that tables write field by field) the parameter says. Not fo
 which the vocabulary describes itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from conformance.verbs.types import ArgumentSpec, Parameter, Verb

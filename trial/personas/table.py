@@ -4,8 +4,6 @@ Read from Linux 7.2 and from rdma-core 691953d. Not for what a behaviour does (r
 and the permitted variants among the mutants, some of which were found in drivers).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 
