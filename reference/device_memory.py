@@ -49,6 +49,17 @@ class DeviceMemories(Regions):
         made.gone = True
         made.memory.close()
 
+    def import_dm(self, context: int, dm_handle: int) -> Dm:
+        """ibv_import_dm. Raises Refused."""
+        if not self.stack.has("import_dm"):
+            raise Refused(errno.EOPNOTSUPP)
+        if dm_handle not in self.dms:
+            raise Refused(errno.ENOENT)
+        return Dm(dm_handle, "unimport_dm", memory=self.dms[dm_handle].memory)
+
+    def unimport_dm(self, dm: int) -> None:
+        """ibv_unimport_dm, which leaves the memory."""
+
     def regions_of(self, dm: int) -> list[Region]:
         memory = self.dms[dm].memory
         return [each for each in self.regions.values() if memory.addr <= each.addr < memory.addr + memory.size]

@@ -4,11 +4,12 @@ Each decision is a method, as in regions.py.
 """
 
 import errno
+import os
 from dataclasses import dataclass
 
 from conformance.bench.memory_areas import Part
 from conformance.verbs import ENUMS
-from reference.memory import PAGE, Range
+from reference.memory import PAGE, FileRange, Range
 from reference.objects import Held, Refused, Region
 from reference.regions import Regions
 
@@ -41,14 +42,15 @@ class Buffer:
     """A buffer: its handle, its memory, and the domain that allocated it."""
 
     handle: int
-    memory: Range
+    memory: Range | FileRange
     pd: int
     size: int
+    fd: int = -1  # of a dma-buf
 
     @property
     def addr(self) -> int:
         """The mapped address: like that of malloc, it has other memory of the process on both sides."""
-        return self.memory.addr + PAGE
+        return self.memory.addr + (PAGE if self.fd < 0 else 0)
 
 
 class Extended(Regions):
@@ -74,7 +76,10 @@ class Extended(Regions):
         if fault:
             raise Refused(fault)
         self.extended = True
-        if comp_mask & FD and not comp_mask & ADDR:
+        of = self.buffers[asked.buf or 0] if asked.comp_mask & BUF else None
+        if of and of.fd >= 0:
+            made = self.register_dmabuf(pd, self.offset_in(of, addr), length, addr, of.fd, access)
+        elif comp_mask & FD and not comp_mask & ADDR:
             made = self.register_dmabuf(pd, fd_offset, length, iova, fd, access)
         else:
             made = self.register_ex(pd, addr, length, self.ex_base(asked), self.ex_access(asked))
@@ -142,10 +147,17 @@ class Extended(Regions):
         self.domain_of(pd)
         if size > 1 << 47:
             raise Refused(errno.ENOMEM)
-        mapped = self.memory.allocate("anonymous", size + 2 * PAGE)
-        buffer = Buffer(self.new_handle(), mapped, pd, size)
+        if self.is_of_dmabuf(pd):
+            mapped = self.memory.dmabuf(size)
+            buffer = Buffer(self.new_handle(), mapped, pd, size, mapped.fd)
+        else:
+            buffer = Buffer(self.new_handle(), self.memory.allocate("anonymous", size + 2 * PAGE), pd, size)
         self.buffers[buffer.handle] = buffer
         return buffer
+
+    def is_of_dmabuf(self, pd: int) -> bool:
+        """Returns whether the buffers of a domain are dma-bufs."""
+        return pd in self.unprotected and self.stack.has("dmabuf_buffers")
 
     def free_buf(self, handle: int) -> None:
         self.buffers.pop(handle).memory.close()
@@ -156,9 +168,19 @@ class Extended(Regions):
     def buffer_fault(self, pd: int, asked: Attributes) -> int:
         """Returns the errno for a range that is not in the buffer, or for another domain; 0 if there is no fault."""
         buffer = self.buffers[asked.buf or 0]
+        if buffer.fd >= 0 and self.is_moved(asked):
+            return errno.EINVAL
         if self.is_foreign(buffer, pd) or self.leaves_buffer(Part(buffer.addr, buffer.size), asked.addr, asked.length):
             return errno.EINVAL
         return 0
+
+    def is_moved(self, asked: Attributes) -> bool:
+        """Returns whether a region of a dma-buf's buffer is to have an address of its own."""
+        return bool(asked.comp_mask & IOVA)
+
+    def offset_in(self, buffer: Buffer, addr: int) -> int:
+        """Returns where in its dma-buf the first byte of a region of a buffer is."""
+        return addr - buffer.addr
 
     def is_foreign(self, buffer: Buffer, pd: int) -> bool:
         return buffer.pd != pd
@@ -167,5 +189,11 @@ class Extended(Regions):
         return addr < buffer.addr or addr + length > buffer.addr + buffer.size
 
     def export_buf_dmabuf_fd(self, buf: int) -> int:
-        """ibv_export_buf_dmabuf_fd. Raises Refused: no buffer is a dma-buf here."""
-        raise Refused(errno.ENODATA)
+        """ibv_export_buf_dmabuf_fd. Raises Refused."""
+        if self.buffers[buf].fd < 0:
+            raise Refused(errno.ENODATA)
+        return self.exported(self.buffers[buf])
+
+    def exported(self, buffer: Buffer) -> int:
+        """Returns a new descriptor of a buffer's dma-buf."""
+        return os.dup(buffer.fd)

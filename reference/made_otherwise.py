@@ -1,4 +1,4 @@
-"""Null regions, imported regions and domains, and parent domains.
+"""Null regions, imported regions and domains, parent and thread domains.
 
 Each decision is a method, as in regions.py. What the provider or the library does not have is refused by its name.
 """
@@ -6,10 +6,13 @@ Each decision is a method, as in regions.py. What the provider or the library do
 import ctypes
 import errno
 
+from conformance.verbs import ENUMS
 from reference.memory import SPACE
-from reference.objects import LOCAL_WRITE, Domain, Refused, Region
+from reference.objects import LOCAL_WRITE, Domain, Held, Refused, Region
 from reference.reregistration import Reregistration
 from reference.work import Work
+
+UNPROTECTED = ENUMS["ibv_parent_domain_init_attr_mask"].value_of("ALLOW_CC_UNPROTECTED_ALLOC")
 
 
 class MadeOtherwise(Work, Reregistration):
@@ -80,15 +83,29 @@ class MadeOtherwise(Work, Reregistration):
 
     # Parent domains
 
-    def alloc_parent_domain(self, context: int, pd: int | None) -> Domain:
+    def alloc_parent_domain(self, context: int, pd: int | None, td: int | None, comp_mask: int) -> Domain:
         self.has("alloc_parent_domain")
-        return self.standing_for(self.parent_of(pd))
+        made = self.standing_for(self.parent_of(pd))
+        if comp_mask & UNPROTECTED:
+            self.unprotected.add(made.handle)
+        return made
 
     def parent_of(self, pd: int | None) -> Domain:
         """Returns the domain that a parent domain is for. Raises Refused."""
         if pd is None:
             raise Refused(errno.EINVAL)
         return self.domain_of(pd)
+
+    def alloc_td(self, context: int) -> Held:
+        """ibv_alloc_td. Raises Refused."""
+        self.has("alloc_td")
+        made = Held(self.new_handle(), "dealloc_td")
+        self.tds[made.handle] = made
+        return made
+
+    def dealloc_td(self, td: int) -> None:
+        """ibv_dealloc_td."""
+        self.tds.pop(td).gone = True
 
     def standing_for(self, domain: Domain) -> Domain:
         """Returns a domain of another handle, in whose place every verb takes `domain`."""

@@ -8,6 +8,7 @@ import ctypes
 import mmap
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from conformance.device import memory
@@ -90,7 +91,8 @@ class Memory:
         def forget() -> None:
             if self._buffers.pop(name, None):
                 memory.unmap(addr, rounded)
-                os.close(fd)
+                with suppress(OSError):  # a program that was given this descriptor has closed it
+                    os.close(fd)
 
         self._buffers[name] = made = FileRange(fd, addr, rounded, forget)
         return made

@@ -55,6 +55,8 @@ class Regions(Forking):
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []
         self.keys: dict[int, Region | Window] = {}
+        self.tds: dict[int, Held] = {}
+        self.unprotected: set[int] = set()  # parent domains whose buffers are dma-bufs
         self.dmahs: dict[int, Held] = {}
         self.steered: dict[Region, int | str] = {}  # the dma handles of regions
         self.dms: dict[int, Any] = {}  # of ibv_alloc_dm, by handle

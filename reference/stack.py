@@ -94,6 +94,9 @@ OPTIONAL = (
     "alloc_parent_domain",
     "alloc_dm",
     "dmah",
+    "alloc_td",
+    "import_dm",
+    "dmabuf_buffers",
     *capability.BY_SYMBOL,
 )
 # The capabilities that depend on another one.

@@ -31,7 +31,8 @@ _NUMBERS: Mapping[str, type] = {
 
 # Where struct verbs_context, which ends with the struct ibv_context, has what inline functions call: so many pointers
 # before the latter.
-_BEFORE_CONTEXT = {"alloc_parent_domain": 26, "free_dm": 31, "alloc_dm": 32, "reg_dm_mr": 33, "alloc_null_mr": 38}
+_BEFORE_CONTEXT = {"alloc_td": 24, "dealloc_td": 25, "alloc_parent_domain": 26, "free_dm": 31, "alloc_dm": 32}
+_BEFORE_CONTEXT |= {"reg_dm_mr": 33, "alloc_null_mr": 38}
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 
@@ -47,8 +48,12 @@ class HeldAt:
     """An object by the library's pointer; `end` is the verb that ends it."""
 
     def __init__(self, pointer: int, end: Callable[[Held], Return]) -> None:
-        self.pointer = self.handle = pointer
-        self._end, self.gone = end, False
+        self.pointer, self._end, self.gone = pointer, end, False
+
+    @property
+    def handle(self) -> int:
+        """What names it."""
+        return self.pointer
 
     def ended(self, returned: Return) -> Return:
         """What the verb that ends the object has returned."""
@@ -67,6 +72,11 @@ class DeviceMemoryAt(HeldAt):
     @property
     def struct(self) -> IbvDm:
         return IbvDm.from_address(self.pointer)
+
+    @property
+    def handle(self) -> int:
+        """The kernel's handle in the structure."""
+        return int(self.struct.handle)
 
     def copy(self, function: int, *arguments: int) -> Return:
         """Calls one of the structure's functions, which have four arguments of a word."""
@@ -213,6 +223,15 @@ class Libibverbs:
         value = self._inline("free_dm", dm.struct.context, dm.pointer).value & 0xFFFFFFFF
         return dm.ended(Return(value, value))
 
+    def import_dm(self, context: int, handle: int) -> Return:
+        """ibv_import_dm; to be given up by ibv_unimport_dm."""
+        returned = replace(self._verb("ibv_import_dm", context, handle), mr=None)
+        return replace(returned, held=DeviceMemoryAt(returned.value, self._unimport_dm)) if returned.value else returned
+
+    def _unimport_dm(self, dm: Held) -> Return:
+        self._declare("ibv_unimport_dm", ctypes.c_int, ctypes.c_void_p)(dm.pointer)
+        return Return(0, 0)
+
     def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Return:
         """ibv_alloc_dmah."""
         attr = ctypes.create_string_buffer(struct.pack("=IIBB2x", comp_mask, cpu_id, ph, tph_mem_type))
@@ -238,8 +257,22 @@ class Libibverbs:
         assert isinstance(dm, DeviceMemoryAt)
         return dm.copy(dm.struct.memcpy_from_dm, host_addr, dm.pointer, dm_offset, length)
 
-    def alloc_parent_domain(self, context: int, pd: Pd | None) -> Return:
-        attr = (ctypes.c_void_p * 6)(pd.pointer if pd else 0)  # then td, comp_mask, alloc, free and pd_context
+    def alloc_td(self, context: int) -> Return:
+        """ibv_alloc_td."""
+        attr = ctypes.c_uint32()  # comp_mask
+        returned = self._inline("alloc_td", context, context, ctypes.addressof(attr))
+        made = HeldAt(returned.value, self.dealloc_td) if returned.value else None
+        return replace(returned, held=made)
+
+    def dealloc_td(self, td: Held) -> Return:
+        """ibv_dealloc_td: 0, or the value of errno."""
+        context = ctypes.c_void_p.from_address(td.pointer).value or 0
+        value = self._inline("dealloc_td", context, td.pointer).value & 0xFFFFFFFF
+        return cast(HeldAt, td).ended(Return(value, value))
+
+    def alloc_parent_domain(self, context: int, pd: Pd | None, td: Held | None, comp_mask: int) -> Return:
+        fields = (pd.pointer if pd else 0, td.pointer if td else 0, comp_mask)
+        attr = (ctypes.c_void_p * 6)(*fields)  # then alloc, free and pd_context
         returned = self._inline("alloc_parent_domain", context, context, ctypes.addressof(attr))
         return self._domain(returned, "ibv_dealloc_pd")
 

@@ -5,6 +5,7 @@ result means that the verb exists. Not for judging whether the result is right.
 """
 
 import errno
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,10 +26,13 @@ _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
 # The verbs that make a region or a domain otherwise than by registration, which no command of the kernel does.
-_MADE_OTHERWISE = [verb.method for verb in (*made_otherwise.ALL, dm.ALLOC_DM)] + ["dmah"]
+_MADE_OTHERWISE = [verb.method for verb in (*made_otherwise.ALL, dm.ALLOC_DM, dm.IMPORT_DM) if not verb.destroys]
+_MADE_OTHERWISE += ["dmah"]
 _OFFSET = 128  # bytes
+_NOBODYS = 0xFFFFFFF0  # a handle
 _ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
 _ON_DEMAND, _HUGETLB = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ON_DEMAND", "HUGETLB"))
+_UNPROTECTED = ENUMS["ibv_parent_domain_init_attr_mask"].value_of("ALLOW_CC_UNPROTECTED_ALLOC")
 _PH = ENUMS["ibv_dmah_init_attr_mask"].value_of("PH")
 _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.value_of("CHANGE_TRANSLATION")
 
@@ -58,6 +62,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
             entry.dereg_mr(region)
     newer |= {poster: _can_be_created(bench, QpSpec("RC", "pd", extended=poster), pd) for poster in BUILDERS}
     newer |= {name: entry.offers(name) for name in capability.BY_SYMBOL}
+    newer["dmabuf_buffers"] = entry_name == "libibverbs" and _has_dmabuf_buffers(entry, pd)
     huge = _on_huge_pages(bench, entry, pd)
     types = {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
     memory.close()
@@ -76,11 +81,13 @@ def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
     found = {"alloc_null_mr": null, "import_pd": entry.import_pd(pd.context_pointer, pd.handle)}
     found["alloc_dm"] = memory = entry.alloc_dm(pd.context_pointer, 1, 0)
     found["dmah"] = dmah = entry.alloc_dmah(pd.context_pointer, _PH, 0, 0, 0)
-    for held in (memory.held, dmah.held):
+    found["import_dm"] = entry.import_dm(pd.context_pointer, _NOBODYS)
+    found["alloc_td"] = td = entry.alloc_td(pd.context_pointer)
+    for held in (memory.held, dmah.held, td.held):
         if held:
             with suppress(Exception):  # the cases report what a device does not release
                 held.close()
-    found["alloc_parent_domain"] = entry.alloc_parent_domain(pd.context_pointer, pd)
+    found["alloc_parent_domain"] = entry.alloc_parent_domain(pd.context_pointer, pd, None, 0)
     if mr:
         found["import_mr"] = imported = entry.import_mr(pd, mr.handle)
         if imported.release:
@@ -89,6 +96,21 @@ def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
         if domain:
             domain.close()
     return found
+
+
+def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:
+    """Whether buffers of a parent domain that allows it are dma-bufs."""
+    domain = entry.alloc_parent_domain(pd.context_pointer, pd, None, _UNPROTECTED).pd
+    if domain is None:
+        return False
+    buffer, fd = entry.alloc_buf(domain, 1).buffer, -1
+    if buffer:
+        fd = entry.export_buf_dmabuf_fd(buffer).value
+        if fd >= 0:
+            os.close(fd)
+        buffer.close()
+    domain.close()
+    return fd >= 0
 
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:

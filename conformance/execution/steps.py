@@ -4,12 +4,13 @@ model/observation.py describes the keys of an observation. Not for the order of 
 """
 
 import ctypes
+import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import cast
 
-from conformance.bench.calls import Mr, Return, Sge, Told, Window, errno_name
+from conformance.bench.calls import Buffer, Mr, Return, Sge, Told, Window, errno_name
 from conformance.bench.doors import start_of
 from conformance.bench.interface import NotifyingQueue, Queue
 from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
@@ -27,6 +28,7 @@ from conformance.verbs import ENUMS, VERBS, ArgumentSpec, product_of
 
 # The kernel assigns small handles, so that it never assigns this one.
 _INVENTED_HANDLE = 0xFFFFFFF0
+_EXPORTED = b"exported"
 _REREG = ENUMS["ibv_rereg_mr_flags"]
 _REREG_CODES = ENUMS["ibv_rereg_mr_err_code"]
 _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.value_of("CHANGE_PD")
@@ -89,7 +91,7 @@ def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: li
         return fd
     if spec.of == "buffer":
         return None if given == NULL else context.buffers[str(given)]
-    if spec.of in ("dm", "dmah"):
+    if spec.of in ("dm", "dmah", "td"):
         return context.held.get(str(given), given)
     objects: Mapping[str, object] = context.pds if spec.of == "pd" else context.mrs
     return None if given == NULL else objects[str(given)]
@@ -238,11 +240,31 @@ def _alloc_buf(context: CaseContext, step: Step) -> Observation:
 
 
 def _export_buf(context: CaseContext, step: Step) -> Observation:
-    returned = context.entry.export_buf_dmabuf_fd(context.buffers[str(step.arguments["buf"])])
-    if returned.value >= 0:
-        os.close(returned.value)
-    what = "descriptor" if returned.value >= 0 else "no descriptor" if returned.value == -1 else str(returned.value)
-    return {**result_of(returned), "returned": what}
+    buffer = context.buffers[str(step.arguments["buf"])]
+    returned, again = (context.entry.export_buf_dmabuf_fd(buffer) for _ in range(2))
+    if returned.value < 0:
+        what = "no descriptor" if returned.value == -1 else str(returned.value)
+        return {**result_of(returned), "returned": what}
+    different = _exported(buffer, {returned.value, again.value} - {-1})
+    observation: Observation = {**result_of(returned), "returned": "descriptor"}
+    return observation | ({"differences": different} if different else {})
+
+
+def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
+    """How two exports differ from two descriptors of the buffer's memory. Closes them."""
+    different = [] if len(fds) == 2 else ["one descriptor instead of two"]
+    for fd in fds:
+        try:
+            with mmap.mmap(fd, buffer.size) as seen:
+                seen[: len(_EXPORTED)] = _EXPORTED
+            os.close(fd)
+        except OSError as error:
+            different.append(f"a descriptor that cannot be mapped ({errno_name(error.errno or 0)})")
+            continue
+        if ctypes.string_at(buffer.addr, len(_EXPORTED)) != _EXPORTED:
+            different.append("other memory instead of the buffer's")
+        ctypes.memset(buffer.addr, 0, len(_EXPORTED))
+    return different
 
 
 def _alloc_null_mr(context: CaseContext, step: Step) -> Observation:
@@ -266,8 +288,12 @@ def _import_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def _held(context: CaseContext, step: Step) -> Observation:
-    """A verb that makes what a program holds by a pointer, of numbers."""
-    numbers = context.numbers(step.arguments, *CALLS[step.call])
+    """A verb that makes what a program holds by a pointer, of numbers or of the handle of another one."""
+    if step.call == "ibv_import_dm":
+        handle = context.held[str(step.arguments["dm_handle"])].handle
+        numbers = [handle if step.arguments["handle"] == "own" else _INVENTED_HANDLE]
+    else:
+        numbers = context.numbers(step.arguments, *CALLS[step.call])
     returned: Return = getattr(context.entry, VERBS[step.call].method)(context.pds["pd"].context_pointer, *numbers)
     if returned.held is None:
         return null_result(returned)
@@ -290,12 +316,13 @@ def _memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
 
 
 def _new_pd(context: CaseContext, step: Step) -> Observation:
-    (given,) = step.arguments.values()
+    given, *more = step.arguments.values()
     device, base = context.pds["pd"].context_pointer, None if given == NULL else context.pds[str(given)]
     if step.call == "ibv_import_pd":
         returned = context.entry.import_pd(device, base.handle if base else 0)
     else:
-        returned = context.entry.alloc_parent_domain(device, base)
+        td, comp_mask = more
+        returned = context.entry.alloc_parent_domain(device, base, context.held.get(str(td)), context.number(comp_mask))
     if returned.pd is None:
         return null_result(returned)
     context.pds[step.name] = returned.pd
@@ -465,6 +492,8 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "ibv_alloc_null_mr": _alloc_null_mr,
     "ibv_alloc_dm": _held,
     "ibv_alloc_dmah": _held,
+    "ibv_alloc_td": _held,
+    "ibv_import_dm": _held,
     "ibv_memcpy_from_dm": _memcpy_from_dm,
     "ibv_import_mr": _import_mr,
     "ibv_import_pd": _new_pd,

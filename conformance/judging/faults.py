@@ -14,7 +14,7 @@ from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
 # What a call returns that has done what it is for; what it returns where errno alone has the reason.
-DONE = ("MR", "MW", "PD", "DM", "DMAH", "buffer", "descriptor", "0")
+DONE = ("MR", "MW", "PD", "DM", "DMAH", "TD", "buffer", "descriptor", "0")
 _ERRNO_TELLS = ("NULL", "no descriptor")
 # What await_traffic returns if requests in flight have moved bytes after the call that ended their key.
 _AWAITED = ("changed", "leaked")

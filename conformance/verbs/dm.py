@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+from conformance.verbs.made_otherwise import HANDLE
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
 _verb = partial(Verb, document="ibv_alloc_dm(3)", linkage=Linkage.INLINE, since="18")
@@ -91,4 +92,23 @@ REG_DM_MR = _verb(
     failure=_NULL,
 )
 
-ALL = (ALLOC_DM, FREE_DM, MEMCPY_TO_DM, MEMCPY_FROM_DM, REG_DM_MR)
+IMPORT_DM = Verb(
+    name="ibv_import_dm",
+    summary="Get a second structure of device memory, by its handle.",
+    returns="struct ibv_dm *",
+    parameters=(
+        Parameter("context", "struct ibv_context *", "The open device.", implied=True),
+        Parameter(
+            "dm_handle", "uint32_t", "The handle of device memory.", table=ArgumentSpec("object", "dm", "new_dm")
+        ),
+    ),
+    convention=Convention.POINTER_OR_NULL,
+    success="A pointer to the device memory.",
+    failure=_NULL,
+    document="ibv_import_dm(3)",
+    linkage=Linkage.EXPORTED,
+    since="34",
+    only_in_tables=(HANDLE,),
+)
+
+ALL = (ALLOC_DM, FREE_DM, MEMCPY_TO_DM, MEMCPY_FROM_DM, REG_DM_MR, IMPORT_DM)

@@ -240,6 +240,23 @@ MR_INIT_ATTR_MASK = Enum(
     flags=True,
 )
 
+PARENT_DOMAIN_INIT_ATTR_MASK = Enum(
+    "ibv_parent_domain_init_attr_mask",
+    "IBV_PARENT_DOMAIN_INIT_ATTR_",
+    "Which optional fields of struct ibv_parent_domain_init_attr apply.",
+    (
+        V("IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS", 1 << 0, "alloc and free"),
+        V("IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT", 1 << 1, "pd_context"),
+        V(
+            "IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC",
+            1 << 2,
+            "buffers may be of unprotected memory",
+            since="64",
+        ),
+    ),
+    flags=True,
+)
+
 DMAH_INIT_ATTR_MASK = Enum(
     "ibv_dmah_init_attr_mask",
     "IBV_DMAH_INIT_ATTR_MASK_",
@@ -264,6 +281,7 @@ TPH_MEM_TYPE = Enum(
 
 ALL = (
     MR_INIT_ATTR_MASK,
+    PARENT_DOMAIN_INIT_ATTR_MASK,
     DMAH_INIT_ATTR_MASK,
     TPH_MEM_TYPE,
     NODE_TYPE,

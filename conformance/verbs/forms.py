@@ -18,9 +18,10 @@ OBJECTS: Mapping[str, str] = {
     "struct ibv_buf *": "buffer",
     "struct ibv_dm *": "dm",
     "struct ibv_dmah *": "dmah",
+    "struct ibv_td *": "td",
 }
 # The name of the one that a table means if it names none.
-_USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah"}
+_USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah", "td": "new_td"}
 # What a verb creates: the kind of the object, and its name in later steps.
 REGION = ("mr", "new")
 _PRODUCTS = {
@@ -30,6 +31,7 @@ _PRODUCTS = {
     "void *": ("buffer", "new_buffer"),
     "struct ibv_dm *": ("dm", "new_dm"),
     "struct ibv_dmah *": ("dmah", "new_dmah"),
+    "struct ibv_td *": ("td", "new_td"),
 }
 
 

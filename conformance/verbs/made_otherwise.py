@@ -1,4 +1,4 @@
-"""Null regions, imports and parent domains, and the deallocation of a domain. Data only."""
+"""Null regions, imports, parent and thread domains, and the deallocation of a domain. Data only."""
 
 from functools import partial
 
@@ -6,6 +6,12 @@ from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter
 
 _CONTEXT = Parameter("context", "struct ibv_context *", "The open device.", implied=True)
 _made = partial(Verb, convention=Convention.POINTER_OR_NULL, failure="NULL; errno is the reason.")
+HANDLE = Parameter(
+    "handle",
+    "uint32_t",
+    "The object's own handle, or one that the kernel has never assigned.",
+    table=ArgumentSpec("word", "handle", "own", words=("own", "invented")),
+)
 
 ALLOC_NULL_MR = _made(
     name="ibv_alloc_null_mr",
@@ -30,14 +36,7 @@ IMPORT_MR = _made(
     document="ibv_import_mr(3)",
     linkage=Linkage.EXPORTED,
     since="30",
-    only_in_tables=(
-        Parameter(
-            "handle",
-            "uint32_t",
-            "The region's own handle, or one that the kernel has never assigned.",
-            table=ArgumentSpec("word", "handle", "own", words=("own", "invented")),
-        ),
-    ),
+    only_in_tables=(HANDLE,),
 )
 
 IMPORT_PD = _made(
@@ -63,13 +62,45 @@ ALLOC_PARENT_DOMAIN = _made(
         Parameter(
             "attr",
             "struct ibv_parent_domain_init_attr *",
-            "The domain, without a thread domain and allocators.",
-            written_as=(Parameter("pd", "struct ibv_pd *", "The domain; it cannot be NULL.", nullable=True),),
+            "The domain and what it is extended by, without allocators.",
+            written_as=(
+                Parameter("pd", "struct ibv_pd *", "The domain; it cannot be NULL.", nullable=True),
+                Parameter("td", "struct ibv_td *", "A thread domain.", default="NULL", nullable=True),
+                Parameter(
+                    "comp_mask", "uint32_t", "Optional fields.", enum="ibv_parent_domain_init_attr_mask", default=""
+                ),
+            ),
         ),
     ),
     success="A pointer to the parent domain.",
     document="ibv_alloc_parent_domain(3)",
     linkage=Linkage.INLINE,
+)
+
+ALLOC_TD = _made(
+    name="ibv_alloc_td",
+    summary="Allocate a thread domain, which a parent domain can have.",
+    returns="struct ibv_td *",
+    parameters=(
+        _CONTEXT,
+        Parameter("init_attr", "struct ibv_td_init_attr *", "Nothing but a mask of optional fields.", implied=True),
+    ),
+    success="A pointer to the thread domain.",
+    document="ibv_alloc_td(3)",
+    linkage=Linkage.INLINE,
+)
+
+DEALLOC_TD = _made(
+    name="ibv_dealloc_td",
+    summary="Deallocate a thread domain.",
+    returns="int",
+    parameters=(Parameter("td", "struct ibv_td *", "The thread domain."),),
+    convention=Convention.ZERO_OR_ERRNO,
+    success="0; the thread domain is gone.",
+    failure="The value of errno, which is the reason.",
+    document="ibv_alloc_td(3)",
+    linkage=Linkage.INLINE,
+    destroys=True,
 )
 
 DEALLOC_PD = Verb(
@@ -87,4 +118,4 @@ DEALLOC_PD = Verb(
 )
 
 # Those that make a region or a domain, which a stack may lack.
-ALL = (ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN)
+ALL = (ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN, ALLOC_TD, DEALLOC_TD)

@@ -406,6 +406,9 @@ _MADE_OTHERWISE = {
     "libibverbs/dummy_ops.c: import_pd": ("import_pd", (_MLX5,)),
     "libibverbs/dummy_ops.c: alloc_dm": ("alloc_dm", (_MLX5, _MANA)),
     "libibverbs/dummy_ops.c: alloc_dmah": ("dmah", (_MLX5,)),
+    "libibverbs/dummy_ops.c: import_dm": ("import_dm", (_MLX5,)),
+    "libibverbs/dummy_ops.c: alloc_td": ("alloc_td", (_MLX5, _EFA, _HNS)),
+    "libibverbs/dummy_ops.c: alloc_buf": ("dmabuf_buffers", (_MLX5,)),
     "libibverbs/dummy_ops.c: alloc_parent_domain": ("alloc_parent_domain", (_MLX5, _EFA, _HNS, _MANA)),
 }
 
