@@ -66,7 +66,8 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     connection = context.harness.connection(kind, str(step.arguments["pd"]))
     connection.renew_if_stale()
     owner, peer = connection.pair.responder, connection.pair.requester
-    memory = list({id(each): each for each in (context.memory_around(s.addr, s.length) for s in sges if s.addr)}.values())
+    places = (context.memory_around(each.addr, each.length) for each in sges if each.addr)
+    memory = list({id(each): each for each in places}.values())
     parts, size = _slices(sges), sum(sge.length for sge in sges)
     gathers = operation in _GATHERS
     opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ"}.get(operation, "SEND")

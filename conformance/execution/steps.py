@@ -265,6 +265,7 @@ def _import_mr(context: CaseContext, step: Step) -> Observation:
 
 def _alloc_dm(context: CaseContext, step: Step) -> Observation:
     length, alignment = context.numbers(step.arguments, "length", "log_align_req")
+    length += context.bench.max_dm_size if step.arguments["more_than"] == "max_dm_size" else 0
     returned = context.entry.alloc_dm(context.pds["pd"].context_pointer, length, alignment)
     if returned.dm is None:
         return null_result(returned)
