@@ -124,7 +124,7 @@ class Trial:
                 if reason := guest.load(module):
                     self.close()
                     return finding(mutant, NOT_LOADED, reason=reason)
-                for answer in guest.run(names):
+                for answer in map(self._with_rules, guest.run(names)):
                     tried, names = tried + 1, names[1:]
                     broken += [answer] * (answer.verdict == Verdict.BROKEN)
                     detected = answer if answer.rules or answer.verdict == Verdict.CRASH else None
@@ -149,6 +149,12 @@ class Trial:
         rules = next(case.rules for case in self._cases if case.id == lost.case)
         return Answer(lost.case, str(lost).partition(" ")[0], tuple(rules), str(lost), 0.0)
 
+    def _with_rules(self, answer: Answer) -> Answer:
+        """The answer; if the process under test has ended in the case, with the rules of the case."""
+        if answer.verdict != Verdict.CRASH:
+            return answer
+        return replace(answer, rules=next(tuple(case.rules) for case in self._cases if case.id == answer.case))
+
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
         """How a detection counts: it must happen twice with the mutant, and not with the mended driver; or empty."""
         again = self._once(answer.case, module)
@@ -171,7 +177,7 @@ class Trial:
                     self.close()
                     continue
                 (answer,) = guest.run([case])
-                return answer
+                return self._with_rules(answer)
             except Lost as lost:
                 self.close()
                 if lost.case:
@@ -237,7 +243,7 @@ class Trial:
                 guest = self._ready()
                 if guest.load(module):
                     return failing
-                for answer in guest.run(list(names), all_of_them=True):
+                for answer in map(self._with_rules, guest.run(list(names), all_of_them=True)):
                     names.popleft()
                     if answer.rules:
                         failing[answer.case] = answer
