@@ -1,7 +1,8 @@
 """report.html: one self-contained page about one run, or about several side by side.
 
-This module prepares the page's data; templates/ has the layout. Jinja escapes everything that is inserted, and the
-page's policy allows only its own script (by hash), so that no text from a results file is executed.
+This module prepares conclusion, defects and rules, which need no script; page_data.py has all else, and templates/ the
+layout. Jinja escapes everything that is inserted, and the page's policy allows only its own script (by hash), so that
+no text from a results file is executed.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ import functools
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import jinja2
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
@@ -29,10 +29,9 @@ from conformance.defects import Defect, Severity, Symptom
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points, verdict_on
-from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
-from reports import confirmation, evidence, pictures
+from reports import confirmation, evidence
 from reports.digest import Digest, RuleFacts
-from reports.points import read_points
+from reports.page_data import PageData, first_of
 from reports.rule_ids import format_rules
 from reports.text import flat, format_count, format_value
 
@@ -49,12 +48,6 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "other": INCOMPLETE,
 }
 _MOST_SHOWN = 3
-_SIGNS: dict[str, str] = {
-    Verdict.UNSUPPORTED: "○",
-    **dict.fromkeys(VIOLATIONS, "✗"),
-    Verdict.WAIVED: "✗",
-    Verdict.STACK: "✗",
-}
 
 
 @dataclass(frozen=True)
@@ -73,103 +66,16 @@ class CellView:
 
 
 @dataclass(frozen=True)
-class SweepView:
-    """A sweep in one run: its record, and its points if their file lies next to the results."""
-
-    record: ResultRecord
-    points: Points | None
-
-    @cached_property
-    def map(self) -> pictures.Map | None:
-        """The space as a picture, a pixel for each point."""
-        return pictures.draw(self.points) if self.points else None
-
-    @cached_property
-    def matrix(self) -> pictures.Matrix | None:
-        """The data-path matrix, if this is a sweep of the data path."""
-        if self.points is None or not pictures.is_matrix(self.record["space"]["axes"]):
-            return None
-        return pictures.matrix(self.points)
-
-    @cached_property
-    def legend(self) -> list[tuple[str, str, str, int]]:
-        """Colour, verdict, text and number of points of each outcome that occurs."""
-        if not self.points or not self.map:
-            return []
-        rows = zip(self.map.colours, self.points.outcomes, range(len(self.points.outcomes)), strict=True)
-        counts = self.points.counts()
-        return [
-            (colour, outcome.verdict, outcome_text(outcome), counts[number])
-            for colour, outcome, number in rows
-            if counts[number]
-        ]
-
-    def format_cell(self, cell: pictures.Cell) -> str:
-        """The outcomes in a cell of the matrix, one on each line."""
-        outcomes = self.points.outcomes if self.points else ()
-        return "\n".join(
-            f"{number:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}"
-            for each, number in cell.counts.items()
-        )
-
-    def sign(self, cell: pictures.Cell) -> str:
-        """The sign of a cell, with numbers if its points have different verdicts."""
-        outcomes = self.points.outcomes if self.points else ()
-        worst = [each for each in cell.counts if outcomes[each].verdict == cell.verdict]
-        sign = _SIGNS.get(cell.verdict, "?")
-        if cell.verdict == Verdict.PASS:
-            refused = {outcomes[number].expected.startswith("refused") for number in worst}
-            sign = "✓⊘" if len(refused) > 1 else "⊘" if True in refused else "✓"
-        number = sum(cell.counts[each] for each in worst)
-        return sign if number == cell.total else f"{sign} {number}/{cell.total}"
-
-    @cached_property
-    def inspected(self) -> dict[str, Any]:
-        """What the page's script needs to explain a dot of the map."""
-        if not self.points or not self.map:
-            return {}
-        outcomes = [f"{each.verdict}: {outcome_text(each)}" for each in self.points.outcomes]
-        axes = [{"name": axis.name, "labels": axis.labels, "flags": axis.flags} for axis in self.points.space.axes]
-        return {
-            "axes": axes,
-            "width": self.map.width,
-            "outcomes": outcomes,
-            "outside": OUTSIDE,
-            "index": encode_index(self.points.index),
-        }
-
-
-@dataclass(frozen=True)
-class CaseView:
-    """A case in every run; None if a run has no result for it."""
-
-    id: str
-    records: tuple[ResultRecord | None, ...]
-    sweeps: tuple[SweepView | None, ...] = ()
-
-    @property
-    def verdicts(self) -> list[str]:
-        """The effective verdict in each run; "-" if there is none."""
-        return [record["effective"] if record else "-" for record in self.records]
-
-    @property
-    def first(self) -> ResultRecord:
-        return next(record for record in self.records if record)
-
-
-@dataclass(frozen=True)
 class RuleView:
-    """A rule with its cells, the cases listed under it, and its cases that are listed under another rule."""
+    """A rule with its cells."""
 
     facts: RuleFacts
     cells: tuple[CellView, ...]
-    cases: tuple[CaseView, ...]
-    elsewhere: tuple[CaseView, ...]
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A defect in one run, with its number: its first symptoms by case, and how many cases more have it.
+    """A defect in one run, with its number: its first symptoms by case, and the other cases that have it.
 
     `confirmed` says of each of them whether it occurs alone; it is empty if that is not known.
     """
@@ -181,7 +87,6 @@ class Shown:
 
     @property
     def more(self) -> list[str]:
-        """The other cases in which it shows."""
         shown = {symptom.case for symptom in self.symptoms}
         return [case for case in self.defect.cases if case not in shown]
 
@@ -203,8 +108,10 @@ def _is_same(one: Defect, other: Defect) -> bool:
 
 
 def _shown(number: int, run: Digest, defect: Defect) -> Shown:
-    symptoms = tuple({symptom.case: symptom for symptom in reversed(defect.symptoms)}.values())[::-1]
-    first = tuple(sorted(symptoms, key=defect.symptoms.index))[:_MOST_SHOWN]
+    by_case: dict[str, Symptom] = {}
+    for symptom in defect.symptoms:
+        by_case.setdefault(symptom.case, symptom)
+    first = tuple(by_case.values())[:_MOST_SHOWN]
     return Shown(number, defect, first, tuple(confirmation.of_case(run, each.case) for each in first))
 
 
@@ -221,15 +128,11 @@ class Page:
         return found
 
     @cached_property
-    def cases(self) -> Mapping[str, CaseView]:
-        """The cases of which a run has a record, in the order of the first run."""
+    def cases(self) -> Mapping[str, tuple[ResultRecord | None, ...]]:
+        """The records of the cases of which a run has one, in the order of the first run."""
         by_run = [{record["case"]: record for record in run.results} for run in self.runs]
-        ids = dict.fromkeys(id_ for records in by_run for id_ in records)
-        return {
-            id_: self._case(id_, tuple(records.get(id_) for records in by_run))
-            for id_ in ids
-            if id_ not in self._unrecorded
-        }
+        ids = dict.fromkeys(id_ for records in by_run for id_ in records if id_ not in self._unrecorded)
+        return {id_: tuple(records.get(id_) for records in by_run) for id_ in ids}
 
     @cached_property
     def _unrecorded(self) -> frozenset[str]:
@@ -243,41 +146,28 @@ class Page:
         """The cases that were planned and of which no run has a record, in alphabetical order."""
         return sorted(self._unrecorded)
 
-    def _case(self, id_: str, records: tuple[ResultRecord | None, ...]) -> CaseView:
-        if not any(record and record["space"] for record in records):
-            return CaseView(id_, records)
-        return CaseView(
-            id_,
-            records,
-            tuple(
-                SweepView(record, read_points(run.directory, record)) if record and record["space"] else None
-                for run, record in zip(self.runs, records, strict=True)
-            ),
-        )
-
     @cached_property
     def groups(self) -> list[tuple[str, list[RuleView]]]:
         """The matrix: the rules of each verb; cases that prove no rule come last."""
-        under: dict[str, list[CaseView]] = {}
-        also: dict[str, list[CaseView]] = {}
-        for case in self.cases.values():
-            rules = case.first["rules"] or [""]
-            under.setdefault(rules[0], []).append(case)
-            for rule in rules[1:]:
-                also.setdefault(rule, []).append(case)
+        counts: dict[str, list[Counter[str]]] = {}
+        verbs: dict[str, str] = {}  # of rules of which nothing else is known
+        for case, records in self.cases.items():
+            for rule in first_of(records)["rules"] or [""]:
+                if (count := counts.get(rule)) is None:
+                    count = counts[rule] = [Counter() for _ in self.runs]
+                    verbs[rule] = case.partition("/")[0]
+                for number, record in enumerate(records):
+                    if record:
+                        count[number][verdict_on(rule, record)] += 1
         groups: dict[str, list[RuleView]] = {}
-        known = {**self.rules, **({"": RuleFacts("")} if "" in under else {})}
+        known = {**self.rules, **({"": RuleFacts("")} if "" in counts else {})}
         for id_, facts in known.items():
-            cases, elsewhere = tuple(under.get(id_, ())), tuple(also.get(id_, ()))
-            verb = facts.verb or next((case.id.partition("/")[0] for case in (*cases, *elsewhere)), "")
-            cells = tuple(self._cells(id_, (*cases, *elsewhere)))
-            groups.setdefault(verb, []).append(RuleView(facts, cells, cases, elsewhere))
+            cells = tuple(
+                CellView(run.verdicts.get(id_, ""), count, run.restrictions.get(id_, ""))
+                for run, count in zip(self.runs, counts.get(id_, repeat({})), strict=False)
+            )
+            groups.setdefault(facts.verb or verbs.get(id_, ""), []).append(RuleView(facts, cells))
         return list(groups.items())
-
-    def _cells(self, rule: str, cases: Sequence[CaseView]) -> Iterator[CellView]:
-        for number, run in enumerate(self.runs):
-            counts = Counter[str](verdict_on(rule, record) for case in cases if (record := case.records[number]))
-            yield CellView(run.verdicts.get(rule, ""), counts, run.restrictions.get(rule, ""))
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
@@ -318,16 +208,27 @@ class Page:
         return [f"{run.name}: {line}" if several else line for run in self.runs for line in confirmation.summary(run)]
 
     @cached_property
-    def sweeps(self) -> list[CaseView]:
-        """The sweeps, those with the worst verdicts first."""
-        return sorted(
-            (case for case in self.cases.values() if case.sweeps), key=lambda case: min(map(_rank, case.verdicts))
+    def data(self) -> str:
+        """The cases, sweeps and maps; of each defect in each run, the cases that are not shown (see page_data.py)."""
+        number_of = {case: number for number, case in enumerate(self.cases)}
+        return PageData(self.runs, self.cases).packed(
+            names=[run.name for run in self.runs],
+            cases=list(self.cases),
+            sweeps=[number_of[case] for case in self.sweeps],
+            unrecorded=self.unrecorded,
+            more=[
+                [number_of[case] for case in shown.more] for view in self.defects for shown in view.by_run if shown.more
+            ],
         )
 
     @cached_property
-    def matrices(self) -> list[CaseView]:
-        """The sweeps of the data path."""
-        return [case for case in self.sweeps if any(sweep and sweep.matrix for sweep in case.sweeps)]
+    def sweeps(self) -> list[str]:
+        """The sweeps, those with the worst verdicts first."""
+        found = (id_ for id_, records in self.cases.items() if any(record and record["space"] for record in records))
+        return sorted(found, key=lambda id_: min(map(_rank, self._verdicts(id_))))
+
+    def _verdicts(self, case: str) -> list[str]:
+        return [record["effective"] if record else "-" for record in self.cases[case]]
 
     @property
     def verdicts(self) -> list[tuple[str, int]]:
@@ -335,10 +236,10 @@ class Page:
         total = sum((Counter(run.counts) for run in self.runs), Counter[str]())
         return [(verdict, total[verdict]) for verdict in VERDICTS if total[verdict]]
 
-    @property
+    @cached_property
     def differing(self) -> int:
         """The number of cases whose verdict is not the same in all runs."""
-        return sum(len(set(case.verdicts)) > 1 for case in self.cases.values())
+        return sum(len(set(self._verdicts(case))) > 1 for case in self.cases)
 
 
 def render(runs: Sequence[Digest]) -> str:
@@ -356,7 +257,7 @@ def render(runs: Sequence[Digest]) -> str:
             columns=page.columns,
             script=Markup(script),
             script_hash=digest,
-            answered=evidence.answered,
+            data=Markup(page.data),
             point=evidence.POINT if any(map(evidence.has_points, runs)) else "",
         )
     )
@@ -396,13 +297,11 @@ def environment() -> Environment:
         "flat": flat,
         "own": evidence.own,
         "later": evidence.later,
-        "link": link,
         "count": "{:,}".format,
         "format_value": format_value,
         "format_points": format_points,
         "format_rules": format_rules,
         "format_count": format_count,
-        "location": evidence.location,
         "slug": slug,
     }
     return found
@@ -424,20 +323,6 @@ def _rank(verdict: str) -> int:
     return OF_RULES.index(Verdict(verdict)) if verdict in OF_RULES else len(OF_RULES)
 
 
-def outcome_text(outcome: Outcome) -> str:
-    """An outcome in one line: what the rule expects and what was observed."""
-    return f"{outcome.rule} expects {outcome.expected}, {outcome.observed}"
-
-
 def slug(severity: Severity) -> str:
     """The severity as the name of a class."""
     return severity.label.replace(" ", "-")
-
-
-def link(text: object) -> str:
-    """The text if it is an http or https address, which the page may link to, else an empty text."""
-    try:
-        parts = urlsplit(str(text))
-    except ValueError:
-        return ""
-    return str(text) if parts.scheme in ("http", "https") and parts.netloc else ""

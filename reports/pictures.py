@@ -1,13 +1,10 @@
 """Pictures of sweeps: a map of a space, with a pixel for each point, and the data-path matrix. No HTML here.
 
-A map is a PNG: it needs no script, can be printed, and stays small with 100,000 points.
+The page's script draws a map, a pixel for each point, from its width and colours and the points themselves.
 """
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,15 +40,13 @@ class Map:
     Point n of the space is pixel n, line by line. `colours` has the colour of each outcome, by its number.
     """
 
-    png: str
     width: int
-    height: int
     down: tuple[str, ...]
     across: tuple[str, ...]
     colours: tuple[str, ...]
 
 
-def draw(points: Points) -> Map:
+def map_of(points: Points) -> Map:
     """The map of a space, one pixel for each point."""
     digits = _digits(points.space)
     size, width, split = len(points.index), 1, len(digits)
@@ -60,14 +55,8 @@ def draw(points: Points) -> Map:
         width *= digits[split][1]
     if width * width * 4 < size:  # an axis longer than the widest picture is wrapped at the end of each line
         width, split = min(_WIDEST, 1 << ceil(sqrt(size)).bit_length()), 0
-    height = ceil(size / width)
-    colours = _colours(points)
-    known = min(len(colours), 255)
-    pixels = bytearray(known if each == OUTSIDE else min(each, known - 1) for each in points.index)
-    pixels += bytes([known]) * (width * height - size)
-    png = _png(width, height, bytes(pixels), [*colours[:known], "#000000"])
     names = [name for name, _ in digits]
-    return Map(base64.b64encode(png).decode(), width, height, tuple(names[:split]), tuple(names[split:]), colours)
+    return Map(width, tuple(names[:split]), tuple(names[split:]), _colours(points))
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
@@ -86,25 +75,6 @@ def _colours(points: Points) -> tuple[str, ...]:
         colours.append(shades[used[outcome.verdict] % len(shades)])
         used[outcome.verdict] += 1
     return tuple(colours)
-
-
-def _png(width: int, height: int, pixels: bytes, palette: Sequence[str]) -> bytes:
-    """A PNG with 8-bit palette indices; the last colour of the palette is transparent."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    lines = b"".join(b"\0" + pixels[start : start + width] for start in range(0, width * height, width))
-    return b"".join(
-        [
-            b"\x89PNG\r\n\x1a\n",
-            chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-            chunk(b"PLTE", b"".join(bytes.fromhex(colour[1:]) for colour in palette)),
-            chunk(b"tRNS", bytes([255] * (len(palette) - 1) + [0])),
-            chunk(b"IDAT", zlib.compress(lines, 9)),
-            chunk(b"IEND", b""),
-        ]
-    )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import os
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
+from urllib.parse import urlsplit
 
 from conformance.errors import PROGRAM
 
@@ -88,3 +89,12 @@ def _format_leaf(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     return str(value)
+
+
+def link(text: object) -> str:
+    """The text if it is an http or https address, which a page may link to, else an empty text."""
+    try:
+        parts = urlsplit(str(text))
+    except ValueError:
+        return ""
+    return str(text) if parts.scheme in ("http", "https") and parts.netloc else ""

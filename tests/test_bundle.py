@@ -33,12 +33,13 @@ from reference.device import Device
 from reference.stack import without
 from reports.digest import read
 from runs.plan import Plan, write_plan
-from samples import consistent, numbered, registry
+from samples import consistent, numbered
 from trial.catalogue import VIOLATIONS
 
 pytestmark = pytest.mark.long
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)
+DEFAULT_IDS = [case.id for case in DEFAULT]
 SOME = [case for case in DEFAULT if not case.hazardous and not case.sweep][::20]
 SWEEPS = [case for case in SUITE.cases if case.sweep and case.sweep.size <= 2048][:1]
 NOW = datetime.now(UTC)
@@ -154,6 +155,12 @@ def small(monkeypatch: Patch) -> Suite:
     suite = replace(eight, registry=Registry([eight.registry["REG-01"]]))
     monkeypatch.setattr(verify, "load_suite", lambda _: suite)
     return suite
+
+
+@pytest.fixture
+def eight(small: Suite, tmp_path: Path) -> Path:
+    """A run of this suite."""
+    return record(tmp_path / "eight", small, small.cases, started=NOW.isoformat())
 
 
 def test_a_run_in_which_every_rule_is_verified_is_conformant(small: Suite, tmp_path: Path, capsys: Says) -> None:
@@ -462,26 +469,24 @@ def test_a_line_that_no_such_run_has(
     assert which not in ("passed", "unsupported") or NOT_FOUNDED in output
 
 
-@pytest.mark.parametrize("observed", [pytest.param(None, marks=pytest.mark.nightly), {}])
+@pytest.mark.parametrize("observed", [None, {}])
 def test_a_violation_that_passes_for_missed_is_undecided(
-    whole: Path, tmp_path: Path, capsys: Says, observed: object
+    eight: Path, tmp_path: Path, capsys: Says, observed: object
 ) -> None:
-    folder = unpacked(whole, tmp_path)
-    lines = lines_of(folder)
+    lines = lines_of(eight)
     passed = next(line for line in lines if line.get("verdict") == "PASS" and line["observed"])
     passed.update(verdict="MISSED", effective="MISSED", observed=observed)
-    status, output = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    status, output = verified(repacked(eight, tmp_path / "forged", lines), capsys)
     assert status == 3
     assert "1 without an observation (1 MISSED)" in output
 
 
-def test_planned_cases_without_a_result_are_counted(whole: Path, tmp_path: Path, capsys: Says) -> None:
-    folder = unpacked(whole, tmp_path)
-    lines = lines_of(folder)
+def test_planned_cases_without_a_result_are_counted(eight: Path, tmp_path: Path, capsys: Says) -> None:
+    lines = lines_of(eight)
     del lines[5:8]
-    status, output = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    status, output = verified(repacked(eight, tmp_path / "forged", lines), capsys)
     assert status == 3
-    assert f"{len(DEFAULT) - 3:,} results judged again; 3 planned cases without a result\n" in output
+    assert f"{8 - 3} results judged again; 3 planned cases without a result\n" in output
     assert re.search(r"partial: .*3 planned cases without a result.* \(exit status 3\)", output)
 
 
@@ -509,20 +514,19 @@ def test_a_sweep_that_could_not_be_run_as_a_whole_is_founded_on_why(run: Path, t
     ("told", "status", "said"),
     [
         (0, 2, "1 case of the default tier is not in the plan, and its header says 0"),
-        pytest.param(1, 3, "1 case of the default tier not in the run", marks=pytest.mark.nightly),
+        (1, 3, "1 case of the default tier not in the run"),
     ],
 )
 def test_a_case_left_out_of_the_plan_is_missed(
-    whole: Path, tmp_path: Path, capsys: Says, told: int, status: int, said: str
+    eight: Path, small: Suite, tmp_path: Path, capsys: Says, told: int, status: int, said: str
 ) -> None:
-    folder = unpacked(whole, tmp_path)
-    lines = lines_of(folder)
+    lines = lines_of(eight)
     gone = lines.pop(5)
     lines[0]["planned"].remove(gone["case"])
     lines[0]["left_out"] = told
     results: list[Any] = [line for line in lines if line["type"] == "result"]
-    lines[-1] |= footer_record(lines[0]["planned"], results, registry(), duration_s=1.0)
-    found, text = verified(repacked(folder, tmp_path / "forged", lines), capsys)
+    lines[-1] |= footer_record(lines[0]["planned"], results, small.registry, duration_s=1.0)
+    found, text = verified(repacked(eight, tmp_path / "forged", lines), capsys)
     assert (found, said in text) == (status, True), text
 
 
@@ -593,13 +597,13 @@ def test_another_version_may_tell_more_or_less_of_a_rule(run: Path, tmp_path: Pa
     assert "the rules of its header are not those of the tables" in output
 
 
-@pytest.mark.parametrize("tier", [pytest.param("smoke", marks=pytest.mark.nightly), "default"])
-def test_cases_are_of_their_tier_and_of_no_smaller_one(whole: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
-    lines = lines_of(unpacked(whole, tmp_path))
-    lines[0]["tier"] = tier
-    if tier == "default":
-        lines[0]["planned"] += [case.id for case in SUITE.cases if case.tier == "exhaustive"][:1]
-    status, output = verified(repacked(tmp_path / "files", tmp_path / "forged", lines), capsys)
+@pytest.mark.parametrize("tier", ["smoke", "default"])
+def test_cases_are_of_their_tier_and_of_no_smaller_one(run: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
+    lines = lines_of(run)
+    larger = [case.id for case in SUITE.cases if case.tier == "exhaustive"][:1] if tier == "default" else DEFAULT_IDS
+    planned = list(dict.fromkeys([*lines[0]["planned"], *larger]))
+    lines[0].update(tier=tier, planned=planned, left_out=len(left_out(SUITE.cases, planned)))
+    status, output = verified(repacked(run, tmp_path / "forged", lines), capsys)
     assert status == 2
     assert re.search(rf"planned cases are not of the tier {tier}$", output)
 

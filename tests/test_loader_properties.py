@@ -29,10 +29,11 @@ from samples import registry
 REAL = sorted(path for path in CASES.glob("*/*.yaml"))
 NAME = "cases/reg_mr/sample.yaml"
 
-quick = settings(derandomize=True, max_examples=300)
-HEALTH_CHECKS = quick.suppress_health_check
-# Reading a real table takes some 10 ms, and there are many. RDMA_CTS_FUZZED is also that of test_fuzzed_results.py.
+# More at night. RDMA_CTS_FUZZED is also that of test_fuzzed_results.py.
 FUZZED = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
+quick = settings(derandomize=True, max_examples=FUZZED)
+HEALTH_CHECKS = quick.suppress_health_check
+# Reading a real table takes some 10 ms, and there are many.
 few = settings(
     quick,
     max_examples=max(1, FUZZED // 12),

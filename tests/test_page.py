@@ -22,9 +22,11 @@ from conformance.model.rules import VENDOR
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Recorded, footer_record
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
+from page_reader import cases_of, data_of
 from patience import PATIENCE_S
 from reports import html
 from reports.digest import Digest, digest, read
+from reports.pictures import SHADES
 from samples import header, numbered, registry, result
 
 SUITE = numbered(16)
@@ -101,6 +103,29 @@ def show(browser: webdriver.Chrome, path: Path, *runs: Digest) -> None:
     page = path / "report.html"
     page.write_text(html.render(runs))
     browser.get(page.as_uri())
+    wait_for_rows(browser)
+
+
+def wait_for_rows(browser: webdriver.Chrome) -> None:
+    """Until the page can build the rows of its data."""
+    WebDriverWait(browser, PATIENCE_S).until_not(lambda _: browser.find_elements(By.CSS_SELECTOR, "[aria-busy=true]"))
+
+
+def build(browser: webdriver.Chrome) -> None:
+    """Opens everything, so that the page builds what its data have."""
+    browser.execute_script("document.querySelector('.in-full').scrollIntoView()")
+    sections = ".in-full > section:not(.hidden) > div"
+    WebDriverWait(browser, PATIENCE_S).until(
+        lambda _: all(
+            each.get_property("childElementCount") for each in browser.find_elements(By.CSS_SELECTOR, sections)
+        )
+    )
+    for _ in range(2):  # rows, and then what is inside of them
+        browser.execute_async_script(
+            "const done = arguments[0];"
+            "for (const each of document.querySelectorAll('details')) each.open = true;"
+            "setTimeout(() => requestAnimationFrame(() => setTimeout(done)));"  # after the events of their opening
+        )
 
 
 @pytest.fixture
@@ -140,10 +165,15 @@ def press(browser: webdriver.Chrome, *keys: str) -> None:
 
 
 def cases(browser: webdriver.Chrome) -> list[str]:
-    """The ids of the cases that the filter leaves."""
-    found: list[str] = browser.execute_script(
-        "return [...document.querySelectorAll('details.case')]"
-        ".filter(each => !each.closest('.hidden')).map(each => each.id)"
+    """The ids of the cases that the filter leaves: their rows are built when a rule is opened."""
+    found: list[str] = browser.execute_async_script(
+        "const rules = [...document.querySelectorAll('details.rule')], open = rules.filter(each => each.open);"
+        "for (const each of rules) each.open = true;"
+        "setTimeout(() => requestAnimationFrame(() => setTimeout(() => {"
+        "  const found = [...document.querySelectorAll('details.case')].filter(each => !each.closest('.hidden'));"
+        "  for (const each of rules) each.open = open.includes(each);"
+        "  arguments[0](found.map(each => each.id));"
+        "})))"
     )
     return found
 
@@ -162,11 +192,12 @@ def search(browser: webdriver.Chrome, text: str, count: int) -> list[str]:
     press(browser, "/")
     assert focused(browser) == "search"
     press(browser, text)
-    WebDriverWait(browser, PATIENCE_S).until(lambda _: len(cases(browser)) == count)
+    WebDriverWait(browser, PATIENCE_S).until(lambda _: browser.find_element(By.ID, "found").text == f"{count} cases")
     return cases(browser)
 
 
 def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: webdriver.Chrome) -> None:
+    build(page)
     assert page.execute_script("return window.ran") is None
     assert page.execute_script("return document.querySelectorAll('img[src=x], b b, title script').length") == 0
     assert page.execute_script("return document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
@@ -257,6 +288,7 @@ def test_a_result_has_all_that_a_person_needs(page: webdriver.Chrome) -> None:
 
 
 def test_a_waived_violation_stays_visible(page: webdriver.Chrome) -> None:
+    build(page)
     (case,) = page.find_elements(By.CSS_SELECTOR, "details.case[data-verdicts=WAIVED]")
     text = case.get_attribute("textContent") or ""
     assert "FAIL, counted as WAIVED" in text
@@ -264,17 +296,21 @@ def test_a_waived_violation_stays_visible(page: webdriver.Chrome) -> None:
 
 
 def test_a_sweep_has_its_formula_its_map_and_a_legend(page: webdriver.Chrome) -> None:
+    build(page)
     (first, *_) = page.find_elements(By.CSS_SELECTOR, "details.sweep[open]")
     assert "4 points: those with MW_BIND" in first.text
     drawn = page.execute_script(
-        "const it = arguments[0]; return [it.naturalWidth, it.naturalHeight, it.complete]",
+        "const it = arguments[0], all = it.getContext('2d').getImageData(0, 0, it.width, it.height).data;"
+        "return [it.width, it.height, ...new Set(new Uint32Array(all.buffer))]",
         first.find_element(By.CSS_SELECTOR, ".map"),
     )
-    assert drawn == [4, 2, True]
+    green, red = (int.from_bytes(bytes.fromhex(f"{SHADES[each][0][1:]}ff"), "little") for each in ("PASS", "FAIL"))
+    assert drawn == [4, 2, green, red]
     assert [item.text.split()[0] for item in first.find_elements(By.CSS_SELECTOR, ".legend li")] == ["4", "4"]
 
 
 def test_a_dot_of_a_map_is_reported_by_keyboard_and_by_pointer(page: webdriver.Chrome) -> None:
+    build(page)
     (first, *_) = page.find_elements(By.CSS_SELECTOR, "details.sweep[open]")
     dot, shown = first.find_element(By.CSS_SELECTOR, ".dot"), first.find_element(By.CSS_SELECTOR, ".map")
     page.execute_script("arguments[0].focus()", shown)
@@ -290,6 +326,7 @@ def test_a_dot_of_a_map_is_reported_by_keyboard_and_by_pointer(page: webdriver.C
 
 
 def test_the_data_path_is_a_picture_with_signs(page: webdriver.Chrome) -> None:
+    build(page)
     tables = page.find_elements(By.CSS_SELECTOR, "table.cells")
     assert [table.find_element(By.TAG_NAME, "caption").text for table in tables] == ["object region", "object window"]
     rows = [
@@ -310,6 +347,8 @@ def test_several_runs_are_columns_and_what_differs_can_be_picked(browser: webdri
     assert cases(browser) == [SUITE.cases[number].id for number in (0, 2, 4)]
     rule = browser.find_element(By.ID, "REG-01")
     assert [badge.text for badge in rule.find_elements(By.CSS_SELECTOR, "summary.row .v")] == ["PASS", "FAIL"]
+    browser.find_element(By.CSS_SELECTOR, "button[data-verdict=differs]").click()
+    build(browser)
     verdicts = rule.find_elements(By.CSS_SELECTOR, "details.case")[4].get_attribute("data-verdicts")
     assert verdicts == "- PASS"
     levels = browser.execute_script(
@@ -327,10 +366,10 @@ def test_the_essentials_need_no_script(browser: webdriver.Chrome, tmp_path: Path
         assert "it was CRASH" in defect.text
         rule = browser.find_element(By.ID, "REG-01")
         rule.find_element(By.CSS_SELECTOR, "summary").click()
-        case = rule.find_element(By.CSS_SELECTOR, "details.case")
-        case.find_element(By.CSS_SELECTOR, "summary").click()
-        assert str(SUITE.cases[0].when) in case.text
-        assert browser.find_element(By.CSS_SELECTOR, ".map").is_displayed()
+        assert RULES["REG-01"]["quote"] in rule.text
+        where = browser.find_element(By.CLASS_NAME, "unscripted").text
+        assert f"{len(VERDICTS) + 3} cases" in where
+        assert f"./rdma-cts explain CASE --run {tmp_path}" in where
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
@@ -367,7 +406,7 @@ def test_a_real_run_tells_its_defects_on_the_first_screen_and_on_twelve_sheets(
 
 def test_no_text_of_a_real_run_makes_a_narrow_page_scroll_sideways(browser: webdriver.Chrome, tmp_path: Path) -> None:
     show(browser, tmp_path, read(RECORDED))
-    browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
+    build(browser)
     assert_fits(browser)
 
 
@@ -399,6 +438,7 @@ return worst;
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_stands_out_from_what_is_behind_it(page: webdriver.Chrome, scheme: str) -> None:
     media(page, scheme)
+    build(page)
     try:
         assert len(assert_legible(page)) > 20
     finally:
@@ -413,6 +453,8 @@ def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: webdri
     lines[0] = sweep(tmp_path, many.cases[0], axes, lambda at: len(at["access"]) % 3, OUTCOMES)
     show(browser, tmp_path, run(tmp_path, lines))
     assert browser.execute_script("return document.getElementsByTagName('*').length") < 50 * len(lines)
+    build(browser)
+    assert browser.execute_script("return document.getElementsByTagName('*').length") < 70 * len(lines)
     assert "102,400 points" in browser.find_element(By.ID, f"sweep:{many.cases[0].id}").text
     assert browser.find_element(By.CSS_SELECTOR, ".map").is_displayed()
 
@@ -432,6 +474,7 @@ def test_a_defect_tells_what_its_own_points_did(browser: webdriver.Chrome, tmp_p
 
 def test_a_defect_shows_the_set_up_of_the_first_case(browser: webdriver.Chrome, tmp_path: Path) -> None:
     show(browser, tmp_path, run(tmp_path, [result(SUITE.cases[0], "FAIL", "it should not", set_up=SET_UP)]))
+    build(browser)
     for place in ("article.defect", "details.case"):
         text = browser.find_element(By.CSS_SELECTOR, place).get_attribute("textContent") or ""
         assert "mr: ibv_reg_mr(the region)" in text
@@ -457,6 +500,56 @@ def test_the_filter_is_in_the_address(page: webdriver.Chrome) -> None:
     WebDriverWait(page, PATIENCE_S).until(lambda shown: "?find=crash&verdict=CRASH" in shown.current_url)
     expected = cases(page)
     page.refresh()
+    wait_for_rows(page)
     assert page.find_element(By.ID, "search").get_attribute("value") == "crash"
     assert cases(page) == expected
     assert len(expected) == 1
+
+
+def test_the_data_have_what_the_results_say_of_each_case(tmp_path: Path) -> None:
+    run_ = read(RECORDED)
+    page = html.render([run_])
+    shown = cases_of(page)
+    assert list(shown) == [record["case"] for record in run_.results]
+    for record in run_.results:
+        (row,) = shown[record["case"]]
+        for name, value in (
+            ("verdict", record["verdict"]),
+            ("effective", record["effective"]),
+            ("reason", record["reason"]),
+            ("call", record["call"]),
+            ("given", record["set_up"]["given"]),
+            ("before", record["set_up"]["before"]),
+            ("kernel", "\n".join(record["kernel"]["log"])),
+            ("remarks", "; ".join(record["notes"])),
+            ("points", [list(each) for each in record["points"].items()]),
+            ("reproduce", record["repro"].replace(record["case"], "\0")),
+        ):
+            assert (row[name] or type(value)()) == value, (record["case"], name)
+        assert len(row["deviations"] or ()) == len(record["deviations"])
+    assert data_of(page)["unrecorded"] == []
+
+
+def test_rows_are_built_two_hundred_at_a_time(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    many = numbered(450)
+    show(browser, tmp_path, run(tmp_path, [result(case) for case in many.cases]))
+    browser.find_element(By.CSS_SELECTOR, "#REG-01 > summary").click()
+    more = WebDriverWait(browser, PATIENCE_S).until(
+        lambda _: browser.find_element(By.CSS_SELECTOR, "#REG-01 button.more"), "the first rows"
+    )
+    for left in (250, 50):
+        assert more.text == f"{left} more"
+        assert len(browser.find_elements(By.CSS_SELECTOR, "details.case")) == 450 - left
+        more.click()
+    assert [each.get_attribute("id") for each in browser.find_elements(By.CSS_SELECTOR, "details.case")] == [
+        case.id for case in many.cases
+    ]
+    assert not browser.find_elements(By.CSS_SELECTOR, "button.more")
+
+
+def test_a_link_leads_to_a_case_that_is_not_among_the_first(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    many = numbered(450)
+    show(browser, tmp_path, run(tmp_path, [result(case) for case in many.cases]))
+    browser.execute_script("location.hash = arguments[0]", many.cases[440].id)
+    WebDriverWait(browser, PATIENCE_S).until(lambda _: focused(browser) == many.cases[440].id)
+    assert "outcome success" in browser.find_element(By.ID, many.cases[440].id).text

@@ -148,7 +148,11 @@ def test_no_violation_of_the_reference_survives_and_few_are_misattributed(violat
     assert Trial(found, UNTRIABLE, 0.0, "the reference").passed
 
 
-@some_by_day
+# The few that only cases of other rules see are tried with all cases: one persona by day.
+@pytest.mark.parametrize(
+    "persona",
+    [pytest.param(each, id=each.name, marks=() if each.name == "mlx5" else pytest.mark.nightly) for each in PERSONAS],
+)
 def test_violations_are_killed(persona: Persona) -> None:
     findings = []
     for violation in sample(persona):

@@ -132,7 +132,7 @@ def children(pid: int) -> list[int]:
 @pytest.mark.parametrize(("number", "lost"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_a_trial_ends_on_a_signal_with_all_its_processes(number: signal.Signals, lost: bool) -> None:
     """Also if one of them does not answer any more."""
-    trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "reference", "--jobs", "2", "--whole"]
+    trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
     command = ["env", "--default-signal=INT", *trial_of_all]  # which a shell ignores for what it starts behind itself
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -189,7 +189,11 @@ def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
     assert "not tried: REREG-15, because why" in report.summary(trial)
 
 
-def test_a_few_violations_are_tried_by_name(capsys: Says) -> None:
+def test_a_few_violations_are_tried_by_name(suite: Suite, monkeypatch: Patch, capsys: Says) -> None:
+    rules = {each.rule for each in VIOLATIONS if each.name in ("negative-errno", "minus-one")}
+    tables = (replace(table, cases=tuple(cases_of(replace(suite, tables=(table,)), *rules))) for table in suite.tables)
+    few = replace(suite, tables=tuple(tables))
+    monkeypatch.setattr("commands.trial.load_suite", lambda: few)
     assert main(["trial", "reference", "--violation", "negative-errno", "--violation", "minus-one", "--jobs", "1"]) == 0
     assert "2 violations" in capsys.readouterr().out
 

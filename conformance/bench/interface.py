@@ -76,6 +76,17 @@ class Queue(Protocol):
     def events(self, deadline_s: float = ...) -> list[str]: ...
 
 
+class NotifyingQueue(Queue, Protocol):
+    """A queue pair whose completion queue has a completion channel.
+
+    `request_event` has the next completion put an event there; `took_event` awaits it, for `deadline_s` seconds or
+    until the deadline of a completion, takes it and acknowledges it.
+    """
+
+    def request_event(self, solicited_only: int) -> None: ...
+    def took_event(self, deadline_s: float | None) -> bool: ...
+
+
 class BuildingQueue(Queue, Protocol):
     """A queue pair made for the builders of ibv_wr_post(3).
 

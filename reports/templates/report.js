@@ -1,13 +1,114 @@
 "use strict";
-// Convenience only: without this script every row can still be opened and read.
-(() => {
+// Conclusion, defects and rules can be read without this script. Cases, sweeps and maps are data (reports/page_data.py):
+// it builds their elements when they are opened, and whatever is in the data becomes text.
+(async () => {
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
-  document.documentElement.classList.add("scripted");
+  const STEP = 200;  // elements of a list that are built at a time
 
-  const search = $("#search"), verb = $("#verb"), found = $("#found"), unfold = $("#unfold");
+  async function inflate(text) {
+    const raw = atob(text), bytes = new Uint8Array(raw.length);
+    for (let at = 0; at < raw.length; at++) bytes[at] = raw.charCodeAt(at);
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")));
+  }
+  const page = document.documentElement, matrix = $(".matrix");
+  page.classList.add("scripted");
+  matrix.setAttribute("aria-busy", "true");
+  const data = await inflate($("#data").textContent).then((found) => found.json()).catch(() => null);
+  if (!data) return page.classList.remove("scripted");  // a browser that cannot read it
+  const several = data.runs.length > 1;
+
+  const el = (tag, attributes = {}, ...children) => {
+    const made = document.createElement(tag);
+    for (const name in attributes) made.setAttribute(name, attributes[name]);
+    made.append(...children);
+    return made;
+  };
+  const code = (text) => el("code", {}, text), soft = (text) => el("span", { class: "soft" }, text);
+  const same = (text) => text, lines = (texts) => texts.map((line) => el("div", {}, code(line)));
+  const badge = (verdict) => el("span", { class: `v ${verdict}` }, verdict === "-" ? "not run" : verdict);
+  const link = (name, text = name) => el("a", { class: "id", href: `#${encodeURIComponent(name)}` }, text);
+  const copy = () => el("button", { class: "copy", type: "button" }, "copy");
+
+  // What is inside of an element is built when it is opened for the first time.
+  const builders = new WeakMap();
+  function build(details) {
+    const make = builders.get(details);
+    builders.delete(details);
+    make?.();
+  }
+  function inside(details, make) {
+    builders.set(details, make);
+    if (details.open) build(details);
+    return details;
+  }
+  function open(details) {
+    details.open = true;
+    build(details);
+  }
+  document.addEventListener("toggle", (event) => { if (event.target.open) build(event.target); }, true);
+  function fill(place, items, make, step = STEP) {
+    const more = el("button", { type: "button", class: "more" });
+    let at = 0;
+    const add = () => {
+      more.before(...items.slice(at, at += step).map(make));
+      more.textContent = `${(items.length - at).toLocaleString("en")} more`;
+      if (at >= items.length) more.remove();
+    };
+    more.addEventListener("click", add);
+    place.replaceChildren(more);
+    add();
+  }
+
+  // The details of a result, or of deviating points, in this order.
+  const pairs = (found) => found.flatMap(([name, text]) => [el("i", {}, name), ` ${text} `]);
+  const fields = (value) => typeof value === "string" ? code(value) : el("code", {},
+    ...(value.own.length ? pairs(value.own) : [soft("nothing")]),
+    ...value.later.map(([call, rest]) => el("div", { class: "then" }, `afterwards ${call} `, ...pairs(rest))));
+  const SHOWN = {
+    smallest: code, given: lines, before: lines, call: code, afterwards: lines, expected: fields, observed: fields,
+    verdict: same, waiver: ([told, issue, href]) => [told, href ? el("a", { href, rel: "noreferrer" }, issue) : issue],
+    layer: same, evidence: same, remarks: same, kernel: (text) => el("pre", {}, text), table: code,
+    reproduce: (text) => [el("code", { class: "command" }, text), " ", copy()], points: same,
+  };
+  const terms = (value) => el("dl", { class: "kv" }, ...Object.entries(SHOWN).flatMap(([name, show]) =>
+    value[name]?.length || value[name]?.own ? [el("dt", {}, name), el("dd", {}, ...[show(value[name])].flat())] : []));
+  const found = (run, at) => Object.fromEntries(Object.entries(run).map(([name, column]) => [name, data.texts[column[at]]]));
+  const nothing = { own: [], later: [] };
+  function detail(run, number, at) {
+    const value = found(run, at), counted = value.verdict === value.effective ? "" : `, counted as ${value.effective}`;
+    const shown = terms({
+      ...value, expected: value.expected ?? nothing, observed: value.observed ?? nothing,
+      verdict: `${value.verdict}${counted}: ${value.reason ?? ""}`,
+      reproduce: value.reproduce?.split("\0").join(data.cases[at]),
+      points: value.points && [
+        value.points.map(([verdict, count]) => `${count.toLocaleString("en")} ${verdict}`).join(", "), "; ",
+        link(`sweep:${data.cases[at]}`, "map")],
+    });
+    if (several) shown.prepend(el("div", { class: "run" }, ...title(number, value)));
+    return shown;
+  }
+  const title = (number, value) => [badge(value.effective), ` ${number + 1}. ${data.names[number]}`];
+  const verdicts = (at) => data.runs.map((run) => data.texts[run.effective[at]] ?? "-");
+  const inRuns = (at, make) => data.runs.flatMap((run, number) => run.effective[at] ? make(run, number, at) : []);
+  const kept = (make) => {  // the same element each time, as it was left
+    const known = new Map();
+    return (at) => known.get(at) ?? known.set(at, make(at)).get(at);
+  };
+  const row = kept((at) => {
+    const body = el("div", { class: "body" });
+    const first = data.runs.find((run) => run.effective[at]);
+    return inside(el("details", { class: "case", id: data.cases[at], "data-verdicts": verdicts(at).join(" ") },
+      el("summary", {}, ...verdicts(at).map(badge), el("span", { class: "id" }, data.cases[at]),
+        el("span", { class: "why" }, data.texts[first.reason[at]] ?? "")), body),
+    () => body.append(...inRuns(at, detail)));
+  });
+  const rulesOf = (at) => data.texts[data.rules[at]] ?? [""];
+  const also = (at) => el("p", { class: "also" }, ...verdicts(at).flatMap((each) => [badge(each), " "]),
+    link(data.cases[at]), " ", soft(`listed under ${rulesOf(at)[0]}`));
+
+  const search = $("#search"), verb = $("#verb"), count = $("#found"), unfold = $("#unfold");
   const unrecorded = $("#unrecorded");
-  let names = null;  // the text of all of them
   const chips = $$(".tools [data-verdict]");
   const homeOf = (element) => {  // where an element is when nothing is searched
     const mark = document.createComment("");
@@ -18,15 +119,34 @@
     element,
     home: homeOf(element),
     rules: $$("details.rule", element).map((rule) => ({
-      element: rule,
-      home: homeOf(rule),
-      head: $("summary", rule).textContent.toLowerCase(),
-      cases: $$("details.case", rule).map((one) => ({
-        element: one, verdicts: one.dataset.verdicts.split(" "), text: null,
-      })),
-      also: $$(".also", rule).length,
+      element: rule, home: homeOf(rule), head: $("summary", rule).textContent.toLowerCase(), cases: [], also: [],
     })),
   }));
+  const rules = new Map(groups.flatMap((group) => group.rules).map((rule) => [rule.element.id, rule]));
+  data.cases.forEach((_, at) => {
+    const [first, ...others] = rulesOf(at);
+    rules.get(first)?.cases.push(at);
+    for (const rule of others) rules.get(rule)?.also.push(at);
+  });
+  function list(rule, shown, step = STEP) {
+    rule.shown = shown;
+    inside(rule.element, () => fill($(".cases", rule.element),
+      [...shown.map((at) => [row, at]), ...rule.also.map((at) => [also, at])], ([make, at]) => make(at), step));
+  }
+  $$("details.more").forEach((each, number) => inside(each, () =>
+    fill($("div", each), data.more[number], (at) => el("div", {}, link(data.cases[at])))));
+
+  // The search goes over each text of the results once, however many cases have it.
+  const flat = (value) => value && typeof value === "object" ? Object.values(value).map(flat).join(" ") : value ?? "";
+  const small = kept((number) => String(flat(data.texts[number])).toLowerCase());
+  const names = kept((at) => data.cases[at].toLowerCase());
+  function finder(words) {
+    const columns = data.runs.flatMap((run) => Object.keys(SHOWN).concat("effective", "reason").flatMap((name) => run[name] ? [run[name]] : []));
+    const known = words.map(() => new Uint8Array(data.texts.length));
+    const has = (word, number) => (known[word][number] ||= small(number).includes(words[word]) ? 2 : 1) === 2;
+    return (at, head) => words.every((word, number) => head.includes(word) || names(at).includes(word) ||
+      columns.some((column) => has(number, column[at])));
+  }
 
   // A rule that is searched by its id comes first, with its group; otherwise all are where they were.
   let moved = false;
@@ -59,7 +179,7 @@
     search.value = query.get("find") ?? "";
     for (const chip of chips) chip.setAttribute("aria-pressed", String(query.getAll("verdict").includes(chip.dataset.verdict)));
     verb.value = query.get("verb") ?? "";
-    if (location.search.length > 1) apply();
+    apply();
   }
 
   function apply() {
@@ -70,37 +190,35 @@
     const filtering = words.length > 0 || wanted.length > 0;
     const has = (verdicts) => wanted.length === 0 || wanted.some((each) =>
       each === "differs" ? new Set(verdicts).size > 1 : verdicts.includes(each));
-    let count = 0, any = false;
+    const matches = finder(words);
+    let total = 0, any = false;
     for (const group of groups) {
+      const wantedVerb = verb.value === "" || group.element.dataset.verb === verb.value;
       let shown = 0;
       for (const rule of group.rules) {
-        let here = 0;
         const named = words.every((word) => rule.head.includes(word));
-        for (const one of rule.cases) {
-          if (words.length && one.text === null) one.text = one.element.textContent.toLowerCase();
-          const match = has(one.verdicts) && (named || words.every((word) => rule.head.includes(word) || one.text.includes(word)));
-          one.element.classList.toggle("hidden", !match);
-          here += match;
-        }
-        const visible = here > 0 || (wanted.length === 0 && named);
+        const here = filtering
+          ? rule.cases.filter((at) => has(verdicts(at)) && (named || matches(at, rule.head))) : rule.cases;
+        const visible = here.length > 0 || (wanted.length === 0 && named);
         rule.element.classList.toggle("hidden", !visible);
-        if (words.length && here && here <= 40 && !named) rule.element.open = true;
+        list(rule, here);
+        if (words.length && here.length && here.length <= 40 && !named) open(rule.element);
         shown += visible;
-        count += (verb.value === "" || group.element.dataset.verb === verb.value) ? here : 0;
+        total += wantedVerb ? here.length : 0;
       }
-      const wantedVerb = verb.value === "" || group.element.dataset.verb === verb.value;
       group.element.classList.toggle("hidden", !wantedVerb || shown === 0);
       any ||= wantedVerb && shown > 0;
     }
     if (unrecorded) {
-      if (words.length && names === null) names = unrecorded.textContent.toLowerCase();
-      const match = verb.value === "" && has(["MISSED"]) && words.every((word) => names.includes(word));
-      unrecorded.classList.toggle("hidden", !match);
-      count += match ? Number(unrecorded.dataset.number) : 0;
-      any ||= match;
+      const here = verb.value === "" && has(["MISSED"]) ? data.unrecorded.filter((name) =>
+        words.every((word) => name.toLowerCase().includes(word))) : [];
+      unrecorded.classList.toggle("hidden", here.length === 0);
+      inside(unrecorded, () => fill($("pre", unrecorded), here, (name) => `${name}\n`));
+      total += here.length;
+      any ||= here.length > 0;
     }
     $("#nothing").classList.toggle("hidden", any);
-    found.textContent = filtering || verb.value ? `${count.toLocaleString("en")} cases` : "";
+    count.textContent = filtering || verb.value ? `${total.toLocaleString("en")} cases` : "";
   }
   let waiting = 0;
   search.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(apply, 60); });
@@ -110,33 +228,44 @@
     apply();
   });
   unfold.addEventListener("click", () => {
-    const open = unfold.getAttribute("aria-pressed") !== "true";
-    unfold.setAttribute("aria-pressed", String(open));
-    unfold.textContent = open ? "Fold" : "Unfold";
-    for (const rule of $$("details.rule")) rule.open = open;
+    const isOpen = unfold.getAttribute("aria-pressed") !== "true";
+    unfold.setAttribute("aria-pressed", String(isOpen));
+    unfold.textContent = isOpen ? "Fold" : "Unfold";
+    for (const rule of $$("details.rule")) rule.open = isOpen;
   });
 
-  // A link to a rule or case opens the rows that contain it.
+  // A link to a rule or case opens the rows that contain it. A row that is not among the first comes first.
+  const first = (shown, at) => shown.slice(0, STEP).includes(at) ? shown : [at, ...shown.filter((each) => each !== at)];
+  function made(name) {
+    const isSweep = name.startsWith("sweep:"), at = data.cases.indexOf(isSweep ? name.slice(6) : name);
+    if (isSweep && data.sweeps.includes(at)) {
+      showInFull(first(data.sweeps, at));
+      return sweep(at);
+    }
+    const rule = at >= 0 && rules.get(rulesOf(at)[0]);
+    if (!rule || isSweep) return null;
+    list(rule, first(rule.shown, at));
+    open(rule.element);
+    return row(at);
+  }
   function follow() {
     let name = "";
     try { name = decodeURIComponent(location.hash.slice(1)); } catch { return; }
-    const target = name && document.getElementById(name);
+    const target = name && (document.getElementById(name) ?? made(name));
     if (!target) return;
     for (let each = target; each; each = each.parentElement) {
       each.classList.remove("hidden");
-      if (each instanceof HTMLDetailsElement) each.open = true;
+      if (each instanceof HTMLDetailsElement) open(each);
     }
     target.scrollIntoView();
     const summary = $("summary", target);
     if (summary) summary.focus({ preventScroll: true });
   }
-  recall();
   addEventListener("hashchange", follow);
   document.addEventListener("click", (event) => {  // a click on the current address triggers no hashchange
     const anchor = event.target.closest("a[href^='#']");
     if (anchor && anchor.hash === location.hash) follow();
   });
-  follow();
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -162,13 +291,7 @@
   });
 
   // A button beside each command copies it.
-  for (const command of $$(".kv code.command")) {
-    const button = document.createElement("button");
-    button.className = "copy";
-    button.type = "button";
-    button.textContent = "copy";
-    command.after(" ", button);
-  }
+  for (const command of $$(".kv code.command")) command.after(" ", copy());
   document.addEventListener("click", async (event) => {
     if (!event.target.matches("button.copy")) return;
     const command = event.target.parentElement.querySelector("code.command");
@@ -181,64 +304,128 @@
   });
 
   // On paper are the defects and the rules; everything, with each violation open, is printed by the button.
+  const isBad = (at) => verdicts(at).some((each) => ["FAIL", "CRASH", "HANG"].includes(each));
   let opened = [];
-  $("#print").addEventListener("click", () => {
+  $("#print").addEventListener("click", async () => {
     document.body.classList.add("everything");
+    for (const rule of rules.values()) list(rule, rule.shown.filter((at) => isBad(at) || row(at).open), Infinity);
+    showInFull(data.sweeps, Infinity);
+    for (const each of $$("details.sweep")) build(each);
+    await Promise.all(drawings);
     print();
   });
   addEventListener("beforeprint", () => {
     const everything = document.body.classList.contains("everything");
-    opened = $$("details:not([open])").filter((each) => each.matches(".hashes") || everything &&
-      (each.matches(".sweep") || $(":scope .v:is(.FAIL, .CRASH, .HANG)", each)));
-    for (const each of opened) each.open = true;
+    const closed = (selector) => $$(`details${selector}:not([open])`);
+    opened = [...closed(".hashes"), ...everything ? [...closed(".sweep"), ...closed(".rule")] : []].filter((each) =>
+      !each.matches(".rule") || $(":scope > summary .v:is(.FAIL, .CRASH, .HANG)", each));
+    opened.forEach(open);
+    const cases = everything ? closed(".case").filter((each) => $(":scope .v:is(.FAIL, .CRASH, .HANG)", each)) : [];
+    cases.forEach(open);
+    opened.push(...cases);
   });
   addEventListener("afterprint", () => {
     for (const each of opened) each.open = false;
     document.body.classList.remove("everything");
+    apply();
   });
 
-  // A map explains the dot under the pointer.
-  async function unpack(text) {
-    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    const view = new DataView(await new Response(stream).arrayBuffer());
-    return Array.from({ length: view.byteLength / 2 }, (_, at) => view.getUint16(2 * at, true));
-  }
   function label(axis, value) {
     if (!axis.flags.length) return axis.labels[value];
     return axis.flags.filter((_, bit) => value >> bit & 1).join("+") || "none";
   }
-  for (const map of $$(".map")) {
-    const section = map.parentElement, dot = $(".dot", section);
-    const data = JSON.parse($(".points", section).textContent);
+  const drawings = [];
+  function drawn(map, name) {
     const size = (axis) => axis.flags.length ? 2 ** axis.flags.length : axis.labels.length;
-    const total = data.axes.reduce((product, axis) => product * size(axis), 1);
-    let index = null, at = -1;
+    const total = map.axes.reduce((product, axis) => product * size(axis), 1);
+    const height = Math.ceil(total / map.width);
+    const canvas = el("canvas", {
+      class: "map", tabindex: 0, role: "img", width: map.width, height,
+      "aria-label": `Map of ${name}, one dot for each point; the legend above has the numbers`,
+    });
+    const dot = el("p", { class: "dot", "aria-live": "polite" });
+    const index = inflate(map.index).then((found) => found.arrayBuffer()).then((found) => new Uint16Array(found));
+    drawings.push(index.then((outcomes) => {
+      const image = new ImageData(map.width, height), pixels = new Uint32Array(image.data.buffer);
+      const colours = map.colours.map((each) => {  // #rrggbb as the bytes r, g, b and opaque
+        const colour = parseInt(each.slice(1), 16);
+        return 0xff000000 | (colour & 0xff) << 16 | colour & 0xff00 | colour >> 16;
+      });
+      outcomes.forEach((outcome, at) => { if (outcome !== map.outside) pixels[at] = colours[outcome]; });
+      canvas.getContext("2d").putImageData(image, 0, 0);
+    }));
+    let at = -1;
     async function tell(point) {
       if (point < 0 || point >= total) return;
       at = point;
-      index ??= unpack(data.index);
-      const outcomes = await index;
+      const outcome = (await index)[at];
       if (at !== point) return;  // the pointer has moved on meanwhile
       const parts = [];
-      for (const axis of [...data.axes].reverse()) {
+      for (const axis of [...map.axes].reverse()) {
         parts.unshift(`${axis.name}=${label(axis, point % size(axis))}`);
         point = Math.floor(point / size(axis));
       }
-      const outcome = outcomes[at] === data.outside ? "not in the space" : data.outcomes[outcomes[at]];
-      dot.textContent = `${parts.join(", ")} · ${outcome}`;
+      dot.textContent = `${parts.join(", ")} · ${outcome === map.outside ? "not in the space" : map.outcomes[outcome].join(": ")}`;
     }
-    map.addEventListener("pointermove", (event) => {
-      const box = map.getBoundingClientRect();
-      const column = Math.floor((event.clientX - box.left) / box.width * map.naturalWidth);
-      const row = Math.floor((event.clientY - box.top) / box.height * map.naturalHeight);
-      if (column >= 0 && column < data.width) tell(row * data.width + column);
+    canvas.addEventListener("pointermove", (event) => {
+      const box = canvas.getBoundingClientRect();
+      const column = Math.floor((event.clientX - box.left) / box.width * map.width);
+      const line = Math.floor((event.clientY - box.top) / box.height * height);
+      if (column >= 0 && column < map.width) tell(line * map.width + column);
     });
-    map.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: data.width, ArrowUp: -data.width }[event.key];
+    canvas.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: map.width, ArrowUp: -map.width }[event.key];
       if (step === undefined) return;
       event.preventDefault();
       tell(at < 0 ? 0 : at + step);
     });
+    const legend = map.outcomes.flatMap(([verdict, text], number) => map.counts[number] ? el("li", {},
+      el("span", { class: "swatch", style: `background:${map.colours[number]}` }),
+      el("span", { class: "num" }, map.counts[number].toLocaleString("en")), el("span", {}, badge(verdict), ` ${text}`)) : []);
+    const down = map.down.length ? `down: ${map.down.join(" · ")}; ` : "";
+    const across = `across: ${map.across.join(" · ") || "the rest, folded"} (the last changes fastest)`;
+    return [el("ul", { class: "legend" }, ...legend), canvas, el("p", { class: "axes" }, down + across), dot];
   }
+  const heading = (number, value) => several ? [el("h3", {}, ...title(number, value))] : [];
+  const sweep = kept((at) => {
+    const sides = el("div", { class: "sides" });
+    const total = data.runs.flatMap((run) => run.effective[at] ? [data.texts[run.points[at]] ?? []] : [])[0]
+      .reduce((sum, [, count]) => sum + count, 0);
+    const details = el("details", { class: "sweep", id: `sweep:${data.cases[at]}` }, el("summary", {},
+      ...verdicts(at).map(badge), el("span", { class: "id" }, data.cases[at]), soft(`${total.toLocaleString("en")} points`)), sides);
+    details.open = verdicts(at).includes("FAIL");
+    return inside(details, () => sides.append(...inRuns(at, (run, number) => {
+      const value = found(run, at);
+      return el("section", {}, ...heading(number, value), el("p", {}, code(value.call ?? "")),
+        ...(value.deviations?.map((each) => el("div", { class: "formula" }, el("b", {}, each.points), terms({ ...each, points: null }))) ??
+          [el("p", { class: "soft" }, "No point violates a rule.")]),
+        ...(typeof value.map === "string" ? [el("p", { class: "soft" }, value.map)] : value.map ? drawn(value.map, data.cases[at]) : []));
+    })));
+  });
+
+  // The data path: operation by position.
+  const matrixOf = (run, at) => data.texts[run.map[at]]?.matrix;
+  const table = (found, [name, lines]) => el("table", { class: "cells" }, el("caption", {}, name || "all"),
+    el("thead", {}, el("tr", {}, el("td"), ...found.positions.map((each) => el("th", { scope: "col" }, each)))),
+    el("tbody", {}, ...lines.map((cells, number) => el("tr", {}, el("th", { scope: "row" }, found.operations[number]),
+      ...cells.map((cell) => cell ? el("td", { class: cell[0], title: cell[2] }, cell[1]) : el("td"))))));
+  const path = (at) => el("div", { class: "path" }, el("div", { class: "sides" },
+    el("h3", {}, link(data.cases[at])), ...inRuns(at, (run, number) => matrixOf(run, at) ? [
+      ...heading(number, found(run, at)),
+      el("div", { class: "blocks" }, ...matrixOf(run, at).blocks.map((block) => table(matrixOf(run, at), block)))] : [])));
+  const [paths, sweeps] = $$(".in-full > section");
+  const matrices = data.sweeps.filter((at) => data.runs.some((run) => matrixOf(run, at)));
+  paths.classList.toggle("hidden", !matrices.length);
+  sweeps.classList.toggle("hidden", !data.sweeps.length);
+  function showInFull(shown = data.sweeps, step = STEP) {
+    near.disconnect();
+    fill($("div", paths), matrices, kept(path), step);
+    fill($("div", sweeps), shown, sweep, step);
+  }
+  const near = new IntersectionObserver(([entry]) => { if (entry.isIntersecting) showInFull(); }, { rootMargin: "100%" });
+  near.observe($(".in-full"));
+
+  recall();
+  follow();
+  matrix.removeAttribute("aria-busy");
 })();

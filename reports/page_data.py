@@ -1,0 +1,198 @@
+"""The cases, sweeps and maps of report.html as compact data, of which its script builds rows when they are opened.
+
+Each distinct value is told once, in `texts`; a column has for each case the number of its value there. Number 0 is
+nothing. In a text, HERE stands for the id of the case. Not for layout: the script makes text of all that is here, and
+never markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+from conformance.model.record import Deviation, ResultRecord
+from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.conclusions import format_points
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
+from reports import evidence, pictures
+from reports.digest import Digest
+from reports.points import read_points
+from reports.rule_ids import format_rules
+from reports.text import flat, format_value, link
+
+HERE = "\0"  # no text of a results file has it
+_ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
+_SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys((*VIOLATIONS, Verdict.WAIVED, Verdict.STACK), "✗")}
+
+
+def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    steps = [[str(step.get("call", "")), _named({**step, "call": ""})] for step in evidence.later(data)]
+    return {"own": _named(evidence.own(data)), "later": steps}
+
+
+def _named(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, text) for name, text in flat(data) if text]
+
+
+def _waiver(data: Mapping[str, Any]) -> list[str]:
+    issue = str(data.get("issue"))
+    return [f"{data.get('owner')}, until {data.get('expires')}: ", issue, link(issue)] if data else []
+
+
+def _deviation(each: Deviation) -> dict[str, Any]:
+    return {
+        "points": format_points(each),
+        "smallest": format_value(each["smallest"]) if each["smallest"] else "",
+        "given": each["set_up"]["given"],
+        "before": each["set_up"]["before"],
+        "call": each["call"],
+        "afterwards": each["afterwards"],
+        "expected": format_value(each["expected"]) + (f" by {format_rules(each['rules'])}" if each["rules"] else ""),
+        "observed": format_value(each["observed"]),
+        "reproduce": each["repro"],
+    }
+
+
+# Columns by name, each with the key of a result on which alone they depend, and what is shown of its value.
+_SHARED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "given": ("set_up", lambda set_up: set_up["given"]),
+    "before": ("set_up", lambda set_up: set_up["before"]),
+    "expected": ("expected", _fields),
+    "observed": ("observed", _fields),
+    "waiver": ("waiver", _waiver),
+    "remarks": ("notes", "; ".join),
+    "kernel": ("kernel", lambda kernel: "\n".join(kernel["log"])),
+    "points": ("points", lambda points: list(points.items())),
+    "deviations": ("deviations", lambda deviations: list(map(_deviation, deviations))),
+}
+# Columns of texts as they are, and those that depend on more than one key.
+_TEXTS = ("effective", "verdict", "reason", "call")
+_OWN = ("layer", "evidence", "table", "reproduce", "map")
+
+
+class PageData:
+    """The data of one page. `cases` has the records of each case by its id, a record or None for each run."""
+
+    def __init__(self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]) -> None:
+        self._texts = ["null"]
+        self._numbers: dict[str | tuple[str], int] = {}
+        self._known: dict[tuple[str, int], int] = {}  # by column and value, which the digests keep
+        self._rules = array("I", (self._number(first_of(records)["rules"]) for records in cases.values()))
+        self._runs = [
+            self._columns(run, (records[number] for records in cases.values())) for number, run in enumerate(runs)
+        ]
+
+    def packed(self, **more: Any) -> str:
+        """All of it with `more`, as base64 of deflated JSON."""
+        deflating = zlib.compressobj()
+        parts = [deflating.compress(part.encode()) for part in self._json(more)]
+        return base64.b64encode(b"".join([*parts, deflating.flush()])).decode()
+
+    def _json(self, more: Mapping[str, Any]) -> Iterator[str]:
+        yield f'{{"rules":{self._rules.tolist()},"texts":[{",".join(self._texts)}],"runs":['
+        for number, columns in enumerate(self._runs):
+            yield "{" if not number else ",{"
+            yield ",".join(f'"{name}":{column.tolist()}' for name, column in columns.items())
+            yield "}"
+        yield "]"
+        yield from (f',"{name}":{_encoded(value)}' for name, value in more.items())
+        yield "}"
+
+    def _number(self, value: Any) -> int:
+        """The number of a value that is shown."""
+        if not value:
+            return 0
+        key = value if isinstance(value, str) else (_encoded(value),)
+        if (number := self._numbers.get(key)) is None:
+            number = self._numbers[key] = len(self._texts)
+            self._texts.append(_encoded(value))
+        return number
+
+    def _columns(self, run: Digest, records: Iterable[ResultRecord | None]) -> dict[str, array[int]]:
+        columns = {name: array("I") for name in (*_TEXTS, *_SHARED, *_OWN)}
+        for record in records:
+            numbers = self._numbers_of(run, record) if record else repeat(0)
+            for column, number in zip(columns.values(), numbers, strict=False):
+                column.append(number)
+        return columns
+
+    def _numbers_of(self, run: Digest, record: ResultRecord) -> Iterator[int]:
+        row: Mapping[str, Any] = record
+        yield from (self._number(row[name]) for name in _TEXTS)
+        for name, (key, shown) in _SHARED.items():
+            value = row[key]
+            number = self._known.get((name, id(value))) if value else 0
+            if number is None:
+                number = self._known[name, id(value)] = self._number(shown(value))
+            yield number
+        yield from map(self._number, _own(run, record))
+
+
+def _own(run: Digest, record: ResultRecord) -> Iterator[Any]:
+    entry = _ENTRIES.get(record["entry"], record["entry"] or "?")
+    yield f"answered by {evidence.answered(run, record)}, called at {entry}"
+    yield run.unproven.get(record["case"], "")
+    yield evidence.location(record)
+    yield record["repro"].replace(record["case"], HERE)
+    yield _map(run, record) if record["space"] else ""
+
+
+def first_of(records: Sequence[ResultRecord | None]) -> ResultRecord:
+    """The record of a case in the first run that has one."""
+    return next(record for record in records if record)
+
+
+def _encoded(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
+    """What the script draws of a sweep; a line if there is no map. Raises UserError if the points file is invalid."""
+    points = read_points(run.directory, record)
+    if points is None:
+        file = record["points_file"]
+        return f"No map: the file {file} is not beside the results." if file else ""
+    map_ = pictures.map_of(points)
+    return {
+        "width": map_.width,
+        "down": map_.down,
+        "across": map_.across,
+        "colours": map_.colours,
+        "counts": points.counts(),
+        "outcomes": [[each.verdict, outcome_text(each)] for each in points.outcomes],
+        "axes": [{"name": axis.name, "labels": axis.labels, "flags": axis.flags} for axis in points.space.axes],
+        "outside": OUTSIDE,
+        "index": encode_index(points.index),
+        "matrix": _matrix(points) if pictures.is_matrix(record["space"]["axes"]) else None,
+    }
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """An outcome in one line: what the rule expects and what was observed."""
+    return f"{outcome.rule} expects {outcome.expected}, {outcome.observed}"
+
+
+def _matrix(points: Points) -> dict[str, Any]:
+    """The data-path matrix: of each cell the verdict, the sign, and the outcomes in it, one on each line."""
+    found = pictures.matrix(points)
+    blocks = [[title, [[cell and _cell(points, cell) for cell in row] for row in rows]] for title, rows in found.blocks]
+    return {"operations": found.operations, "positions": found.positions, "blocks": blocks}
+
+
+def _cell(points: Points, cell: pictures.Cell) -> list[str]:
+    outcomes = points.outcomes
+    worst = [each for each in cell.counts if outcomes[each].verdict == cell.verdict]
+    sign = _SIGNS.get(cell.verdict, "?")
+    if cell.verdict == Verdict.PASS:
+        refused = {outcomes[number].expected.startswith("refused") for number in worst}
+        sign = "✓⊘" if len(refused) > 1 else "⊘" if True in refused else "✓"
+    number = sum(cell.counts[each] for each in worst)
+    lines = (
+        f"{count:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}" for each, count in cell.counts.items()
+    )
+    return [cell.verdict, sign if number == cell.total else f"{sign} {number}/{cell.total}", "\n".join(lines)]

@@ -1,0 +1,26 @@
+"""Reads the data of report.html, as its script does (reports/page_data.py has the format); no test itself."""
+
+import base64
+import json
+import re
+import zlib
+from typing import Any
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """The data in a page."""
+    (packed,) = re.findall(r'<script type="application/octet-stream" id="data">([^<]*)</script>', page)
+    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+    return data
+
+
+def cases_of(page: str) -> dict[str, list[dict[str, Any]]]:
+    """What the page shows of each case: for each run the values by column, none for a run without the case."""
+    data = data_of(page)
+    return {
+        case: [
+            {name: data["texts"][column[at]] for name, column in run.items()} if run["effective"][at] else {}
+            for run in data["runs"]
+        ]
+        for at, case in enumerate(data["cases"])
+    }
