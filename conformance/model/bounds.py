@@ -1,7 +1,5 @@
 """Bounds of what a record keeps of what somebody else wrote; what is cut says so (docs/results.md has the figures)."""
 
-from __future__ import annotations
-
 MOST_CHARACTERS = 2000  # of a reason, a remark, and of a line of the kernel's log
 MOST_NOTES = 100
 MOST_DEVIATIONS = 100  # ways in which the points of a sweep deviate

@@ -5,8 +5,6 @@ incomplete last line is a record that was being written. Reports read only this 
 not for conclusions from its records (conclusions.py).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

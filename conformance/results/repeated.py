@@ -1,10 +1,8 @@
 """Results whose values earlier lines of the same file have: they are neither parsed nor checked again.
 
 A large file says most of what it says many times. What was accepted once is known by its text, and all results share
-it, so that nobody may change a part of a result in place. Not for what is wrong with a line (records.py).
+it: no code may change a part of a result in place. Not for what is wrong with a line (records.py).
 """
-
-from __future__ import annotations
 
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, cast
@@ -13,7 +11,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.record_shape import RESULT, completed
 from conformance.results.checked_json import parse, values_in
 
-_OWN = ("case", "reason", "call", "repro", "duration_us")  # hardly the same in two results
+_OWN = ("case", "reason", "call", "repro", "duration_us")  # different in almost every result
 _MOST_LAYOUTS = 24
 _MOST_TEXT = 32 << 20  # characters of values that are kept
 

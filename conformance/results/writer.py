@@ -3,8 +3,6 @@
 One process at a time: the file is locked while it is open. The kernel unlocks it when the process ends in any way.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os
@@ -84,7 +82,7 @@ class ResultsFile:
         self._durable = durable
         self._values = 0  # in its records, as readers count them
         self._repeated: Repeated | None = None  # of a run that may have so many
-        self._content = hashlib.sha256()  # of what the file has, as far as this process knows
+        self._content = hashlib.sha256()  # of what this process knows to be in the file
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from fixtures.guest.changes import RDMA_CORE, Change, apply, read_changes
+from fixtures.guest.driver import DEFAULT_DRIVER, Driver
 from fixtures.guest.image import Image
-from fixtures.guest.mending import MODULE, Mender, mender
+from fixtures.guest.mending import Mender, mender
 from fixtures.guest.recipe import Recipe
 
 KEPT = 2000  # modules; those used last
@@ -27,20 +28,22 @@ class NotMade(Exception):
 
 
 class Modules:
-    """The modules of sets of mutants, each applied over the mended sources."""
+    """The modules of sets of mutants, each applied over the driver's sources, which are mended if it is rxe."""
 
-    def __init__(self, recipe: Recipe, image: Image, cache: Path) -> None:
+    def __init__(self, recipe: Recipe, image: Image, cache: Path, driver: Driver) -> None:
         self._recipe, self._image, self._cache = recipe, image, cache
+        self._driver = driver
         self._folder = cache / "mutants"
         self._folder.mkdir(parents=True, exist_ok=True)
         self.seconds: list[float] = []  # what each compilation took
-        self._mended: dict[str, str] = {}
+        self._unmutated: dict[str, str] = {}
         with self._workshop() as shop:
-            self._mended = apply(read_changes(), shop.pristine)[0]
+            changes = read_changes() if self._driver.name == DEFAULT_DRIVER else ()
+            self._unmutated = apply(changes, shop.pristine)[0]
 
     def check(self, changes: Sequence[Change]) -> dict[str, str]:
         """The sources with these changes. Raises NotMade if they do not fit, or not together."""
-        texts, misfits = apply(changes, self._mended)
+        texts, misfits = apply(changes, self._unmutated)
         if misfits:
             raise NotMade(next(iter(misfits.values())), fits=False)
         return texts
@@ -62,13 +65,13 @@ class Modules:
                 self.seconds.append(time.monotonic() - began)
                 ours = any(file.startswith(RDMA_CORE) for change in changes for file in change.files)
                 for file in reversed(made):  # the module last: it says that all is there
-                    if ours or file.stem == MODULE:
+                    if ours or file.stem == self._driver.module:
                         _keep(file, path.with_suffix(file.suffix))
         os.utime(path)
         return path
 
     def _workshop(self) -> AbstractContextManager[Mender]:
-        return mender(self._recipe, self._image, self._cache, lambda _: None)
+        return mender(self._recipe, self._image, self._cache, lambda _: None, self._driver)
 
 
 def _digest(kernel_version: str, texts: Mapping[str, str]) -> str:

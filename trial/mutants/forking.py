@@ -1,15 +1,11 @@
 """Which pages forked children get, and what a fork leaves to the device."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from pathlib import Path
 
 from reference.device import Device
 from reference.objects import ON_DEMAND, REMOTE_READ, Domain, Region
-from reference.reregistration import Change
-from trial.violation import plain, violates
 
 
 class _Shared(Device):
@@ -39,17 +35,6 @@ class _Shared(Device):
         buffer = ctypes.create_string_buffer(length)
         self.copies.append(buffer)
         return ctypes.addressof(buffer)
-
-
-@violates("FORK-04", Device.rereg_code)
-def old_range_stays_kept(self: Device, handle: int, change: Change) -> tuple[int, int, Region | None]:
-    """After a change of the translation the old range stays marked."""
-    region = self.regions.get(handle)
-    old = (region.addr, region.length) if region else (0, 0)
-    answer = plain(self).rereg_code(handle, change)
-    if answer[2] and answer[2].addr != old[0]:
-        self.dont_fork(*old)
-    return answer
 
 
 def _has_child() -> bool:
