@@ -451,20 +451,11 @@ def test_a_wait_gives_up_the_processor_however_late_the_clock_is(monkeypatch: py
 
 # enum ibv_wc_opcode of <infiniband/verbs.h>, a second time, by the request.
 COMPLETED = {
-    "RDMA_WRITE": "RDMA_WRITE",
-    "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
-    "SEND": "SEND",
-    "SEND_WITH_IMM": "SEND",
-    "RDMA_READ": "RDMA_READ",
-    "ATOMIC_CMP_AND_SWP": "COMP_SWAP",
-    "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
-    "LOCAL_INV": "LOCAL_INV",
-    "BIND_MW": "BIND_MW",
-    "SEND_WITH_INV": "SEND",
-    "FLUSH_GLOBAL": "FLUSH",
-    "FLUSH_PERSISTENT": "FLUSH",
-    "FLUSH_BOTH": "FLUSH",
-    "ATOMIC_WRITE": "ATOMIC_WRITE",
+    opcode: opcode for opcode in ("RDMA_WRITE", "SEND", "RDMA_READ", "LOCAL_INV", "BIND_MW", "ATOMIC_WRITE")
+} | {
+    **{"RDMA_WRITE_WITH_IMM": "RDMA_WRITE", "SEND_WITH_IMM": "SEND", "SEND_WITH_INV": "SEND"},
+    **{"ATOMIC_CMP_AND_SWP": "COMP_SWAP", "ATOMIC_FETCH_AND_ADD": "FETCH_ADD"},
+    **dict.fromkeys(("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH"), "FLUSH"),
 }
 
 

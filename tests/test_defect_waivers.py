@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ SCHEMA = json.loads((ROOT / "docs" / "waivers.schema.json").read_text())
 ISSUE = "https://bugs.example.org/{defect}"
 
 
+@cache
 def recorded(name: str) -> Digest:
     return read(RUNS / f"{name}.jsonl")
 

@@ -16,6 +16,7 @@ from conformance.results.writer import shown_in
 from conformance.tables.selection import Selection
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import of_tier
+from patience import calls_of
 from recorded_reference import record
 from reference.device import Device
 from reports.digest import read
@@ -228,6 +229,13 @@ def test_smoke_shows_of_every_rule_each_direction_that_a_case_can_show() -> None
     everything = {(rule, each.direction) for of in of_tier(SUITE.cases, "default") for rule, each in shown_of_rules(of)}
     assert shown == everything
     assert {rule for of in SMOKE for rule in of.rules} == set(SUITE.registry)
+
+
+def test_the_smallest_tier_is_found_once() -> None:
+    """So that the copies of a process that has found it, one for each host of a lab, need not."""
+    suite = replace(SUITE)
+    first, again = (calls_of(lambda: Selection(tier="smoke").apply(suite)) for _ in range(2))
+    assert again < first / 5
 
 
 def test_the_tier_comes_before_every_other_choice() -> None:

@@ -34,57 +34,28 @@ FILES = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
 SEED = 19
 OLD = Path(__file__).with_name("old_results")
 # What is put in place of a value.
-STRANGE: tuple[Any, ...] = (
-    None,
-    True,
-    0,
-    -1,
-    7,
-    1 << 63,
-    1.5,
-    "",
-    "x",
-    "PASS",
-    "WAIVED",
-    "GREAT",
-    "\x1b[2J\u202e",
-    "../../etc/passwd",
-    "a" * 3000,
-    [],
-    [1],
-    ["x"],
-    [[]],
-    {},
-    {"a": 1},
-    {"": {}},
-    "\ud800",
-    "2026-01-01",
-    "0x0",
-    [None],
-    {"subsets": ["A"]},
-    -1.0,
-    "\n",
-)
+STRANGE = [
+    *json.loads(
+        '[null, true, 0, -1, 7, 9223372036854775808, 1.5, -1.0, "", "x", "PASS", "WAIVED", "GREAT", "0x0", "\\n"]'
+    ),
+    *json.loads('["../../etc/passwd", "2026-01-01", [], [1], ["x"], [[]], [null], {}, {"a": 1}, {"": {}}]'),
+    *("\x1b[2J\u202e", "\ud800", "a" * 3000, {"subsets": ["A"]}),
+]
 # What is put in place of a value's text.
 RAW = (
-    b"1e999",
-    b"-1e999",
-    b"1" + b"0" * 400,
-    b"9" * 5000,
-    b"NaN",
-    b"Infinity",
-    b"[" * 100_000,
-    b'{"a":' * 5000,
-    b"\xff",
-    b"\x00",
-    b'"',
-    b"",
-    b"18446744073709551616",
-    b"-0",
-    b"1E400",
-    b"[" * 60 + b"]" * 60,
-    b'"\\ud800"',
-    b"tru",
+    *(b"1e999", b"-1e999", b"1" + b"0" * 400, b"9" * 5000, b"NaN", b"Infinity", b"[" * 100_000, b'{"a":' * 5000),
+    *(
+        b"\xff",
+        b"\x00",
+        b'"',
+        b"",
+        b"18446744073709551616",
+        b"-0",
+        b"1E400",
+        b"[" * 60 + b"]" * 60,
+        b'"\\ud800"',
+        b"tru",
+    ),
 )
 
 

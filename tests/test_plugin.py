@@ -160,17 +160,9 @@ def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project,
 
 @pytest.mark.parametrize("out", [["--rdma-out", "out"], ["--rdma-out", "out", "-n2"]])
 def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project, out: list[str]) -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(CASES / "dereg_mr"), "--rdma-device"]
-    done = ended(
-        *command,
-        "nosuch0",
-        *out,
-        f"--rootdir={ROOT}",
-        "-c",
-        str(ROOT / "tox.ini"),
-        cwd=project.root,
-        env=project.environment,
-    )
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", str(ROOT / "tox.ini")]
+    given = [f"--rootdir={ROOT}", str(CASES / "dereg_mr"), "--rdma-device", "nosuch0", *out]
+    done = ended(*command, *given, cwd=project.root, env=project.environment)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     (error,) = errors(done)
     assert error.startswith("no RDMA device 'nosuch0'; ")

@@ -10,7 +10,7 @@ from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.vocabulary import TIERS
 from conformance.tables.suite import POINT, Suite
-from conformance.tables.tiers import EXHAUSTIVE, of_tier
+from conformance.tables.tiers import EXHAUSTIVE, SMOKE, of_tier
 from conformance.yamldoc.reader import suggestion
 
 _LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that shows all of them
@@ -49,7 +49,7 @@ class Selection:
             and all(word.lower() in case.id.lower() for word in self.words)
         ]
         if not self.only:
-            in_tier = {case.id for case in of_tier(suite.cases, self.tier)}
+            in_tier = suite.smoke if self.tier == SMOKE else {case.id for case in of_tier(suite.cases, self.tier)}
             chosen = [case for case in larger if case.id in in_tier]
             if larger and not chosen:
                 tier = min((case.tier for case in larger), key=list(TIERS).index)

@@ -22,7 +22,7 @@ from conformance.model.rules import Registry
 from conformance.tables.loader import Table, read_tables
 from conformance.tables.rules_file import read_registry
 from conformance.tables.stray_files import not_run_once, stray_files
-from conformance.tables.tiers import DEFAULT, of_tier
+from conformance.tables.tiers import DEFAULT, SMOKE, of_tier
 from conformance.yamldoc.nodes import Mistake, quoted
 from conformance.yamldoc.reader import suggestion
 
@@ -88,6 +88,11 @@ class Suite:
     @cached_property
     def _by_id(self) -> dict[str, Case]:
         return {case.id: case for case in self.cases}
+
+    @cached_property
+    def smoke(self) -> frozenset[str]:
+        """The ids of the smallest tier, which take long to find."""
+        return frozenset(case.id for case in of_tier(self.cases, SMOKE))
 
     @property
     def cases(self) -> tuple[Case, ...]:

@@ -38,6 +38,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             advise_mr.ADVISE_MR,
             *bind_mw.ALL,
             *buffers.ALL,
+            made_otherwise.DEALLOC_PD,
             *made_otherwise.ALL,
             *dm.ALL,
             *dmah.ALL,

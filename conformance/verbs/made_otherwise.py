@@ -86,4 +86,5 @@ DEALLOC_PD = Verb(
     notes=("May fail if any other resource is still associated with the domain.",),
 )
 
-ALL = (DEALLOC_PD, ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN)
+# Those that make a region or a domain, which a stack may lack.
+ALL = (ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN)

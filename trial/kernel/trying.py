@@ -167,6 +167,9 @@ class Trial:
         if not again.rules:
             self.close()  # the mutant may have used up what the device had; a new guest has all of it
             again = self._once(answer.case, module)
+            if again.rules:  # a kernel tells of some things once: without the mutant in a new guest too
+                self.close()
+                without = self._unmutated[answer.case] = self._once(answer.case, self._plain)
         rules = (set(answer.rules) & set(again.rules)) - {*without.rules, *mutant.departs_from}
         if not rules:
             return ""
