@@ -21,6 +21,7 @@ from conformance.model.transport import IWARP
 from conformance.model.vocabulary import BUILDERS, DOORS, ENTRIES
 from reference import header
 from reference.device import Device
+from reference.device_memory import MAX_DM_SIZE
 from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
 from reference.memory import HUGEPAGE, PAGE, FileRange, Range
 from reference.objects import ACCESS, Domain, Refused, Region, Window
@@ -190,6 +191,7 @@ class ReferenceBench:
 
     page = PAGE
     hugepage = HUGEPAGE
+    max_dm_size = MAX_DM_SIZE
 
     @property
     def max_read_elements(self) -> int:

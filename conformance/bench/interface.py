@@ -148,8 +148,8 @@ class Entry(Protocol):
 class Bench(Protocol):
     """A device, its entries, and memory of every kind.
 
-    `page` and `hugepage` are sizes in bytes; `max_read_elements`: the maximum of SGEs in an RDMA READ. `adapt` sets how
-    pairs that are made later are handled.
+    `page` and `hugepage` are sizes in bytes; `max_read_elements`: the maximum of SGEs in an RDMA READ; `max_dm_size` is
+    what the device says. `adapt` sets how pairs that are made later are handled.
     """
 
     page: int
@@ -157,6 +157,8 @@ class Bench(Protocol):
 
     @property
     def max_read_elements(self) -> int: ...
+    @property
+    def max_dm_size(self) -> int: ...
     def entry(self, name: str) -> Entry: ...
     def alloc_pd(self) -> Pd: ...
     def allocate(self, kind: str, size: int) -> Memory: ...

@@ -73,6 +73,7 @@ class DeviceBench:
         self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": uverbs, door.name: door}
         self._api_checks: Future[tuple[Check, ...]] | None = None
         self.max_read_elements = device.max_read_elements
+        self.max_dm_size = device.max_dm_size
         if device.transport is IWARP:
             device.open_connection_manager()
 

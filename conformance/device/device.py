@@ -104,6 +104,7 @@ class Device:
         self.driver_id = self.netlink.driver_id() or 0
         attributes = self.context.query_device_ex()
         self.attributes = attributes.orig_attr
+        self.max_dm_size = int(attributes.max_dm_size)
         self.declared = DeviceAttributes(
             device_cap_flags=attributes.device_cap_flags_ex | self.attributes.device_cap_flags,
             atomic_cap=int(self.attributes.atomic_caps),

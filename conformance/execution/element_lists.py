@@ -33,10 +33,10 @@ def _elements(context: CaseContext, step: Step) -> tuple[Sge, ...]:
 
 
 def _slices(sges: Sequence[Sge]) -> list[bytes]:
-    """The part of a message that belongs to each SGE."""
+    """The part of a message that belongs to each SGE: zeros from a null region, which has the address 0."""
     content, found = pattern(sum(sge.length for sge in sges)), []
     for sge in sges:
-        found.append(content[: sge.length])
+        found.append(content[: sge.length] if sge.addr else bytes(sge.length))
         content = content[sge.length :]
     return found
 
@@ -46,7 +46,7 @@ def _fill(memory: Sequence[Memory], sges: Sequence[Sge], contents: Sequence[byte
     for each in memory:
         ctypes.memset(each.addr, CANARY, each.size)
     for sge, content in zip(sges, contents, strict=True):
-        ctypes.memmove(sge.addr, content, sge.length)
+        ctypes.memmove(sge.addr, content, sge.length if sge.addr else 0)
     return [ctypes.string_at(each.addr, each.size) for each in memory]
 
 
@@ -64,7 +64,8 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     connection = context.harness.connection(kind, str(step.arguments["pd"]))
     connection.renew_if_stale()
     owner, peer = connection.pair.responder, connection.pair.requester
-    memory = list({id(each): each for each in (context.memory_around(s.addr, s.length) for s in sges)}.values())
+    places = (context.memory_around(each.addr, each.length) for each in sges if each.addr)
+    memory = list({id(each): each for each in places}.values())
     parts, size = _slices(sges), sum(sge.length for sge in sges)
     gathers = operation in _GATHERS
     opcode = {"WRITE": "RDMA_WRITE", "READ": "RDMA_READ"}.get(operation, "SEND")
@@ -123,7 +124,7 @@ def _compared(
     after = [ctypes.string_at(each.addr, each.size) for each in memory]
     if done:
         wanted = list(before)
-        for sge, part in zip(sges, parts, strict=True):
+        for sge, part in (pair for pair in zip(sges, parts, strict=True) if pair[0].addr):
             number = next(n for n, each in enumerate(memory) if each.addr <= sge.addr < each.addr + each.size)
             at = sge.addr - memory[number].addr
             wanted[number] = wanted[number][:at] + part + wanted[number][at + sge.length :]

@@ -293,7 +293,9 @@ def _held(context: CaseContext, step: Step) -> Observation:
         handle = context.held[str(step.arguments["dm_handle"])].handle
         numbers = [handle if step.arguments["handle"] == "own" else _INVENTED_HANDLE]
     else:
-        numbers = context.numbers(step.arguments, *CALLS[step.call])
+        numbers = context.numbers(step.arguments, *(key for key in CALLS[step.call] if key != "more_than"))
+    if step.arguments.get("more_than") == "max_dm_size":
+        numbers[0] += context.bench.max_dm_size
     returned: Return = getattr(context.entry, VERBS[step.call].method)(context.pds["pd"].context_pointer, *numbers)
     if returned.held is None:
         return null_result(returned)

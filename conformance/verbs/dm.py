@@ -34,6 +34,14 @@ ALLOC_DM = _verb(
     success="A pointer to the device memory.",
     failure=_NULL,
     notes=("May fail if the device has no more memory; max_dm_size is the maximum.",),
+    only_in_tables=(
+        Parameter(
+            "more_than",
+            "int",
+            "What the length is added to.",
+            table=ArgumentSpec("word", "bytes", "none", words=("none", "max_dm_size")),
+        ),
+    ),
 )
 
 FREE_DM = _verb(

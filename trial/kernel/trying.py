@@ -127,7 +127,7 @@ class Trial:
                 if reason := guest.load(module):
                     self.close()
                     return finding(mutant, NOT_LOADED, reason=reason)
-                for answer in guest.run(names):
+                for answer in map(self._with_rules, guest.run(names)):
                     tried, names = tried + 1, names[1:]
                     broken += [answer] * (answer.verdict == Verdict.BROKEN)
                     detected = answer if answer.rules or answer.verdict == Verdict.CRASH else None
@@ -151,6 +151,12 @@ class Trial:
     def _lost(self, lost: Lost) -> Answer:
         rules = next(case.rules for case in self._cases if case.id == lost.case)
         return Answer(lost.case, str(lost).partition(" ")[0], tuple(rules), str(lost), 0.0)
+
+    def _with_rules(self, answer: Answer) -> Answer:
+        """The answer; if the process under test has ended in the case, with the rules of the case."""
+        if answer.verdict != Verdict.CRASH:
+            return answer
+        return replace(answer, rules=next(tuple(case.rules) for case in self._cases if case.id == answer.case))
 
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
         """How a detection counts: it must happen twice with the mutant, and not without; or empty."""
@@ -189,7 +195,7 @@ class Trial:
                     self.close()
                     continue
                 (answer,) = guest.run([case])
-                return answer
+                return self._with_rules(answer)
             except Lost as lost:
                 self.close()
                 if lost.case:
@@ -256,7 +262,7 @@ class Trial:
                 guest = self.ready()
                 if guest.load(module):
                     return failing
-                for answer in guest.run(list(names), all_of_them=True):
+                for answer in map(self._with_rules, guest.run(list(names), all_of_them=True)):
                     names.popleft()
                     if answer.rules:
                         failing[answer.case] = answer
