@@ -115,6 +115,15 @@ class HeldQueue:
         found, self.queue.events = self.queue.events, []
         return found
 
+    def request_event(self, solicited_only: int) -> None:
+        """ibv_req_notify_cq."""
+        self.queue.requested = "solicited" if solicited_only else "any"
+
+    def took_event(self, deadline_s: float | None) -> bool:
+        """Returns whether there is a completion event, and takes it. It does not wait."""
+        taken, self.queue.notified = self.queue.notified, False
+        return taken
+
     @property
     def capacity(self) -> tuple[int, int, int]:
         return self._device.capacity(self.queue)

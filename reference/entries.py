@@ -116,6 +116,10 @@ class ReferenceEntry:
         error = self._device.forged_fault(command, handle)
         return Return(error, error)
 
+    def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
+        """The same by the right handle."""
+        return Return(0, 0)
+
     def _verb(self, verb: Verb, *arguments: Any) -> Return:
         if verb.method in BY_SYMBOL and not self.offers(verb.method):
             return self._answers.refused(self._device, verb, errno.EOPNOTSUPP)

@@ -49,6 +49,8 @@ class Queue:
     receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)
     polled: deque[Completion] = field(default_factory=deque)
     events: list[str] = field(default_factory=list)
+    requested: str = ""  # of which completion an event is requested: of `any`, or of a `solicited` one
+    notified: bool = False
 
     def __post_init__(self) -> None:
         self.peer: Queue = self
@@ -104,8 +106,14 @@ class Queues(Access):
         if status != SUCCESS or self.asks_completion(queue, request.flags):
             opcode = self.completed_opcode(request.opcode) if status == SUCCESS else ""
             queue.polled.append(Completion(self.reported_wr_id(request.wr_id), status, opcode))
+            if self.gives_event(queue, request, status):
+                queue.requested, queue.notified = "", True
         if status not in (SUCCESS, FLUSHED):
             self.fail(queue)
+
+    def gives_event(self, queue: Queue, request: SendRequest, status: str) -> bool:
+        """Returns whether a completion puts an event into the completion channel."""
+        return queue.requested == "any" or (queue.requested == "solicited" and status != SUCCESS)
 
     def asks_completion(self, queue: Queue, flags: int) -> bool:
         """Returns whether a request generates a completion on success."""

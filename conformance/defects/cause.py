@@ -32,7 +32,7 @@ REGISTRATION, BIND, INVALIDATION, ACCESS = "registration", "bind", "invalidation
 _GROUPS: Mapping[str, str] = {
     **dict.fromkeys(REGISTRATIONS, REGISTRATION),
     **dict.fromkeys(BINDS, BIND),
-    "bind_and_send": BIND,
+    **dict.fromkeys(("bind_and_send", "bind_notified"), BIND),
     **dict.fromkeys(("post_local_inv", "post_send_with_inv"), INVALIDATION),
     **dict.fromkeys(
         (

@@ -105,6 +105,11 @@ class Poster:
         _RECEIVE.pack_into(self._receive, 0, wr_id, 0, self._sges_at if sges else 0, len(sges))
         return self._posted(self._post_recv(self._receiver, self._receive_at, self._bad_at))
 
+    @property
+    def channel(self) -> int:
+        """The descriptor of the completion channel."""
+        return ctypes.c_int.from_address(ctypes.c_uint64.from_address(self._cq + _WORD).value + _WORD).value
+
     def state(self) -> int:
         """The state of the queue pair that ibv_query_qp returns, of enum ibv_qp_state. Raises OSError if that fails."""
         failed = self._query_qp(self.qp, self._attributes_at, _QP_STATE, self._attributes_at + _ATTRIBUTES)

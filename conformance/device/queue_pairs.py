@@ -6,6 +6,7 @@ and posts the requests that it can express exactly; posting.py posts the others.
 
 from __future__ import annotations
 
+import select
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -62,15 +63,16 @@ class DeviceQueue:
 
         Raises PyverbsRDMAError if the device refuses the queue pair.
         """
-        from pyverbs.cq import CQ
+        from pyverbs.cq import CQ, CompChannel
 
         self.device, self.pd, self.spec, self.deadline_s = device, pd, spec, deadline_s
         self.kind, self.sq_sig_all = spec.kind, spec.sq_sig_all
-        self.cq = CQ(device.context, _CQ_DEPTH)
+        self._channel = CompChannel(device.context) if spec.notifies else None
+        self.cq = CQ(device.context, _CQ_DEPTH, None, self._channel)
         try:
             self.qp = self._create()
         except BaseException:
-            self.cq.close()
+            self._close_completions()
             raise
         self.number = int(self.qp.qp_num)
         self.poster = Poster(device.pointers.qp(self.qp))
@@ -203,6 +205,19 @@ class DeviceQueue:
         """The names of its asynchronous events that have come since the last call for any queue pair."""
         return events_of(self.poster.qp, self.poster.context, deadline_s)
 
+    def request_event(self, solicited_only: int) -> None:
+        """ibv_req_notify_cq. Raises PyverbsRDMAError."""
+        self.cq.req_notify(bool(solicited_only))
+
+    def took_event(self, deadline_s: float | None) -> bool:
+        """ibv_get_cq_event and ibv_ack_cq_events, if an event comes before the deadline."""
+        assert self._channel is not None
+        if not select.select([self.poster.channel], [], [], self.deadline_s if deadline_s is None else deadline_s)[0]:
+            return False
+        self._channel.get_cq_event(self.cq)
+        self.cq.ack_events(1)
+        return True
+
     def post_send(self, request: SendRequest) -> Return:
         """ibv_post_send: 0, or the value of errno."""
         self._share_memory()
@@ -241,7 +256,12 @@ class DeviceQueue:
         self.qp.close()
         if self._address_handle is not None:
             self._address_handle.close()
+        self._close_completions()
+
+    def _close_completions(self) -> None:
         self.cq.close()
+        if self._channel is not None:
+            self._channel.close()
 
 
 class DevicePair:

@@ -22,7 +22,9 @@ from conformance.verbs import ENUMS, of_method
 
 # enum ib_uverbs_write_cmds
 _REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13
-_DEALLOC_PD, _ALLOC_MW, _DEALLOC_MW, _DESTROY_QP = 4, 14, 16, 27
+_ALLOC_PD, _DEALLOC_PD, _ALLOC_MW, _DEALLOC_MW, _DESTROY_QP = 3, 4, 14, 16, 27
+# Commands by handles, in the order of an object's life.
+_LIVES = (("REG_MR", "REREG_MR", "DEREG_MR"), ("ALLOC_MW", "DEALLOC_MW"), ("ALLOC_PD", "DEALLOC_PD"))
 _EX_QUERY_DEVICE = 0x80000001  # of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
 _OBJECT_MR = 7  # enum uverbs_default_objects
 _ADVISE_MR, _QUERY_MR, _REG_DMABUF_MR, _METHOD_REG_MR = 2, 3, 4, 5  # enum uverbs_methods_mr
@@ -181,19 +183,33 @@ class Uverbs:
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
         """A command that takes `handle` for that of an object: a domain, or what it releases. `mr` is a region."""
-        response = (ctypes.c_uint32 * 3)()
-        at, struct_ = ctypes.addressof(response), mr.struct
+        error, _ = self._by_handle(command, handle, mr.handle, mr.struct.addr)
+        return Return(error, error)
+
+    def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
+        """The same command by the right handle, on an object that is made for it and released."""
+        make, *then = next(life for life in _LIVES if command in life)
+        error, made = self._by_handle(make, pd, 0, mr.struct.addr)
+        for each in then if not error else ():
+            failed, _ = self._by_handle(each, pd if each == "REREG_MR" else made, made, mr.struct.addr)
+            error = error or failed
+        return Return(error, error)
+
+    def _by_handle(self, command: str, handle: int, region: int, addr: int) -> tuple[int, int]:
+        """Returns errno, and the handle of what the command makes."""
+        response = (ctypes.c_uint32 * 8)()
+        at = ctypes.addressof(response)
         number, size, body = {
-            "REG_MR": (_REG_MR, 12, struct.pack("=QQQQII", at, struct_.addr, 1, struct_.addr, handle, 0)),
+            "ALLOC_PD": (_ALLOC_PD, 4, struct.pack("=Q", at)),
+            "REG_MR": (_REG_MR, 12, struct.pack("=QQQQII", at, addr, 1, addr, handle, 0)),
             "ALLOC_MW": (_ALLOC_MW, 8, struct.pack("=QIB3x", at, handle, 1)),
-            "REREG_MR": (_REREG_MR, 8, struct.pack("=QIIQQQII", at, mr.handle, _CHANGE_PD, 0, 0, 0, handle, 0)),
+            "REREG_MR": (_REREG_MR, 8, struct.pack("=QIIQQQII", at, region, _CHANGE_PD, 0, 0, 0, handle, 0)),
             "DEALLOC_PD": (_DEALLOC_PD, 0, struct.pack("=I", handle)),
             "DEREG_MR": (_DEREG_MR, 0, struct.pack("=I", handle)),
             "DEALLOC_MW": (_DEALLOC_MW, 0, struct.pack("=I", handle)),
             "DESTROY_QP": (_DESTROY_QP, 4, struct.pack("=QII", at, handle, 0)),
         }[command]
-        error = self._write(number, body, size)
-        return Return(error, error)
+        return self._write(number, body, size), response[0]
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """IB_USER_VERBS_CMD_REREG_MR; on success the keys in the structure are updated as by the library."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import cast
 
 from conformance.bench.calls import Mr, Return, Sge, Told, Window, errno_name
@@ -24,7 +24,7 @@ from conformance.model.case import Argument, Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, MrFields, Observation
 from conformance.model.quantity import CONSTANTS
-from conformance.model.vocabulary import CALLS, NULL
+from conformance.model.vocabulary import BINDS, CALLS, NULL
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec, product_of
 
 # The kernel assigns small handles, so that it never assigns this one.
@@ -222,7 +222,11 @@ def _forged(context: CaseContext, step: Step) -> Observation:
         "qp": context.pairs["qp"].responder.handle,
     }
     command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
-    return result_of(context.entry.forged(command, handle, mr))
+    observation = result_of(context.entry.forged(command, handle, mr))
+    if command != "DESTROY_QP":  # the kernel alone cannot make a queue pair; the row destroys the one that it has
+        control = context.entry.by_right_handle(command, handles["pd"], mr)
+        observation |= {"no_control": errno_name(control.errno)} if control.value else {}
+    return observation
 
 
 def _alloc_buf(context: CaseContext, step: Step) -> Observation:
@@ -355,6 +359,23 @@ def _bind(context: CaseContext, step: Step) -> Observation:
     return {**observation, "rkey": {"before": window.old_rkey, "after": window.rkey}}
 
 
+def _bind_notified(context: CaseContext, step: Step) -> Observation:
+    queue = context.pairs[str(step.arguments["qp"])].responder
+    type_2 = context.case.given.windows[str(step.arguments["mw"])].type == 2
+    solicited_only = context.number(step.arguments["solicited_only"])
+    queue.request_event(solicited_only)
+    observation = _bind(context, replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments}))
+    if observation["returned"] != "0" and step.then.outcome == "refused":
+        return {**observation, "unreachable": "the bind was refused when it was posted: there is nothing to notify of"}
+    wanted = not solicited_only or observation["wc"] != ["SUCCESS"]
+    if not wanted:  # an event of the bind is there by the completion of a request behind it
+        queue.post_send(SendRequest("RDMA_WRITE", context.next_wr_id()))
+        queue.completions(1)
+    if observation["wc"] and queue.took_event(None if wanted else 0) != wanted:
+        observation["differences"] = [f"{'no' if wanted else 'a'} completion event"]
+    return observation
+
+
 def _bind_layer(returned: Return) -> str:
     return "provider" if returned.value else "device"
 
@@ -470,6 +491,7 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "inherited": memory_events.inherited,
     "ibv_fork_init": memory_events.fork_init,
     "bind_and_send": traffic.bind_and_send,
+    "bind_notified": _bind_notified,
     "resident": memory_events.resident,
     "receives_in_order": ordering.receives_in_order,
     "immediates_in_order": ordering.immediates_in_order,

@@ -293,6 +293,8 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
         notes.append("an unreliable transport lost a message, which was sent again")
     if fault:
         return Judgement.of_fault(fault, tuple(notes))
+    if control := observed.get("no_control"):
+        return Judgement(Verdict.UNREACHABLE, f"{case.when}: the right handle is refused too, with {control}")
     unearned = _refused_by_an_earlier_error(case, observed)
     if unearned:
         return Judgement(Verdict.BROKEN, f"{unearned}: its queue pair was in the error state before", tuple(notes))

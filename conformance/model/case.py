@@ -83,7 +83,8 @@ class QpSpec:
     `access` are its qp_access_flags; None means all that the device supports. `extended` is FLUSH or ATOMIC_WRITE if
     the pair is to use that operation, which needs extended queue pairs, and one of BUILDERS if its requests are posted
     by the builders of ibv_wr_post(3). `inline` is the number of bytes that a request of the peer can carry itself.
-    `shared` is the PD (bench.calls.Pd) of its shared receive queue, if it is another one than its own.
+    `shared` is the PD (bench.calls.Pd) of its shared receive queue, if it is another one than its own. `notifies`: its
+    completion queue has a completion channel.
     """
 
     kind: str
@@ -94,6 +95,7 @@ class QpSpec:
     extended: str = ""
     inline: int = 0
     shared: object = None
+    notifies: bool = False
 
     @property
     def peer(self) -> QpSpec:

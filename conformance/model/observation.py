@@ -82,6 +82,7 @@ class Observation(TypedDict, total=False):
     layer: str  # which layer returned the result: library, provider, kernel, device, header or none
     not_made: bool  # the step belongs to the other outcome of the judged call, or had no queue pair to be made on
     no_pair: str  # the capability of the type of queue pairs that the device refused to create, such as `rc`
+    no_control: str  # the errno with which the same call is refused where nothing is wrong with it
     enumerated: bool  # `returned` is a code from the verb's enumeration
 
     # Of a registration, a re-registration, and an allocation or bind of a window.

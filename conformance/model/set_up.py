@@ -28,6 +28,7 @@ def _given(given: Given) -> Iterator[str]:
             f", {what}"
             for what, yes in (
                 ("sq_sig_all", queue.sq_sig_all),
+                ("with a completion channel", queue.notifies),
                 (queue.extended, queue.extended),
                 ("without rights", queue.access == 0),
             )

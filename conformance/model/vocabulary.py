@@ -261,6 +261,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "pd": _PD,
     },
     "bind_and_send": _BIND,
+    # A bind of either type on a queue pair that `notifies`, after ibv_req_notify_cq, and what its channel has then.
+    "bind_notified": {**_BIND, "solicited_only": ArgumentSpec("quantity", default="0")},
     "traffic": {
         "op": ArgumentSpec("word", "operation", words=REMOTE_OPERATIONS),
         "rkey": ArgumentSpec("quantity"),

@@ -145,6 +145,7 @@ def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
         reader.truth(fields.get("sq_sig_all"), "sq_sig_all"),
         read_flags(reader, fields["access"], "ibv_access_flags").mask if "access" in fields else None,
         _EXTENDED[reader.word(fields.get("poster"), "poster", vocabulary.POSTERS) or "post_send"],
+        notifies=reader.truth(fields.get("notifies"), "notifies"),
     )
 
 

@@ -71,6 +71,7 @@ QUEUE_PAIR: Keys = {
     "sq_sig_all": Key("truth"),
     "access": Key("access flags"),
     "poster": Key("poster"),
+    "notifies": Key("truth"),
 }
 WINDOW: Keys = {"type": Key("window type", required=True), "pd": Key("name"), "bound": Key("bind")}
 SWEEP: Keys = {
