@@ -53,9 +53,7 @@ class Queue(Protocol):
 
     `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device, and raises
     OSError with an errno of calls.ABSENT if it does not have ibv_query_qp. `events` are the names of its asynchronous
-    events that have come since the last call; the first is awaited for `deadline_s` seconds. One that `notifies` can be
-    told by `request_event` to put an event into its completion channel; `took_event` awaits it for `deadline_s` seconds,
-    without them until the deadline of a completion, and takes and acknowledges it.
+    events that have come since the last call; the first is awaited for `deadline_s` seconds.
     """
 
     @property
@@ -76,6 +74,15 @@ class Queue(Protocol):
     def completions(self, count: int = ..., deadline_s: float = ...) -> list[Completion]: ...
     def query_state(self) -> str: ...
     def events(self, deadline_s: float = ...) -> list[str]: ...
+
+
+class NotifyingQueue(Queue, Protocol):
+    """A queue pair whose completion queue has a completion channel.
+
+    `request_event` has the next completion put an event there; `took_event` awaits it, for `deadline_s` seconds or
+    until the deadline of a completion, takes it and acknowledges it.
+    """
+
     def request_event(self, solicited_only: int) -> None: ...
     def took_event(self, deadline_s: float | None) -> bool: ...
 

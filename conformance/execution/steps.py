@@ -13,7 +13,7 @@ from typing import cast
 
 from conformance.bench.calls import Mr, Return, Sge, Told, Window, errno_name
 from conformance.bench.doors import start_of
-from conformance.bench.interface import Queue
+from conformance.bench.interface import NotifyingQueue, Queue
 from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
 from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, SendRequest, next_rkey, other_opcode
 from conformance.errors import SetupRefused
@@ -360,7 +360,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
 
 
 def _bind_notified(context: CaseContext, step: Step) -> Observation:
-    queue = context.pairs[str(step.arguments["qp"])].responder
+    queue = cast(NotifyingQueue, context.pairs[str(step.arguments["qp"])].responder)
     type_2 = context.case.given.windows[str(step.arguments["mw"])].type == 2
     solicited_only = context.number(step.arguments["solicited_only"])
     queue.request_event(solicited_only)
