@@ -405,6 +405,7 @@ JUDGED = [
     ),
     row("the status of a bind", BIND_STATUS, bound("MW_BIND_ERR", wr_id_matches=True), PASS),
     row("a bind that is flushed", BIND_STATUS, bound("WR_FLUSH_ERR", wr_id_matches=True), FAIL),
+    row("a refusal without a control", REFUSE, null("EINVAL", no_control="EPERM"), UNREACHABLE, "EPERM$"),
     row("a bind that is granted", BIND_STATUS, bound("SUCCESS", wr_id_matches=True), UNREACHABLE),
     # Open, undeclared, not set up
     row("out of reach", REGISTER, {"unreachable": "no such call"}, UNREACHABLE, "^no such call$"),
