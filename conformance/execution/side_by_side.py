@@ -6,6 +6,7 @@ Calls of the table language, not verbs. Not for single operations (traffic.py).
 from __future__ import annotations
 
 import itertools
+from errno import errorcode
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +52,7 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
         returned = context.entry.reg_mr(pd, addr + number * length, length, access)
         if returned.mr is None:
             refused = f"region {number} was refused with {errno_name(returned.errno)}"
-            if number < _PROMISED:
+            if number < _PROMISED or returned.errno not in errorcode:
                 return _ended(refused)
             remarks.append(refused)
             break

@@ -7,9 +7,14 @@ import os
 from pathlib import Path
 
 from reference.device import Device
+from reference.memory import PAGE
 from reference.objects import ON_DEMAND, REMOTE_READ, Domain, Region
 from reference.reregistration import Change
 from trial.violation import plain, violates
+
+_MADV_SEQUENTIAL = 2
+_libc = ctypes.CDLL(None)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class _Shared(Device):
@@ -50,6 +55,15 @@ def old_range_stays_kept(self: Device, handle: int, change: Change) -> tuple[int
     if answer[2] and answer[2].addr != old[0]:
         self.dont_fork(*old)
     return answer
+
+
+@violates("FORK-04", Device.deregister)
+def mappings_stay_split(self: Device, handle: int) -> None:
+    """A deregistered range stays a mapping of its own."""
+    region = self.regions.get(handle)
+    plain(self).deregister(handle)
+    if region and not region.access & ON_DEMAND:
+        _libc.madvise(region.addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)
 
 
 def _has_child() -> bool:
