@@ -1,9 +1,10 @@
-"""Runs some modules of rdma-core's own tests on a device, inside the guest, and measures the tests that ran.
+"""Runs some of rdma-core's own tests on a device, inside the guest, and measures the tests that ran.
 
-    python3 rdma_core_tests.py DEVICE MODULE [MODULE...]
+    python3 rdma_core_tests.py DEVICE MODULE[.CLASS.METHOD] [MODULE...]
 
-The tests are in `tests` next to this file. Prints one JSON line: how many test methods ran (without skipped ones), how
-many of these did not pass, and how many seconds they took, including their set-up and nothing else.
+The tests are in `tests` next to this file. Prints JSON lines: each test as it begins, and again with its outcome; at
+last how many test methods ran (without skipped ones), how many of these did not pass, and how many seconds they took,
+including their set-up and nothing else.
 """
 
 from __future__ import annotations
@@ -15,21 +16,27 @@ import sys
 import time
 import unittest
 from pathlib import Path
+from typing import TextIO
 
 HERE = Path(__file__).resolve().parent
 
 
 class Timed(unittest.TestResult):
-    """Counts the methods that ran, and measures their time in seconds."""
+    """Reports each method to `lines`, counts those that ran, and measures their time in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: TextIO) -> None:
         super().__init__()
         self.ran, self.seconds = 0, 0.0
-        self._skipped = False
+        self._lines, self._skipped, self._wrong = lines, False, 0
+
+    @property
+    def wrong(self) -> int:
+        return len(self.failures) + len(self.errors)
 
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)
-        self._skipped, self._started = False, time.perf_counter()
+        self._report(test)
+        self._skipped, self._wrong, self._started = False, self.wrong, time.perf_counter()
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:
         super().addSkip(test, reason)
@@ -40,6 +47,11 @@ class Timed(unittest.TestResult):
         if not self._skipped:
             self.ran += 1
             self.seconds += time.perf_counter() - self._started
+        self._report(test, "skipped" if self._skipped else "passed" if self.wrong == self._wrong else "failed")
+
+    def _report(self, test: unittest.TestCase, outcome: str = "") -> None:
+        name = test.id().removeprefix("tests.")
+        print(json.dumps({"test": name, "outcome": outcome}), file=self._lines, flush=True)
 
 
 def main() -> None:
@@ -51,11 +63,10 @@ def main() -> None:
 
     parser.parse_args()
     suite = unittest.defaultTestLoader.loadTestsFromNames([f"tests.{module}" for module in modules])
-    result = Timed()
+    result = Timed(sys.stdout)
     with contextlib.redirect_stdout(io.StringIO()):
         suite.run(result)
-    wrong = len(result.failures) + len(result.errors)
-    print(json.dumps({"ran": result.ran, "wrong": wrong, "seconds": result.seconds}))
+    print(json.dumps({"ran": result.ran, "wrong": result.wrong, "seconds": result.seconds}))
 
 
 if __name__ == "__main__":

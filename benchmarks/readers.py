@@ -1,9 +1,10 @@
-"""How long each reader of results takes for a run with very many planned cases.
+"""How long each reader of results takes for a run with very many cases.
 
-    python3 benchmarks/readers.py [--planned N] [RUN]
+    python3 benchmarks/readers.py [--planned N | --results N] [RUN]
 
 RUN is the results.jsonl of a recorded run (default: that of the project's tests). A copy of it plans N cases more, of
-which nothing was recorded. Printed are seconds of the processor, in the program and in the kernel, and the most memory.
+which nothing was recorded, or has N results: those of the run again and again, by other names. Printed are seconds of
+the processor, in the program and in the kernel, the most memory, and the size of the report.
 """
 
 from __future__ import annotations
@@ -31,6 +32,22 @@ def planned_run(source: Path, folder: Path, number: int) -> Path:
     return folder
 
 
+def repeated_run(source: Path, folder: Path, number: int) -> Path:
+    """The new directory `folder` with a run that was cut short after so many results, those in `source` repeated."""
+    header, *results = (
+        data for line in source.open("rb") if (data := json.loads(line))["type"] in ("header", "result")
+    )
+    made = []
+    for at in range(number):
+        copy = {**results[at % len(results)], "points_file": "", "duration_us": 1000 + at}
+        case = f"{copy['case']}-copy-{at // len(results)}"
+        made.append({**copy, "repro": copy["repro"].replace(copy["case"], case), "case": case})
+    folder.mkdir()
+    lines = [{**header, "planned": [each["case"] for each in made]}, *made]
+    (folder / source.name).write_text("".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in lines))
+    return folder
+
+
 def cost(arguments: Sequence[str]) -> tuple[float, int]:
     """Seconds of the processor and KiB of memory that a command of the suite takes."""
     process = subprocess.Popen(
@@ -48,11 +65,12 @@ def main() -> int:
     """Measures each reader once."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "", allow_abbrev=False)
     parser.add_argument("--planned", type=int, default=300_000, metavar="N")
+    parser.add_argument("--results", type=int, metavar="N")
     parser.add_argument("run", nargs="?", type=Path, default=ROOT / "tests/old_results/results.jsonl", metavar="RUN")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        many = str(planned_run(arguments.run, Path(name) / "many", arguments.planned))
-        again = str(planned_run(arguments.run, Path(name) / "again", arguments.planned))
+        made, number = (repeated_run, arguments.results) if arguments.results else (planned_run, arguments.planned)
+        many, again = (str(made(arguments.run, Path(name) / each, number)) for each in ("many", "again"))
         commands = [
             *(["report", many, "--format", each, "--out", f"{name}/report"] for each in FORMATS),
             ["compare", again, many],
@@ -62,8 +80,10 @@ def main() -> int:
         ]
         for command in commands:
             seconds, memory = cost(command)
+            report = Path(name) / "report"
+            size = report.stat().st_size if "--out" in command else 0
             shown = " ".join(word for word in command if not word.startswith(name) and word != "--out")
-            print(f"{seconds:6.2f} s {memory >> 10:6} MiB  {shown}", flush=True)
+            print(f"{seconds:6.2f} s {memory >> 10:6} MiB {size / 1e6:8.1f} MB  {shown}", flush=True)
     return 0
 
 

@@ -5,8 +5,6 @@ manifest, its first member, and all else is fixed. xz finds a changed byte of th
 what a bundle holds (commands/bundle.py), nor for what it supports (commands/verify.py). docs/bundles.md has the layout.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma
@@ -50,7 +48,7 @@ class Member:
     sha256: str
 
     @staticmethod
-    def of(data: bytes) -> Member:
+    def of(data: bytes) -> "Member":
         """Those of a file with this content."""
         return Member(len(data), hashlib.sha256(data).hexdigest())
 
@@ -72,7 +70,7 @@ class Manifest:
         return (json.dumps(data, indent=1) + "\n").encode("ascii")
 
     @staticmethod
-    def of(content: bytes) -> Manifest:
+    def of(content: bytes) -> "Manifest":
         """The manifest of this content. Raises ValueError if it is not one, or not as `encoded` writes it."""
         try:
             data = dict(parse(content))

@@ -15,7 +15,7 @@ from conformance.regular_file import read_regular
 from conformance.results.files import write_atomically
 
 SUFFIX = ".sig"
-NAMESPACE = "rdma-cts-bundle"  # a signature of something else with the same key is none of a bundle
+NAMESPACE = "rdma-cts-bundle"  # a signature of something else with the same key does not count for a bundle
 _PROGRAM = "ssh-keygen"
 _MOST_BYTES = 1 << 16  # of a signature; one has less than 4 KiB
 

@@ -4,8 +4,6 @@ This module only finds and starts the command. A user's mistake becomes one line
 never a traceback.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import importlib

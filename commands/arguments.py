@@ -4,8 +4,6 @@ A mistake is one printable line that names the command's help, not the usage of 
 there, and cannot control the terminal.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence
@@ -48,12 +46,11 @@ class Parser(argparse.ArgumentParser):
     def options(self, command: str = "") -> list[str]:
         return [name for action in self._of_command(command)._actions for name in action.option_strings]
 
-    def commands(self) -> dict[str, Parser]:
-        """The parsers of the commands, by name."""
+    def commands(self) -> "dict[str, Parser]":
         groups = [each for each in self._actions if isinstance(each, argparse._SubParsersAction)]
         return dict(groups[0].choices) if groups else {}
 
-    def _of_command(self, command: str) -> Parser:
+    def _of_command(self, command: str) -> "Parser":
         return self.commands().get(command, self)
 
     def _meant(self, word: str) -> str:

@@ -1,7 +1,5 @@
 """`rdma-cts bisect-step`: runs the cases of a defect, and ends with what `git bisect run` wants to know."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable
@@ -19,7 +17,7 @@ GOOD, BAD, SKIP, END = 0, 1, 125, 128
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of a run, of which --only names a case or a defect."""
+    """Those of a run; --only names a case or a defect."""
     run.add_arguments(parser)
 
 

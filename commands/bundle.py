@@ -1,7 +1,5 @@
 """`rdma-cts bundle`: packs what somebody elsewhere needs to trust a run, and proves to itself that it suffices."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

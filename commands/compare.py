@@ -1,7 +1,5 @@
 """`rdma-cts compare`: what has regressed or been fixed between two runs. Made for nightly jobs."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

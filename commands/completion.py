@@ -3,8 +3,6 @@
 The text is complete in itself: no Python starts when somebody presses Tab. The packages install it for all users.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -32,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the script of the shell; exit status 0."""
     from commands.__main__ import COMMANDS, parser_of  # which finds this command by its name
 
     print(SCRIPTS[arguments.shell](_with_subcommands(parser_of(COMMANDS).commands())), end="")

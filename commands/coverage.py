@@ -4,8 +4,6 @@ Counts what the tables expect and, with a results file, what was observed. Not f
 results as they are.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import json
@@ -158,8 +156,6 @@ def _codes(cases: Sequence[Case], results: Sequence[ResultRecord] | None) -> Ite
 
 
 def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
-    """How many cases call the verb and expect the code."""
-
     def expects(step: Step) -> bool:
         named = (*step.then.errno, *step.then.code)
         return step.call == verb.name and any(_names(code, verb, name) for name in named)

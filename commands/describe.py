@@ -3,8 +3,6 @@
 Prints descriptions, not results: `run` tests whether a device conforms to them.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import json

@@ -1,8 +1,7 @@
 """`rdma-cts doctor`: what is missing on this host for each way of running, and how to get it."""
 
-from __future__ import annotations
-
 import argparse
+import itertools
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ from fixtures.system.readiness import MISSING, NOTE, OK, Finding, Host, device_f
 from targets import hosts
 
 NO_WAY = 4  # exit status
+_HEADING = "| driver | rules "  # of the table of drivers on the page about NICs
 # Where the page about NICs is: next to the sources, and where a distribution's package puts it.
 _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"))
 
@@ -75,13 +75,18 @@ def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding
     page = next((page for page in pages if page.is_file()), None)
     if page is None:
         return [Finding(NOTE, driver, "the page nics.md of the documentation says what is known of drivers")]
-    rows = [row.strip("| ").split(" | ") for row in page.read_text().splitlines() if row.startswith("| ")]
+    lines = page.read_text().splitlines()
+    table = itertools.takewhile(_is_row, itertools.dropwhile(lambda line: not line.startswith(_HEADING), lines))
     found = []
-    for names, *cells in rows[1:]:
+    for names, *cells in (row.strip("| ").split(" | ") for row in itertools.islice(table, 2, None)):
         if driver in names.split(", ") or names == "every driver":
             text = "; ".join(filter(None, (_plain(cell) for cell in cells)))
             found.append(Finding(NOTE, driver if driver in names else names, f"{text} (read, not run)"))
     return found
+
+
+def _is_row(line: str) -> bool:
+    return line.startswith("|")
 
 
 def _plain(cell: str) -> str:

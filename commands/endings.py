@@ -1,11 +1,9 @@
-"""How a command ends before it is done: by a signal, or by an error that nobody foresaw.
+"""How a command ends before it is done: by a signal, or by an unforeseen error.
 
 A signal becomes an exception, so that temporary files are removed on the way. An unforeseen error becomes one line for
 the user, with the traceback in a file, and never the status of a violation. Not for workers: these end with the process
 that started them.
 """
-
-from __future__ import annotations
 
 import os
 import re

@@ -1,7 +1,5 @@
 """`rdma-cts explain`: a rule, a case, a point or a defect in full: what is promised, what proves it, what came last."""
 
-from __future__ import annotations
-
 import argparse
 
 from commands import run_arguments

@@ -1,7 +1,5 @@
 """`rdma-cts findings`: a page of the defects that runs on several stacks have found, with the programs for them."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence
@@ -56,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes what is asked for; exit status 0."""
     if not ORIGIN.match(arguments.origin):
         raise UserError(f"--origin {arguments.origin!r}: a-z, 0-9 and _ make the name of a CI system")
     suite = run_arguments.suite_from(arguments)

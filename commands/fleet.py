@@ -1,7 +1,5 @@
 """`rdma-cts fleet`: one page about the runs of many nodes, from their summaries."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`rdma-cts judge`: judges a recorded run again by the current rules and tables, without a device."""
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections import Counter
@@ -16,11 +14,10 @@ from commands.output import out_directory
 from commands.streams import show
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
-from conformance.results.effective import with_effective
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
 from conformance.results.rejudge import Rejudged, find, rejudge
 from conformance.results.waiver_file import read_waivers
-from conformance.results.waivers import Waivers
+from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
 from conformance.run_options import given_path
 from conformance.tables.profile import named_profile, read_profile

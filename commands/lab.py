@@ -4,8 +4,6 @@ Each host has a `rdma-cts run --host` in a process of its own, so that nothing t
 Not for the file (runs/lab_file.py), nor for the page (reports/lab.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import os

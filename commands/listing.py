@@ -1,7 +1,5 @@
 """`rdma-cts list`: lists the cases or the rules."""
 
-from __future__ import annotations
-
 import argparse
 
 from commands import run_arguments

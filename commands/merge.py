@@ -1,7 +1,5 @@
 """`rdma-cts merge`: makes one run of the shards that several machines have run."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os
@@ -90,7 +88,7 @@ def _day(started: str | None) -> date:
 
 
 def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
-    """Writes the results, with the points of their sweeps beside them; all of it or, on a full disk, nothing."""
+    """Writes the results, and the points of their sweeps; on a full disk, nothing remains."""
     copied: list[Path] = []
     with closing(ResultsFile(out / FILE_NAME)) as file:
         try:

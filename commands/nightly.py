@@ -4,8 +4,6 @@ Each cell is a `rdma-cts run` in its own process: a failure costs only that cell
 changed (reports/morning.py), nor for reading a history (reports/history.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import itertools
@@ -208,7 +206,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _prune(history: History, keep: int) -> None:
-    """Removes the files of runs before the last `keep` nights, but for what the page needs and the last good runs."""
+    """Removes the files of runs before the last `keep` nights, except the last good runs and what the page needs."""
     old = set(history.nights[:-keep])
     good = [history.good(cell.name, _END_OF_TIME, cell.outcome.selection)[:1] for cell in history.cells]
     whole = {cell.folder for cells in good for cell in cells}
@@ -222,7 +220,7 @@ def _prune(history: History, keep: int) -> None:
 
 
 def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
-    """Writes the message beside the night's runs, and hands it to sendmail if there is one; says what was done."""
+    """Writes the message to the history, and hands it to sendmail if that is installed; returns a line about it."""
     message = EmailMessage()
     message["To"], message["Subject"] = to, f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
     message.set_content("\n".join(text), cte="8bit")
@@ -382,7 +380,7 @@ def _compared(history: History, ran: _Ran) -> Morning:
         before = _comparison(nights[-1], run)
     alike = [each for each in history.of(cell.name) if each.outcome.selection == cell.outcome.selection]
     known = [each.night for each in history.of(cell.name) if each.damaged]
-    known += [each.outcome.against for each in alike if each.outcome.against]  # even if nothing else is left of it
+    known += [each.outcome.against for each in alike if each.outcome.against]  # even if the night itself is gone
     known += [each.night for each in reversed(candidates)]
     lost = known[-1] if known and good is None else ""
     if lost:

@@ -4,8 +4,6 @@ What `--out` names is checked before anything else is done. Not for what is writ
 (streams.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import os
@@ -80,7 +78,7 @@ def _is_there(path: Path) -> bool:
 
 
 def write_out(path: Path, data: bytes, told: str) -> None:
-    """Writes a file as a whole, and prints `told`; through what is not a regular file, such as a FIFO or /dev/stdout.
+    """Writes a whole file, and prints `told`. What is not a regular file, such as a FIFO or /dev/stdout, is written to.
 
     `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if a run is recorded there.
     """

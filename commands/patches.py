@@ -1,7 +1,5 @@
 """`rdma-cts patches`: what mends the defects of Soft-RoCE, as series for `git am`, made from source trees."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -1,7 +1,5 @@
 """`rdma-cts prepare`: makes the guest's image and template, so that a later run starts at once and needs no network."""
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path

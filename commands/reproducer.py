@@ -1,7 +1,5 @@
 """`rdma-cts reproducer`: a C program of libibverbs alone that shows one case, and the text to report it with."""
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Sequence
@@ -140,7 +138,7 @@ def _has(suite: Suite, name: str) -> bool:
 
 
 def _write_all(made: Sequence[Made], out: Path) -> list[str]:
-    """Writes the programs; a line for each reason why there is none, and one that counts."""
+    """Writes the programs. Returns a line for each reason why a program is missing, and one with the numbers."""
     make_directory(out)
     for each in made:
         if each.program:

@@ -4,8 +4,6 @@ Connects the engine, the target and the reports. Not for choosing the target and
 (targets/target.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

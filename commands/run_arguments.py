@@ -5,8 +5,6 @@ The name and meaning of each option are defined in conformance/run_options.py. N
 is shown or where results go (run.py).
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`rdma-cts schema`: the table language and the project's other file formats as JSON Schema, for editors and tools."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from typing import Any
@@ -22,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the schema; exit status 0."""
     print(text(arguments.format))
     return 0
 

@@ -3,8 +3,6 @@
 Each file is made before the first one is replaced, so that a disk without room leaves the old site as it was.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ What becomes of the two streams never ends the command nor changes its exit stat
 (output.py).
 """
 
-from __future__ import annotations
-
 import io
 import os
 import select

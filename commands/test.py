@@ -1,7 +1,5 @@
 """`rdma-cts test`: runs the project's own tests, which include a run in the Soft-RoCE guest."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

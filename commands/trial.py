@@ -4,8 +4,6 @@ Only the arguments of its subcommands. Not for what they do (trial/reference_run
 reproduction.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Not for reading one: each is read where it is used.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping
@@ -36,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints them; exit status 0."""
     del arguments
     width = min(columns_of(sys.stdout), 100)
     for name, meaning in VARIABLES.items():

@@ -4,8 +4,6 @@ Verdicts, waivers and conclusions are derived from the bundled observations alon
 compared with them. Not for the file of a bundle (bundles/archive.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import tempfile
@@ -71,7 +69,7 @@ def execute(arguments: argparse.Namespace) -> int:
     return support.status
 
 
-def _signed(bundle: Path, support: Support, signers: Path | None) -> str:
+def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
     """Who has signed the bundle that was judged, in a line. Raises UserError if nobody in `signers` has."""
     if signers is None:
         there = signature.path_of(bundle).is_file()

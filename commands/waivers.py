@@ -1,7 +1,5 @@
 """`rdma-cts waivers`: writes waivers of the defects in recorded runs, so that a nightly run fails only for new ones."""
 
-from __future__ import annotations
-
 import argparse
 from datetime import date, datetime
 

@@ -5,8 +5,6 @@ everything that it was computed from, so that a file is never out of date. Since
 only where nobody but this user and root can have written them. Not for results.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import grp

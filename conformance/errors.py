@@ -3,8 +3,6 @@
 Not for failures of the device under test: those are verdicts, never exceptions.
 """
 
-from __future__ import annotations
-
 import os
 
 # How people start the suite, as hints and reproducers name it; the packages' program sets the variable.
@@ -63,7 +61,7 @@ class SetupRefused(Exception):
         super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
         self.code = code
         self.call = call
-        # The capability that the device does not offer, as far as this refusal says so.
+        # The capability that the device does not offer according to this refusal; empty for other refusals.
         self.not_offered = creates if code in _NOT_OFFERED else ""
 
 

@@ -3,8 +3,6 @@
 For whatever a user names, or a directory from elsewhere holds. Not for /proc and /sys, nor for the suite's own files.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
@@ -18,7 +16,7 @@ MOST_BYTES = 256 << 20  # of any file of a run; the results of a whole default r
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     """The content of a regular file of at most `most` bytes.
 
-    Raises OSError, of which `strerror` says what is wrong: also for another kind of file, and for a larger one (EFBIG).
+    Raises OSError with a `strerror` that says what is wrong; also for another kind of file, and a larger one (EFBIG).
     """
     with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most)

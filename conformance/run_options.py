@@ -8,14 +8,13 @@ This module is a layer of its own: `commands` and `pytest_plugin` both need it, 
 `commands`. Not for parsing arguments (commands/run_arguments.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +83,14 @@ def word(text: str) -> str:
 
 
 def given_path(text: str) -> Path:
-    """A path. Raises ArgumentTypeError for an empty text, as of a variable that is not set: no directory is meant."""
+    """A path. Raises ArgumentTypeError for an empty text, which an unset variable gives: no directory is meant."""
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"{text!r} is not a path")
     return Path(text)
 
 
 def device_name(text: str) -> str:
-    """The name of a device, as in a directory of sysfs. Raises ArgumentTypeError for a text that can be none."""
+    """The name of a device, as in a directory of sysfs. Raises ArgumentTypeError for a text that cannot be one."""
     if not _DEVICE.fullmatch(text) or text in (".", ".."):
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a device")
     return text
@@ -124,9 +123,9 @@ class Option:
     name: str
     flag: str
     help: str
-    group: str = GENERAL
     metavar: str | None = None
     parse: Callable[[str], Any] = str
+    group: str = GENERAL
     choices: tuple[str, ...] | None = None
     decides: bool = True
     only_on: str = ""
@@ -173,7 +172,6 @@ def format_value(value: Any) -> str:
 def _option(
     default: Any,
     help: str,
-    group: str = GENERAL,
     metavar: str | None = None,
     parse: Callable[[str], Any] = str,
     *,
@@ -181,165 +179,119 @@ def _option(
     **more: Any,
 ) -> Any:
     """A field of RunOptions with its option, whose flag is the field's name unless it is given."""
-    return field(default=default, metadata={"option": Option("", flag, help, group, metavar, parse, **more)})
+    return field(default=default, metadata={"option": Option("", flag, help, metavar, parse, **more)})
+
+
+_on_host = partial(_option, group=WHERE, only_on=HOST)
+_of_lost_host = partial(_on_host, decides=False)
+_in_guest = partial(_option, group=WHERE, only_on=GUEST)
+_build = partial(_option, group=BUILDS, only_on=GUEST)
+_case = partial(_option, group=CASES, decides=False)
+_judging = partial(_option, group=JUDGING)
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """The options of a run. After the target is determined, either `device` or `guest` is set."""
 
-    device: str | None = _option(
+    device: str | None = _on_host(
         None,
         "a device of this host, as in /sys/class/infiniband; several of one kind share the cases",
-        WHERE,
         "NAME[,NAME]",
         device_names,
-        only_on=HOST,
         plugin=True,
     )
-    port: int = _option(1, "its port", WHERE, "N", positive_count, only_on=HOST, plugin=True)
-    gid_index: int | None = _option(None, "index in the port's GID table", WHERE, "N", index, only_on=HOST, plugin=True)
-    peer: str | None = _option(
+    port: int = _on_host(1, "its port", "N", positive_count, plugin=True)
+    gid_index: int | None = _on_host(None, "index in the port's GID table", "N", index, plugin=True)
+    peer: str | None = _on_host(
         None,
         "the device that posts requests, of the same host or another (default: loopback on the device under test)",
-        WHERE,
         "[HOST:]DEVICE",
         word,
-        only_on=HOST,
         plugin=True,
     )
-    host: str | None = _option(
-        None, "a device of this host, which is reached over ssh", WHERE, "[USER@]HOST[:PORT]", word, only_on=HOST
+    host: str | None = _on_host(None, "a device of this host, which is reached over ssh", "[USER@]HOST[:PORT]", word)
+    console: str | None = _of_lost_host(
+        None, "with --host: prints the host's console, as evidence when it dies", "COMMAND", word
     )
-    console: str | None = _option(
-        None,
-        "with --host: prints the host's console, as evidence when it dies",
-        WHERE,
-        "COMMAND",
-        word,
-        decides=False,
-        only_on=HOST,
+    power_cycle: str | None = _of_lost_host(
+        None, "with --host: resets the host if it does not come back", "COMMAND", word
     )
-    power_cycle: str | None = _option(
-        None,
-        "with --host: resets the host if it does not come back",
-        WHERE,
-        "COMMAND",
-        word,
-        decides=False,
-        only_on=HOST,
+    return_within: float = _of_lost_host(
+        RETURN_S, "with --host: how long it may take to come back, by itself and after the reset", "S", positive_seconds
     )
-    return_within: float = _option(
-        RETURN_S,
-        "with --host: how long it may take to come back, by itself and after the reset",
-        WHERE,
-        "S",
-        positive_seconds,
-        decides=False,
-        only_on=HOST,
-    )
-    guest: bool = _option(False, "the Soft-RoCE guest even if this host has a device", WHERE, only_on=GUEST)
-    guests: int | None = _option(
+    guest: bool = _in_guest(False, "the Soft-RoCE guest even if this host has a device")
+    guests: int | None = _in_guest(
         None,
         "how many guests run at the same time (default: one for each processor, as far as memory allows)",
-        WHERE,
         "N",
         positive_count,
         decides=False,
-        only_on=GUEST,
     )
-    stack: str | None = _option(None, "the Debian that the guest is made of", WHERE, only_on=GUEST)
-    driver: str | None = _option(None, "the driver of the guest's device", WHERE, only_on=GUEST)
-    shared: bool = _option(False, "on a device: even if others have queue pairs on it", WHERE, only_on=HOST)
-    isolate: str | None = _option(
-        None, "on a device: as this user, who can change no result; as root only", WHERE, "USER", word, only_on=HOST
+    stack: str | None = _in_guest(None, "the Debian that the guest is made of")
+    driver: str | None = _in_guest(None, "the driver of the guest's device")
+    shared: bool = _on_host(False, "on a device: even if others have queue pairs on it")
+    isolate: str | None = _on_host(
+        None, "on a device: as this user, who can change no result; as root only", "USER", word
     )
-    hazardous: bool = _option(False, "on a device: also what may take the kernel down", WHERE, only_on=HOST)
-    kernel: Path | None = _option(
-        None, "in the guest: this kernel (bzImage or vmlinuz)", BUILDS, "FILE", given_path, only_on=GUEST
+    hazardous: bool = _on_host(False, "on a device: also what may take the kernel down")
+    kernel: Path | None = _build(None, "in the guest: this kernel (bzImage or vmlinuz)", "FILE", given_path)
+    modules: Path | None = _build(
+        None, "in the guest: its modules, or single ones in place of the image's", "DIR", given_path
     )
-    modules: Path | None = _option(
+    linux: Path | None = _build(None, "in the guest: its driver, compiled from this source tree", "TREE", given_path)
+    rdma_core: Path | None = _option(
         None,
-        "in the guest: its modules, or single ones in place of the image's",
-        BUILDS,
+        "a build tree or install prefix of rdma-core; in the guest, also a source tree",
         "DIR",
         given_path,
-        only_on=GUEST,
+        group=BUILDS,
     )
-    linux: Path | None = _option(
-        None, "in the guest: its driver, compiled from this source tree", BUILDS, "TREE", given_path, only_on=GUEST
-    )
-    rdma_core: Path | None = _option(
-        None, "a build tree or install prefix of rdma-core; in the guest, also a source tree", BUILDS, "DIR", given_path
-    )
-    overlay: Path | None = _option(
-        None, "files to lay over the guest's root, as they are", BUILDS, "DIR", given_path, only_on=GUEST
-    )
-    guest_env: tuple[str, ...] = _option(
-        (), "a variable of the guest's environment", BUILDS, "NAME=VALUE", only_on=GUEST
-    )
-    tools: tuple[str, ...] = _option(
+    overlay: Path | None = _build(None, "files to lay over the guest's root, as they are", "DIR", given_path)
+    guest_env: tuple[str, ...] = _build((), "a variable of the guest's environment", "NAME=VALUE")
+    tools: tuple[str, ...] = _build(
         (),
         "Debian packages to add to the guest, such as strace, gdb or ibverbs-utils",
-        BUILDS,
         "PACKAGE[,PACKAGE]",
         decides=False,
-        only_on=GUEST,
     )
-    strict_packages: bool = _option(
-        False, "use no image made from package lists that have expired", BUILDS, decides=False, only_on=GUEST
+    strict_packages: bool = _build(False, "use no image made from package lists that have expired", decides=False)
+    without: tuple[str, ...] = _build(
+        (), "a change that a mended stack is not to have (see docs/mended-stack.md)", "CHANGE"
     )
-    without: tuple[str, ...] = _option(
-        (), "a change that a mended stack is not to have (see docs/mended-stack.md)", BUILDS, "CHANGE", only_on=GUEST
-    )
-    keep: bool = _option(
-        False, "keep each guest's drive and a script to start it again", BUILDS, decides=False, only_on=GUEST
-    )
-    verbs: tuple[str, ...] = _option((), "only this verb, e.g. reg_mr", CASES, "VERB", decides=False, flag="--verb")
-    rules: tuple[str, ...] = _option((), "only what proves this rule", CASES, "ID", decides=False, flag="--rule")
-    words: tuple[str, ...] = _option(
-        (), "only ids with this word in them", CASES, "WORD", word, decides=False, flag="-k"
-    )
-    only: tuple[str, ...] = _option(
+    keep: bool = _build(False, "keep each guest's drive and a script to start it again", decides=False)
+    verbs: tuple[str, ...] = _case((), "only this verb, e.g. reg_mr", "VERB", flag="--verb")
+    rules: tuple[str, ...] = _case((), "only what proves this rule", "ID", flag="--rule")
+    words: tuple[str, ...] = _case((), "only ids with this word in them", "WORD", word, flag="-k")
+    only: tuple[str, ...] = _case(
         (),
         "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value; or by its fingerprint, all "
         "cases of a defect that a run in out/ has shown",
-        CASES,
         "CASE",
-        decides=False,
     )
-    tier: str = _option(DEFAULT, "how much to take on", CASES, choices=tuple(TIERS), decides=False, plugin=True)
-    shard: Shard | None = _option(
-        None,
-        "only the Kth of N parts of equal length, for N machines; merge makes one run of them",
-        CASES,
-        "K/N",
-        Shard.parse,
-        decides=False,
+    tier: str = _case(DEFAULT, "how much to take on", choices=tuple(TIERS), plugin=True)
+    shard: Shard | None = _case(
+        None, "only the Kth of N parts of equal length, for N machines; merge makes one run of them", "K/N", Shard.parse
     )
-    cases: tuple[Path, ...] = _option((), "also the tables in DIR/<verb>/", CASES, "DIR", given_path, plugin=True)
-    profile: Path | None = _option(
-        None, "what the device must have (see profiles)", JUDGING, "FILE", given_path, plugin=True
+    cases: tuple[Path, ...] = _option((), "also the tables in DIR/<verb>/", "DIR", given_path, plugin=True, group=CASES)
+    profile: Path | None = _judging(None, "what the device must have (see profiles)", "FILE", given_path, plugin=True)
+    waivers: Path | None = _judging(
+        None, "violations that are known (see docs/waivers.md)", "FILE", given_path, decides=False
     )
-    waivers: Path | None = _option(
-        None, "violations that are known (see docs/waivers.md)", JUDGING, "FILE", given_path, decides=False
-    )
-    subject: str | None = _option(
+    subject: str | None = _judging(
         None,
         "what is judged; what the kernel's core or libibverbs answers fails no device (default: the device,"
         " in the guest the stack)",
-        JUDGING,
         choices=SUBJECTS,
         decides=False,
     )
-    no_confirm: bool = _option(False, "do not try each violation again alone", JUDGING, decides=False)
-    dialect: str | None = _option(
-        None, "whose ibv_rereg_mr the library has, if not as its exports tell", JUDGING, choices=DIALECTS, plugin=True
+    no_confirm: bool = _judging(False, "do not try each violation again alone", decides=False)
+    dialect: str | None = _judging(
+        None, "whose ibv_rereg_mr the library has, if not as its exports tell", choices=DIALECTS, plugin=True
     )
-    poster: str | None = _option(
+    poster: str | None = _judging(
         None,
         "post requests over RC, UC and UD by the builders of ibv_wr_post(3) wherever these can, not by ibv_post_send",
-        JUDGING,
         choices=("wr",),
         plugin=True,
     )
@@ -347,7 +299,6 @@ class RunOptions:
         CASE_DEADLINE_S,
         "a case that takes longer hangs; one completion is awaited for a sixth of it,"
         f" {COMPLETION_DEADLINE_S:g} s at most",
-        GENERAL,
         "S",
         positive_seconds,
         plugin=True,
@@ -356,7 +307,6 @@ class RunOptions:
     seed: int | None = _option(
         None,
         "shuffle cases and points, the same way for the same N; random sequences begin there",
-        GENERAL,
         "N",
         whole_number,
         plugin=True,
@@ -364,20 +314,19 @@ class RunOptions:
     sequences: float = _option(
         SEQUENCES_S,
         "how many seconds the exhaustive tier tries random sequences at each entry; 0: not at all",
-        GENERAL,
         "S",
         budget_seconds,
         plugin=True,
     )
 
-    def seen_from_project(self, directory: Path) -> RunOptions:
+    def seen_from_project(self, directory: Path) -> "RunOptions":
         """The same run for a command in the project's directory: paths relative to `directory` become absolute."""
         if directory == ROOT:
             return self
         paths: dict[str, Any] = {name: directory / each for name, each in vars(self).items() if isinstance(each, Path)}
         return replace(self, cases=tuple(directory / folder for folder in self.cases), **paths)
 
-    def on(self, device: str) -> RunOptions:
+    def on(self, device: str) -> "RunOptions":
         """The same run on a target: a device of this host or, if `device` is empty, the guest."""
         return replace(self, device=device or None, guest=not device)
 
@@ -385,15 +334,15 @@ class RunOptions:
         """Whether an option has an effect on the target; before the target is determined, every option counts."""
         return option.only_on != (HOST if self.guest else GUEST if self.device else None)
 
-    def deciding(self) -> RunOptions:
+    def deciding(self) -> "RunOptions":
         """The run with only the options that affect the outcome of a case on its target; others have defaults."""
         others = {name: each.default for name, each in OPTIONS.items() if not (each.decides and self.has_effect(each))}
         return replace(self, **others)
 
-    def of_case(self, case: Case) -> RunOptions:
+    def of_case(self, case: Case) -> "RunOptions":
         """The run of one case alone, on the same target and with the same outcome.
 
-        A hazardous case needs --hazardous on a host, which else leaves it out.
+        On a host, a hazardous case is run only with --hazardous.
         """
         return replace(
             self.deciding(), only=(case.id,), hazardous=not self.guest and (self.hazardous or case.hazardous)
@@ -429,7 +378,7 @@ class RunOptions:
         chosen = [(each, getattr(run, name)) for name, each in OPTIONS.items() if each.plugin]
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
-    def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> RunOptions:
+    def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
         """The options of pytest inside the guest, where the device is one of the host, and files have other paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/terminal.md"
 WIDTHS = (50, 80, 160)
 HEIGHT = 24
-# Cases with violations, with hazardous ones among them, and long enough for a bar that tells the time left.
+# Cases with violations, with hazardous ones among them, and long enough for a bar with the remaining time.
 RUN = ("run", "--guest", "--yes", "--guests", "1", "--rule", "BIND-15", "--rule", "REG-12", "--no-confirm")
 PATIENCE_S = 900.0  # for what must come; it only bounds a hang
 _BAR = re.compile(r"^ +[#.]* ?(\d+) of (\d+), .*left", re.MULTILINE)

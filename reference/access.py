@@ -66,7 +66,6 @@ class Access(Windows):
         return region.access & right == right
 
     def allows_local_write(self, region: Region) -> bool:
-        """Returns whether the local device may write to a region."""
         return bool(region.access & LOCAL_WRITE)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
@@ -76,7 +75,6 @@ class Access(Windows):
         return self.translate(region, addr)
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
-        """Returns whether a range of addresses by key lies in the region."""
         return addr >= region.iova and addr + length <= region.iova + region.length
 
     def translate(self, region: Region, addr: int) -> int:

@@ -38,11 +38,9 @@ class Advice(Regions):
                 raise Refused(errno.EFAULT)
 
     def unknown_advice_flags(self, flags: int) -> bool:
-        """Returns whether a flag other than FLUSH is set."""
         return bool(flags & ~FLUSH)
 
     def unknown_advice(self, advice: int) -> bool:
-        """Returns whether the advice is not one of the three."""
         return advice not in (PREFETCH, PREFETCH_WRITE, PREFETCH_NO_FAULT)
 
     def element(self, domain: Domain, advice: int, sge: Sge) -> tuple[int, int]:
@@ -71,7 +69,6 @@ class Advice(Regions):
         return errno.ENOENT
 
     def no_such_lkey(self) -> int:
-        """Returns the errno for an lkey that does not exist."""
         return errno.EFAULT
 
     def element_fault(self, domain: Domain, advice: int, region: Region, sge: Sge) -> int:
@@ -85,19 +82,15 @@ class Advice(Regions):
         return errno.EFAULT if self.advice_out_of_bounds(region, sge) else 0
 
     def foreign(self, domain: Domain, region: Region) -> bool:
-        """Returns whether a region belongs to another domain."""
         return region.domain is not domain
 
     def not_on_demand(self, region: Region) -> bool:
-        """Returns whether a region was registered without ON_DEMAND."""
         return not region.access & ON_DEMAND
 
     def not_writable(self, region: Region) -> bool:
-        """Returns whether a region has no right to write."""
         return not region.access & (LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC)
 
     def advice_out_of_bounds(self, region: Region, sge: Sge) -> bool:
-        """Returns whether an element extends beyond its region."""
         return sge.addr < region.iova or sge.addr + sge.length > region.iova + region.length
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:

@@ -1,7 +1,5 @@
 """The interface `conformance.bench`, implemented by the reference device. Not for real devices."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,11 +36,7 @@ class HeldWindow:
         self._device = device
         self.window = window
         self.rkey = self.old_rkey = window.key
-
-    @property
-    def pointer(self) -> int:
-        """0: there is no structure of a library."""
-        return 0
+        self.pointer = 0  # there is no structure of a library
 
     @property
     def handle(self) -> int:
@@ -50,7 +44,6 @@ class HeldWindow:
         return self.window.key
 
     def dealloc(self) -> Return:
-        """ibv_dealloc_mw: 0, or the value of errno."""
         try:
             self._device.dealloc_mw(self.window)
         except Refused as refused:
@@ -77,31 +70,13 @@ class HeldQueue:
         self._device = device
         self.pd = pd
         self.queue = queue
+        self.number = self.handle = queue.number
+        self.kind, self.sq_sig_all = queue.kind, queue.sq_sig_all
         self.state = "RESET"  # the state that the program has set; it does not show a transition to ERR
 
     def move_to(self, state: str) -> None:
         self.state = state
         self._device.move_qp(self.queue, state)
-
-    @property
-    def number(self) -> int:
-        """The queue pair's number."""
-        return self.queue.number
-
-    @property
-    def handle(self) -> int:
-        """The number, which stands for it."""
-        return self.queue.number
-
-    @property
-    def kind(self) -> str:
-        """The queue pair's type."""
-        return self.queue.kind
-
-    @property
-    def sq_sig_all(self) -> bool:
-        """Whether every send request generates a completion."""
-        return self.queue.sq_sig_all
 
     def query_state(self) -> str:
         """Returns the present state. Raises OSError if the device does not report it."""
@@ -140,11 +115,9 @@ class HeldQueue:
         return _value(self._device.post_batch(self.queue, requests, built))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        """ibv_post_recv: 0, or the value of errno."""
         return _value(self._device.post_receive(self.queue, sges, wr_id))
 
     def bind_mw(self, window: AnyWindow, info: BindInfo, flags: int, wr_id: int) -> Return:
-        """ibv_bind_mw: 0 once posted, or the value of errno."""
         held = cast(HeldWindow, window)
         with self._device.turn:
             fault, window.rkey = self._device.ibv_bind_mw(self.queue, held.window, info, flags, wr_id)
@@ -159,7 +132,7 @@ class HeldQueue:
 class HeldPair:
     """Two queue pairs that are connected to each other."""
 
-    def __init__(self, bench: ReferenceBench, spec: QpSpec, requester: Pd, responder: Pd) -> None:
+    def __init__(self, bench: "ReferenceBench", spec: QpSpec, requester: Pd, responder: Pd) -> None:
         self._bench, self._device, self._state = bench, bench.device, spec.state
         self._spec = spec, requester, responder
         self.transport = self._device.stack.transport
@@ -190,7 +163,6 @@ class HeldPair:
         self.responder.move_to(self._state)
 
     def connect(self) -> None:
-        """Moves both queue pairs on to RTS."""
         for held in (self.requester, self.responder):
             held.move_to("RTS")
 
@@ -209,7 +181,6 @@ class HeldPair:
             self._create(*self._spec)
 
     def close(self) -> None:
-        """Destroys both."""
         for held in {self.responder, self.requester}:
             self._device.destroy_qp(held.queue)
 
@@ -238,7 +209,6 @@ class ReferenceBench:
         return self._entries[name]
 
     def alloc_pd(self) -> Domain:
-        """Returns a new PD."""
         return self.device.alloc_pd()
 
     def allocate(self, kind: str, size: int) -> Range:
@@ -250,7 +220,6 @@ class ReferenceBench:
         return True
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
-        """ibv_dereg_mr of an import of a region."""
         try:
             self.device.dereg_import(mr.handle, elsewhere)
         except Refused as refused:
@@ -258,7 +227,6 @@ class ReferenceBench:
         return _value(0)
 
     def register_elsewhere(self, memory: Memory, access: int) -> HeldElsewhere:
-        """Another process registers its mapping of shared memory."""
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
@@ -273,7 +241,6 @@ class ReferenceBench:
         return self.device.fork_setting(setting, kernel)
 
     def dmabuf(self, kind: str, size: int) -> FileRange:
-        """Returns a dma-buf of `size` bytes; the kinds are the same here."""
         return self.device.memory.dmabuf(size)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
@@ -281,7 +248,6 @@ class ReferenceBench:
         return HeldPair(self, spec, requester, responder)
 
     def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
-        """ibv_create_qp_ex with these operations: 0, or errno."""
         return _value(self.device.create_qp_ex_fault(kind, operations))
 
     def adapt(self, findings: Findings) -> None:
@@ -316,11 +282,9 @@ class ReferenceBench:
         return self._limited(size)
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """The vendor's dialect of ibv_rereg_mr."""
         return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)
 
     def resources(self) -> dict[str, int]:
-        """Returns the number of the device's objects by kind."""
         return self.device.counts()
 
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:

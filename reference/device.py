@@ -19,25 +19,21 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
     """A device that does what the documents say."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
-        """ibv_reg_mr: the address by key is the address in the process. Raises Refused."""
+        """ibv_reg_mr: keys take the addresses of the process. Raises Refused."""
         return self.register(pd, addr, length, addr, access)
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
-        """ibv_reg_mr_iova. Raises Refused."""
         if self.offsets_differ(addr, hca_va):
             raise Refused(errno.EINVAL)
         return self.register(pd, addr, length, hca_va, access)
 
     def reg_dmabuf_mr(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
-        """ibv_reg_dmabuf_mr. Raises Refused."""
         return self.register_dmabuf(pd, offset, length, iova, fd, access)
 
     def dereg_mr(self, mr: int) -> None:
-        """ibv_dereg_mr. Raises Refused."""
         self.deregister(mr)
 
     def advise_mr(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
-        """ibv_advise_mr. Raises Refused."""
         self.advise(pd, advice, flags, sg_list)
 
     def offsets_differ(self, addr: int, hca_va: int) -> bool:
@@ -56,7 +52,6 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
         return errno
 
     def reported_keys(self, region: Region) -> tuple[int, int]:
-        """Returns lkey and rkey for the structure."""
         return region.key, region.key
 
     def query_mr(self, handle: int) -> tuple[int, int, int, int]:
@@ -67,19 +62,16 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
         return *self.reported_keys(region), region.length, region.iova
 
     def forged_fault(self, command: str, handle: int) -> int:
-        """Returns the errno of a command by the handle of another kind of object, or of nobody."""
+        """Returns the errno of a command whose handle is of another kind of object, or was never assigned."""
         return errno.EINVAL
 
     def reported_range(self, change: Change) -> tuple[int, int]:
-        """Returns addr and length for the structure after a change of translation."""
         return change.addr, change.length
 
     def reported_pd(self, pd: Pd, old: int) -> int:
-        """Returns the PD for the structure after a change to `pd`."""
         return pd.pointer
 
     def dereg_answer(self, returned: Return) -> Return:
-        """Returns the result of ibv_dereg_mr."""
         return returned
 
     # What a program is compiled against

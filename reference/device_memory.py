@@ -3,39 +3,38 @@
 Each decision is a method, as in regions.py.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reference.memory import Range
-from reference.objects import ZERO_BASED, Refused, Region
+from reference.objects import ZERO_BASED, Held, Refused, Region
 from reference.regions import Regions
 
 MAX_DM_SIZE = 1 << 20
 
 
 @dataclass(eq=False)
-class Dm:
+class Dm(Held):
     """Memory of the device, which is memory of this process here."""
 
-    handle: int
-    memory: Range
-    gone: bool = False
+    memory: Range = field(kw_only=True)
+
+    @property
+    def pointer(self) -> int:
+        return self.memory.addr
 
 
 class DeviceMemories(Regions):
     """The device's own memory."""
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Dm:
-        """ibv_alloc_dm. Raises Refused."""
         if not self.stack.has("alloc_dm"):
             raise Refused(errno.EOPNOTSUPP)
         fault = self.dm_fault(length, log_align_req)
         if fault:
             raise Refused(fault)
-        made = Dm(self.new_handle(), self.memory.allocate("anonymous", length))
+        made = Dm(self.new_handle(), "free_dm", memory=self.memory.allocate("anonymous", length))
         self.dms[made.handle] = made
         return made
 
@@ -44,7 +43,6 @@ class DeviceMemories(Regions):
         return errno.ENOMEM if length > MAX_DM_SIZE else 0
 
     def free_dm(self, dm: int) -> None:
-        """ibv_free_dm. Raises Refused."""
         if self.keeps_dm(self.regions_of(dm)):
             raise Refused(errno.EBUSY)
         made = self.dms.pop(dm)
@@ -52,7 +50,6 @@ class DeviceMemories(Regions):
         made.memory.close()
 
     def regions_of(self, dm: int) -> list[Region]:
-        """Returns the regions of device memory."""
         memory = self.dms[dm].memory
         return [each for each in self.regions.values() if memory.addr <= each.addr < memory.addr + memory.size]
 
@@ -61,27 +58,22 @@ class DeviceMemories(Regions):
         return bool(regions)
 
     def leaves_dm(self, dm: Dm, dm_offset: int, length: int) -> bool:
-        """Returns whether a range is not within device memory."""
         return dm_offset + length > dm.memory.size
 
     def dm_place(self, dm: Dm, dm_offset: int) -> int:
-        """Returns where a byte of device memory is."""
         return dm.memory.addr + dm_offset
 
     def memcpy_to_dm(self, dm: int, dm_offset: int, host_addr: int, length: int) -> None:
-        """ibv_memcpy_to_dm. Raises Refused."""
         if self.leaves_dm(self.dms[dm], dm_offset, length):
             raise Refused(errno.EFAULT)
         ctypes.memmove(self.dm_place(self.dms[dm], dm_offset), host_addr, length)
 
     def memcpy_from_dm(self, host_addr: int, dm: int, dm_offset: int, length: int) -> None:
-        """ibv_memcpy_from_dm. Raises Refused."""
         if self.leaves_dm(self.dms[dm], dm_offset, length):
             raise Refused(errno.EFAULT)
         ctypes.memmove(host_addr, self.dm_place(self.dms[dm], dm_offset), length)
 
     def reg_dm_mr(self, pd: int, dm: int, dm_offset: int, length: int, access: int) -> Region:
-        """ibv_reg_dm_mr. Raises Refused."""
         domain = self.domain_of(pd)
         fault = self.dm_access_fault(access)
         if fault or self.dm_range_fault(self.dms[dm], dm_offset, length):
@@ -94,9 +86,7 @@ class DeviceMemories(Regions):
         return not access & ZERO_BASED
 
     def dm_range_fault(self, dm: Dm, dm_offset: int, length: int) -> bool:
-        """Returns whether a region would leave device memory."""
         return dm_offset + length > dm.memory.size
 
     def dm_region_place(self, dm: Dm, dm_offset: int) -> int:
-        """Returns where the first byte of a region of device memory is."""
         return dm.memory.addr + dm_offset

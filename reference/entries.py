@@ -18,9 +18,8 @@ from conformance.model.capability import BY_SYMBOL
 from conformance.model.vocabulary import CALLS
 from conformance.verbs import VERBS, Convention, Verb, of_method
 from reference.device import Device
-from reference.device_memory import Dm
 from reference.extended import Buffer
-from reference.objects import Domain, Refused, Region
+from reference.objects import Domain, Held, Refused, Region
 from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Change
 
 
@@ -78,17 +77,17 @@ class KernelAnswers:
         return Return(0, 0)
 
 
-class HeldDm:
-    """Device memory as a program has it."""
+class HeldAt:
+    """What a program holds."""
 
-    def __init__(self, device: Device, made: Dm) -> None:
+    def __init__(self, device: Device, made: Held) -> None:
         self._device, self._made = device, made
-        self.handle, self.pointer = made.handle, made.memory.addr
+        self.handle, self.pointer = made.handle, made.pointer
 
     def close(self) -> None:
-        """Frees it, unless a step has. Raises Refused."""
+        """Ends it, unless a step has. Raises Refused."""
         if not self._made.gone:
-            self._device.free_dm(self.handle)
+            getattr(self._device, self._made.end)(self.handle)
 
 
 class ReferenceEntry:
@@ -101,7 +100,6 @@ class ReferenceEntry:
         return functools.partial(self._verb, of_method(name))
 
     def offers(self, verb: str) -> bool:
-        """Whether the stack has a verb."""
         return self._device.stack.has(verb) and (self.name == "libibverbs" or VERBS[f"ibv_{verb}"].command != "")
 
     def query_mr(self, mr: Mr) -> Return:
@@ -112,7 +110,7 @@ class ReferenceEntry:
             return Return(refused.errno, refused.errno)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """A command of the kernel by the handle of another object."""
+        """A command of the kernel with the handle of another object."""
         error = self._device.forged_fault(command, handle)
         return Return(error, error)
 
@@ -135,14 +133,16 @@ class ReferenceEntry:
         except Refused as refused:
             return self._answers.refused(self._device, verb, refused.errno)
 
-    def _made(self, verb: Verb, made: Region | Buffer | Domain | Dm | int | None, arguments: tuple[Any, ...]) -> Return:
+    def _made(
+        self, verb: Verb, made: Region | Buffer | Domain | Held | int | None, arguments: tuple[Any, ...]
+    ) -> Return:
         if isinstance(made, Buffer):
             free = functools.partial(self._device.free_buf, made.handle)
             return Return(made.addr, 0, buffer=calls.Buffer(made.handle, made.addr, made.size, free))
         if made is None or isinstance(made, int):
             return Return(made or 0, 0)
-        if isinstance(made, Dm):
-            return Return(made.memory.addr, 0, dm=HeldDm(self._device, made))
+        if isinstance(made, Held):
+            return Return(made.pointer, 0, held=HeldAt(self._device, made))
         if isinstance(made, Domain):
             return Return(made.pointer, 0, pd=made)
         given = dict(zip(CALLS[verb.name], arguments, strict=False))
@@ -151,11 +151,9 @@ class ReferenceEntry:
         return self._answers.made(self._device.structure(made, given["pd"], start, length))
 
     def dealloc_pd(self, pd: Pd) -> Return:
-        """ibv_dealloc_pd: 0, or the value of errno."""
         return cast(Domain, pd).dealloc()
 
     def dereg_mr(self, mr: Mr) -> Return:
-        """ibv_dereg_mr: 0, or the value of errno."""
         return self._device.dereg_answer(self._verb(of_method("dereg_mr"), mr))
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:

@@ -9,17 +9,21 @@ from dataclasses import dataclass
 from conformance.bench.memory_areas import Part
 from conformance.verbs import ENUMS
 from reference.memory import PAGE, Range
-from reference.objects import Refused, Region
+from reference.objects import Held, Refused, Region
 from reference.regions import Regions
 
 _MASK = ENUMS["ibv_mr_init_attr_mask"]
 IOVA, ADDR, FD, FD_OFFSET, DMAH, BUF = (_MASK.value_of(name) for name in _MASK.short_names)
+MEM_TYPE = ENUMS["ibv_dmah_init_attr_mask"].value_of("TPH_MEM_TYPE")
 KNOWN = _MASK.mask_of(*_MASK.short_names)
 
 
 @dataclass(frozen=True)
 class Attributes:
-    """The struct ibv_mr_init_attr of a registration; `dmah` is NULL or `invented`, `buf` a buffer's handle or None."""
+    """The struct ibv_mr_init_attr of a registration.
+
+    `dmah` is NULL, `invented` or a handle, `buf` a buffer's handle or None.
+    """
 
     length: int
     access: int
@@ -28,7 +32,7 @@ class Attributes:
     addr: int
     fd: int
     fd_offset: int
-    dmah: str
+    dmah: int | str
     buf: int | None
 
 
@@ -62,18 +66,21 @@ class Extended(Regions):
         addr: int,
         fd: int,
         fd_offset: int,
-        dmah: str,
+        dmah: int | str,
         buf: int | None,
     ) -> Region:
-        """ibv_reg_mr_ex. Raises Refused."""
         asked = Attributes(length, access, comp_mask, iova, addr, fd, fd_offset, dmah, buf)
         fault = self.mask_fault(asked) or (self.buffer_fault(pd, asked) if asked.comp_mask & BUF else 0)
         if fault:
             raise Refused(fault)
         self.extended = True
         if comp_mask & FD and not comp_mask & ADDR:
-            return self.register_dmabuf(pd, fd_offset, length, iova, fd, access)
-        return self.register_ex(pd, addr, length, self.ex_base(asked), self.ex_access(asked))
+            made = self.register_dmabuf(pd, fd_offset, length, iova, fd, access)
+        else:
+            made = self.register_ex(pd, addr, length, self.ex_base(asked), self.ex_access(asked))
+        if comp_mask & DMAH:
+            self.steered[made] = dmah
+        return made
 
     def ex_access(self, asked: Attributes) -> int:
         """Returns the access flags to register with."""
@@ -81,7 +88,7 @@ class Extended(Regions):
 
     def mask_fault(self, asked: Attributes) -> int:
         """Returns the errno for a mask that names no region, or 0."""
-        if asked.comp_mask & ~KNOWN or asked.comp_mask & DMAH:
+        if asked.comp_mask & ~KNOWN or (asked.comp_mask & DMAH and asked.dmah not in self.dmahs):
             return errno.EOPNOTSUPP
         if self.is_ambiguous(asked.comp_mask) or self.is_incomplete(asked.comp_mask):
             return errno.EINVAL
@@ -103,10 +110,35 @@ class Extended(Regions):
         """Registers memory as ibv_reg_mr_iova does. Raises Refused."""
         return self.register(pd, addr, length, hca_va, access)
 
+    # Dma handles
+
+    def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Held:
+        """ibv_alloc_dmah. Raises Refused."""
+        if not self.stack.has("dmah"):
+            raise Refused(errno.EOPNOTSUPP)
+        if comp_mask & MEM_TYPE and self.is_no_memory_type(tph_mem_type):
+            raise Refused(errno.EINVAL)
+        made = Held(self.new_handle())
+        self.dmahs[made.handle] = made
+        return made
+
+    def is_no_memory_type(self, tph_mem_type: int) -> bool:
+        """Returns whether a number is not of enum ibv_tph_mem_type."""
+        return tph_mem_type > 1
+
+    def dealloc_dmah(self, dmah: int) -> None:
+        """ibv_dealloc_dmah. Raises Refused."""
+        if self.keeps_dmah(dmah):
+            raise Refused(errno.EBUSY)
+        self.dmahs.pop(dmah).gone = True
+
+    def keeps_dmah(self, dmah: int) -> bool:
+        """Returns whether a dma handle cannot be deallocated, because a region has it."""
+        return any(self.steered.get(region) == dmah for region in self.regions.values())
+
     # Buffers
 
     def alloc_buf(self, pd: int, size: int) -> Buffer:
-        """ibv_alloc_buf. Raises Refused."""
         self.domain_of(pd)
         if size > 1 << 47:
             raise Refused(errno.ENOMEM)
@@ -119,7 +151,6 @@ class Extended(Regions):
         self.buffers.pop(handle).memory.close()
 
     def reg_buf_mr(self, pd: int, buf: int, addr: int, length: int, access: int) -> Region:
-        """ibv_reg_buf_mr. Raises Refused."""
         return self.reg_mr_ex(pd, length, access, BUF | ADDR, 0, addr, -1, 0, "NULL", buf)
 
     def buffer_fault(self, pd: int, asked: Attributes) -> int:
@@ -130,11 +161,9 @@ class Extended(Regions):
         return 0
 
     def is_foreign(self, buffer: Buffer, pd: int) -> bool:
-        """Returns whether another domain allocated the buffer."""
         return buffer.pd != pd
 
     def leaves_buffer(self, buffer: Part, addr: int, length: int) -> bool:
-        """Returns whether a range is not within a buffer."""
         return addr < buffer.addr or addr + length > buffer.addr + buffer.size
 
     def export_buf_dmabuf_fd(self, buf: int) -> int:

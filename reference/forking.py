@@ -71,11 +71,9 @@ class Forking:
         return "UNNEEDED" if copies else "ENABLED" if enabled else "DISABLED"
 
     def turns_on(self, setting: str) -> bool:
-        """Returns whether a setting turns on the protection."""
         return setting not in ("none", "late")
 
     def late_code(self) -> int:
-        """Returns what ibv_fork_init returns after a registration."""
         return errno.EINVAL
 
     def marks_part_of_huge_page(self) -> bool:

@@ -15,6 +15,7 @@ from conformance.verbs import CONSTANTS, ENUMS, STRUCTS, VERBS, Linkage, declara
 _OTHERS = (
     *("ibv_device_attr", "_compat_ibv_port_attr", "ibv_wc", "ibv_send_wr", "ibv_recv_wr"),
     *("ibv_mr_init_attr", "ibv_buf", "ibv_parent_domain_init_attr", "ibv_alloc_dm_attr"),
+    *("ibv_dmah", "ibv_dmah_init_attr"),
 )
 
 

@@ -3,8 +3,6 @@
 Each decision is a method, as in regions.py. What the provider or the library does not have is refused by its name.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 
@@ -28,7 +26,6 @@ class MadeOtherwise(Work, Reregistration):
     # Null regions
 
     def alloc_null_mr(self, pd: int) -> Region:
-        """ibv_alloc_null_mr. Raises Refused."""
         self.has("alloc_null_mr")
         made = Region(
             self.new_handle(), self.new_key(), self.domain_of(pd), 0, self.null_length(), 0, self.null_access()
@@ -37,11 +34,9 @@ class MadeOtherwise(Work, Reregistration):
         return self.keep(made)
 
     def is_null(self, region: object) -> bool:
-        """Returns whether a region is a null region."""
         return any(region is each for each in self.nulls)
 
     def null_length(self) -> int:
-        """Returns the length of a null region."""
         return SPACE - 1
 
     def null_access(self) -> int:
@@ -53,7 +48,7 @@ class MadeOtherwise(Work, Reregistration):
         return bytes(length)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Of a null region: a place that nobody sees."""
+        """Of a null region: memory that the program cannot see."""
         found = super().place(region, addr, length)
         if found is None or not self.is_null(region):
             return found
@@ -67,7 +62,6 @@ class MadeOtherwise(Work, Reregistration):
     # Imports
 
     def import_mr(self, pd: int, mr_handle: int) -> Region:
-        """ibv_import_mr. Raises Refused."""
         self.has("import_mr")
         if mr_handle not in self.regions:
             raise Refused(errno.ENOENT)
@@ -78,18 +72,15 @@ class MadeOtherwise(Work, Reregistration):
         self.deregister(mr_handle)
 
     def imported_addr(self, region: Region) -> int:
-        """Returns the addr in the structure of an imported region."""
         return 0
 
     def import_pd(self, context: int, pd_handle: int) -> Domain:
-        """ibv_import_pd. Raises Refused."""
         self.has("import_pd")
         return self.standing_for(self.domain_of(pd_handle))
 
     # Parent domains
 
     def alloc_parent_domain(self, context: int, pd: int | None) -> Domain:
-        """ibv_alloc_parent_domain. Raises Refused."""
         self.has("alloc_parent_domain")
         return self.standing_for(self.parent_of(pd))
 

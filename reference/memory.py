@@ -33,7 +33,6 @@ class Range:
     forget: Callable[[], None]
 
     def close(self) -> None:
-        """Frees the memory."""
         self.forget()
 
 
@@ -60,7 +59,6 @@ class Memory:
         self._buffers: dict[tuple[int, int], FileRange] = {}
 
     def close(self) -> None:
-        """Closes the scratch file."""
         os.close(self._scratch)
 
     def allocate(self, kind: str, size: int) -> Range:
@@ -102,7 +100,6 @@ class Memory:
         return self._buffers.get(_file_of(fd))
 
     def is_open(self, fd: int) -> bool:
-        """Returns whether a descriptor is open."""
         try:
             os.fstat(fd)
         except OSError:
@@ -110,7 +107,6 @@ class Memory:
         return True
 
     def in_dmabuf(self, addr: int) -> bool:
-        """Returns whether an address lies in a dma-buf."""
         return any(each.addr <= addr < each.addr + each.size for each in self._buffers.values())
 
     def is_special(self, kind: str, addr: int, length: int) -> bool:

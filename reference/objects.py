@@ -1,7 +1,5 @@
 """The objects of a reference device: protection domains, regions and windows. Not for their behaviour (regions.py)."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,7 +39,7 @@ class Refused(Exception):
 class Domain:
     """A protection domain. It can be deallocated when no object uses it; `users` counts these."""
 
-    def __init__(self, handle: int, context: int, release: Callable[[Domain], None]) -> None:
+    def __init__(self, handle: int, context: int, release: "Callable[[Domain], None]") -> None:
         self._release = release
         self._struct = IbvPd(context=context, handle=handle)
         self.pointer = ctypes.addressof(self._struct)
@@ -74,7 +72,6 @@ class Domain:
             self.gone = True
 
     def dealloc(self) -> Return:
-        """ibv_dealloc_pd: 0, or the value of errno."""
         try:
             self.close()
         except Refused as refused:
@@ -99,7 +96,21 @@ class Region:
     access: int
     pinned: int = 0
     usable: bool = True
-    windows: list[Window] = field(default_factory=list)
+    windows: "list[Window]" = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Held:
+    """What a program holds by a pointer until the verb `end` ends it."""
+
+    handle: int
+    end: str = "dealloc_dmah"
+    gone: bool = False
+
+    @property
+    def pointer(self) -> int:
+        """Where it is."""
+        return self.handle
 
 
 @dataclass(eq=False)

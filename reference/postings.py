@@ -45,7 +45,6 @@ class Postings(Work):
         return errno.EINVAL if long else 0
 
     def inline_length(self, request: SendRequest) -> int:
-        """Returns the number of bytes that a request carries itself."""
         return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
 
     def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:

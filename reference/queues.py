@@ -85,7 +85,6 @@ class Queues(Access):
         queue.state = queue.asked_state = state
 
     def query_qp(self, queue: Queue) -> str:
-        """ibv_query_qp: returns the present state. Raises Refused."""
         return queue.state
 
     def reset_qp(self, queue: Queue) -> None:
@@ -116,7 +115,6 @@ class Queues(Access):
         return queue.requested == "any" or (queue.requested == "solicited" and status != SUCCESS)
 
     def asks_completion(self, queue: Queue, flags: int) -> bool:
-        """Returns whether a request generates a completion on success."""
         return bool(flags & SIGNALED) or queue.sq_sig_all
 
     def completed_opcode(self, opcode: str) -> str:
@@ -128,7 +126,6 @@ class Queues(Access):
         return "RECV" if message else "RECV_RDMA_WITH_IMM"
 
     def reported_wr_id(self, wr_id: int) -> int:
-        """Returns the wr_id of a completion."""
         return wr_id
 
     def fail(self, queue: Queue) -> None:
@@ -142,7 +139,6 @@ class Queues(Access):
             queue.receives.clear()
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
-        """Posts a receive. Returns 0 or errno."""
         if queue.state == "RESET" and queue.kind not in _SHARED_RECEIVES:
             return errno.EINVAL
         if queue.state == "ERR" and queue.kind not in _SHARED_RECEIVES:

@@ -26,6 +26,7 @@ from reference.objects import (
     WORD,
     ZERO_BASED,
     Domain,
+    Held,
     Refused,
     Region,
     Window,
@@ -54,6 +55,8 @@ class Regions(Forking):
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []
         self.keys: dict[int, Region | Window] = {}
+        self.dmahs: dict[int, Held] = {}
+        self.steered: dict[Region, int | str] = {}  # the dma handles of regions
         self.dms: dict[int, Any] = {}  # of ibv_alloc_dm, by handle
         self.buffers: dict[int, Any] = {}  # of ibv_alloc_buf, by handle
         self._random = random.Random(seed)
@@ -82,7 +85,6 @@ class Regions(Forking):
     # Domains
 
     def alloc_pd(self) -> Domain:
-        """Returns a new protection domain."""
         domain = Domain(self.new_handle(), self.context, self.dealloc_pd)
         self.domains[domain.handle] = domain
         return domain
@@ -94,7 +96,6 @@ class Regions(Forking):
         del self.domains[domain.handle]
 
     def domain_of(self, handle: int) -> Domain:
-        """Returns the domain of a handle. Raises Refused if there is none."""
         if handle not in self.domains:
             raise Refused(errno.EINVAL)
         return self.domains[handle]
@@ -112,15 +113,12 @@ class Regions(Forking):
         return any(access & bit for bit in missing)
 
     def write_alone(self, access: int) -> bool:
-        """Returns whether there is REMOTE_WRITE without LOCAL_WRITE."""
         return bool(access & REMOTE_WRITE) and not access & LOCAL_WRITE
 
     def atomic_alone(self, access: int) -> bool:
-        """Returns whether there is REMOTE_ATOMIC without LOCAL_WRITE."""
         return bool(access & REMOTE_ATOMIC) and not access & LOCAL_WRITE
 
     def access_fault(self, access: int) -> int:
-        """Returns the errno for access flags that no region can have, or 0."""
         if self.unknown_bits(access) or self.write_alone(access) or self.atomic_alone(access):
             return errno.EINVAL
         return errno.EOPNOTSUPP if self.unsupported(access) else 0
@@ -134,7 +132,6 @@ class Regions(Forking):
         return addr + length > SPACE
 
     def over_limit(self, addr: int, length: int) -> bool:
-        """Returns whether pinning a range would exceed the limit of locked memory."""
         if self.locked_limit is None:
             return False
         pinned = sum(region.pinned for region in self.regions.values())
@@ -156,7 +153,6 @@ class Regions(Forking):
         return not self.memory.fault_in(addr, length, self.writes(access))
 
     def writes(self, access: int) -> bool:
-        """Returns whether these rights need writable memory."""
         return bool(access & _WRITING)
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
@@ -237,7 +233,6 @@ class Regions(Forking):
         return found.addr, found.size
 
     def keep(self, region: Region) -> Region:
-        """Records a region by its handle and key, and returns it."""
         region.domain.users += 1
         self.regions[region.handle] = region
         self.keys[region.key] = region
@@ -276,11 +271,9 @@ class Regions(Forking):
         region.domain.users -= 1
 
     def busy(self, region: Region) -> bool:
-        """Returns whether a window is bound to the region."""
         return bool(region.windows)
 
     def forget_key(self, region: Region) -> None:
-        """Invalidates the region's key."""
         del self.keys[region.key]
 
     def counts(self) -> dict[str, int]:

@@ -109,14 +109,12 @@ class Reregistration(Regions):
     # The library
 
     def input_fault(self, change: Change) -> bool:
-        """Returns whether the library refuses the arguments."""
         unselected = change.access and not change.flags & CHANGE_ACCESS  # the page leaves this one open
         nowhere = change.flags & CHANGE_TRANSLATION and not (change.addr and change.length)
         no_domain = change.flags & CHANGE_PD and change.pd is None
         return self.library_unknown(change.flags) or bool(unselected or nowhere or no_domain)
 
     def library_unknown(self, flags: int) -> bool:
-        """Returns whether there is a flag that the library does not know."""
         return bool(flags & ~CHANGES)
 
     def rereg_code(self, handle: int, change: Change) -> tuple[int, int, Region | None]:

@@ -29,11 +29,9 @@ class Stack:
     hides: frozenset[str] = frozenset()
 
     def has(self, name: str) -> bool:
-        """Returns whether the stack has a capability."""
         return name not in self.lacks
 
     def reach(self, name: str) -> bool:
-        """Returns whether the stack meets a precondition."""
         return name in self.reaches
 
     @property
@@ -95,6 +93,7 @@ OPTIONAL = (
     "import_pd",
     "alloc_parent_domain",
     "alloc_dm",
+    "dmah",
     *capability.BY_SYMBOL,
 )
 # The capabilities that depend on another one.

@@ -42,7 +42,6 @@ class Windows(Regions):
         return window
 
     def no_such_type(self, kind: int) -> bool:
-        """Returns whether a type is neither 1 nor 2."""
         return kind not in (1, 2)
 
     def dealloc_mw(self, window: Window) -> None:
@@ -55,23 +54,19 @@ class Windows(Regions):
         window.domain.users -= 1
 
     def end_window_key(self, window: Window) -> None:
-        """Invalidates the window's key."""
         del self.keys[window.key]
 
     def unbind(self, window: Window) -> None:
-        """Unbinds a window from its region, if it is bound."""
         if window.region:
             self.release_region(window, window.region)
         window.region, window.length, window.access, window.queue = None, 0, 0, 0
 
     def release_region(self, window: Window, region: Region) -> None:
-        """Removes the window from those that are bound to the region."""
         region.windows.remove(window)
 
     # What is refused
 
     def wrong_queue(self, kind: str) -> bool:
-        """Returns whether queue pairs of a type cannot bind windows."""
         return kind not in BINDING_QUEUES
 
     def wrong_type(self, window: Window, posted: bool) -> bool:
@@ -89,11 +84,9 @@ class Windows(Regions):
         return errno.EPERM if self.other_domain(queue, window, region) else 0
 
     def other_domain(self, queue: Domain, window: Window, region: Region) -> bool:
-        """Returns whether window, region and queue pair belong to different domains."""
         return window.domain is not region.domain or queue is not region.domain
 
     def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
-        """Returns whether the region does not allow the bind."""
         if region is None or length == 0:
             return False
         if not region.usable or self.forbids_binding(region):
@@ -101,7 +94,6 @@ class Windows(Regions):
         return self.lacks_local_write(region, access) or self.beyond(region, addr, length)
 
     def forbids_binding(self, region: Region) -> bool:
-        """Returns whether a region was registered without MW_BIND."""
         return not region.access & MW_BIND
 
     def lacks_local_write(self, region: Region, access: int) -> bool:
@@ -109,7 +101,6 @@ class Windows(Regions):
         return bool(access & (REMOTE_WRITE | REMOTE_ATOMIC)) and not region.access & LOCAL_WRITE
 
     def beyond(self, region: Region, addr: int, length: int) -> bool:
-        """Returns whether a window would extend beyond its region."""
         return addr < region.iova or addr + length > region.iova + region.length
 
     # What is done
@@ -126,7 +117,6 @@ class Windows(Regions):
             region.windows.append(window)
 
     def replace_key(self, window: Window, key: int) -> None:
-        """Invalidates the window's old key and makes the new one valid."""
         del self.keys[window.key]
         window.key = key
         self.keys[key] = window

@@ -137,7 +137,6 @@ class Work(Binding):
         return bool(on_demand_region and need) and not self.stack.has(need) and need not in _ON_EVERY_DEVICE
 
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
-        """Carries out a request and returns its status."""
         plain = "SEND" if request.opcode in _SENDS else request.opcode
         self.on_demand_need = _need_on_demand(plain, queue.kind)
         if request.opcode == "BIND_MW":
@@ -273,7 +272,6 @@ class Work(Binding):
         return SUCCESS if self.scatter(queue, request.sges, before) else "LOC_PROT_ERR"
 
     def misaligned(self, request: SendRequest) -> bool:
-        """Returns whether an operation on a word has an address that is not a multiple of eight."""
         return request.remote_addr % _WORD != 0
 
     def atomic_result(self, request: SendRequest, before: int) -> int:
@@ -283,7 +281,6 @@ class Work(Binding):
         return request.swap if before == request.compare_add else before
 
     def send(self, queue: Queue, request: SendRequest) -> str:
-        """SEND, also with immediate data or with invalidation."""
         content = self.gather(queue, request.sges)
         if content is None:
             return "LOC_PROT_ERR"
@@ -297,7 +294,7 @@ class Work(Binding):
         return status
 
     def told_invalidation(self, key: int) -> int | None:
-        """Returns the invalidated key that the receiver of the message is told, None for none."""
+        """Returns the invalidated key in the completion of the receive; None if it has none."""
         return key
 
     def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:

@@ -20,7 +20,7 @@ _BY = {"run": "it ran alone", "company": "the same when tried again among its li
 
 def of_case(run: Digest, case: str) -> str:
     """Whether the violations of one case were confirmed; empty if nothing is known."""
-    found = [record for record in run.confirmations if record["case"] == case]
+    found = run.repetitions.of_case.get(case, [])
     if not found:
         return ""
     bad = [record for record in found if not record["confirmed"]]
@@ -31,7 +31,7 @@ def of_case(run: Digest, case: str) -> str:
 
 def of_point(run: Digest, case: str, point: str) -> str:
     """Whether the violation at one point of a sweep was confirmed; empty if nothing is known of that point."""
-    found = next((each for each in run.confirmations if (each["case"], each.get("point")) == (case, point)), None)
+    found = next((each for each in run.repetitions.of_case.get(case, []) if each.get("point") == point), None)
     if found is None:
         return ""
     return _confirmed(found) if found["confirmed"] else _unconfirmed(found)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
@@ -33,15 +33,26 @@ _ELEMENT = {
 
 def render(runs: Sequence[Digest]) -> bytes:
     """The XML document, with a testsuite for each run."""
-    document = ET.Element("testsuites")
+    return b"".join(part.encode("ascii", "xmlcharrefreplace") for part in _document(runs))
+
+
+def _document(runs: Sequence[Digest]) -> Iterator[str]:
+    yield "<?xml version='1.0' encoding='us-ascii'?>\n<testsuites>\n"
     for run in runs:
-        document.append(_testsuite(run))
-    ET.indent(document)
-    text: str = ET.tostring(document, encoding="unicode")  # several times faster than into an encoding
-    return b"<?xml version='1.0' encoding='us-ascii'?>\n" + text.encode("ascii", "xmlcharrefreplace") + b"\n"
+        suite, end = _indented(_testsuite(run), 1), "  </testsuite>\n"
+        yield suite.removesuffix(end)
+        yield from (_indented(_testcase(run, record), 2) for record in run.by_severity())  # one at a time
+        yield end
+    yield "</testsuites>\n"
+
+
+def _indented(element: ET.Element, level: int) -> str:
+    ET.indent(element, level=level)
+    return f"{'  ' * level}{ET.tostring(element, encoding='unicode')}\n"
 
 
 def _testsuite(run: Digest) -> ET.Element:
+    """The testsuite of a run, without its testcases."""
     kinds = [_ELEMENT.get(record["effective"], "") for record in run.results]
     suite = ET.Element(
         "testsuite",
@@ -57,8 +68,6 @@ def _testsuite(run: Digest) -> ET.Element:
     properties = ET.SubElement(suite, "properties")
     for name, value in _properties(run):
         ET.SubElement(properties, "property", name=name, value=clean(str(value)))
-    for record in run.by_severity():
-        suite.append(_testcase(run, record))
     return suite
 
 

@@ -16,9 +16,8 @@ from itertools import repeat
 from typing import Any
 
 from conformance.model.record import Deviation, ResultRecord
-from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points
-from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
+from conformance.sweeps.outcome import OUTSIDE, encode_index
 from reports import evidence, pictures
 from reports.digest import Digest
 from reports.points import read_points
@@ -27,7 +26,6 @@ from reports.text import flat, format_value, link
 
 HERE = "\0"  # no text of a results file has it
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
-_SIGNS: dict[str, str] = {Verdict.UNSUPPORTED: "○", **dict.fromkeys((*VIOLATIONS, Verdict.WAIVED, Verdict.STACK), "✗")}
 
 
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,42 +155,12 @@ def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
     if points is None:
         file = record["points_file"]
         return f"No map: the file {file} is not beside the results." if file else ""
-    map_ = pictures.map_of(points)
     return {
-        "width": map_.width,
-        "down": map_.down,
-        "across": map_.across,
-        "colours": map_.colours,
+        **pictures.map_of(points),
         "counts": points.counts(),
-        "outcomes": [[each.verdict, outcome_text(each)] for each in points.outcomes],
+        "outcomes": [[each.verdict, pictures.outcome_text(each)] for each in points.outcomes],
         "axes": [{"name": axis.name, "labels": axis.labels, "flags": axis.flags} for axis in points.space.axes],
         "outside": OUTSIDE,
         "index": encode_index(points.index),
-        "matrix": _matrix(points) if pictures.is_matrix(record["space"]["axes"]) else None,
+        "matrix": pictures.matrix(points) if pictures.is_matrix(record["space"]["axes"]) else None,
     }
-
-
-def outcome_text(outcome: Outcome) -> str:
-    """An outcome in one line: what the rule expects and what was observed."""
-    return f"{outcome.rule} expects {outcome.expected}, {outcome.observed}"
-
-
-def _matrix(points: Points) -> dict[str, Any]:
-    """The data-path matrix: of each cell the verdict, the sign, and the outcomes in it, one on each line."""
-    found = pictures.matrix(points)
-    blocks = [[title, [[cell and _cell(points, cell) for cell in row] for row in rows]] for title, rows in found.blocks]
-    return {"operations": found.operations, "positions": found.positions, "blocks": blocks}
-
-
-def _cell(points: Points, cell: pictures.Cell) -> list[str]:
-    outcomes = points.outcomes
-    worst = [each for each in cell.counts if outcomes[each].verdict == cell.verdict]
-    sign = _SIGNS.get(cell.verdict, "?")
-    if cell.verdict == Verdict.PASS:
-        refused = {outcomes[number].expected.startswith("refused") for number in worst}
-        sign = "✓⊘" if len(refused) > 1 else "⊘" if True in refused else "✓"
-    number = sum(cell.counts[each] for each in worst)
-    lines = (
-        f"{count:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}" for each, count in cell.counts.items()
-    )
-    return [cell.verdict, sign if number == cell.total else f"{sign} {number}/{cell.total}", "\n".join(lines)]

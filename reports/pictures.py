@@ -1,19 +1,15 @@
-"""Pictures of sweeps: a map of a space, with a pixel for each point, and the data-path matrix. No HTML here.
-
-The page's script draws a map, a pixel for each point, from its width and colours and the points themselves.
-"""
+"""Pictures of sweeps as data: the map of a space, and the data-path matrix. The page's script draws them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, prod, sqrt
+from typing import Any
 
 from conformance.model.space import Space
-from conformance.model.verdict import VERDICTS, Verdict
-from conformance.sweeps.outcome import OUTSIDE, Points
+from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 
 # Several shades for a verdict, so that calls accepted as documented and calls refused as documented look different.
 # The shades can be distinguished on white and on black; the legend has the verdicts as text.
@@ -29,25 +25,20 @@ SHADES: Mapping[str, Sequence[str]] = {
     Verdict.BROKEN: ("#e0559a",),
     Verdict.MISSED: ("#f2a6cc",),
 }
+_SIGNS: Mapping[str, str] = {
+    Verdict.UNSUPPORTED: "○",
+    **dict.fromkeys((*VIOLATIONS, Verdict.WAIVED, Verdict.STACK), "✗"),
+}
 _MATRIX_AXES = ("op", "place")
 _WIDEST = 512
 
 
-@dataclass(frozen=True)
-class Map:
-    """A picture of a space; `down` and `across` name what varies in each direction, from the slowest to the fastest.
+def map_of(points: Points) -> dict[str, Any]:
+    """The map of a space: point n of the space is pixel n of lines of this `width`.
 
-    Point n of the space is pixel n, line by line. `colours` has the colour of each outcome, by its number.
+    `down` and `across` name what varies in each direction, from the slowest to the fastest; `colours` has the colour of
+    each outcome, by its number.
     """
-
-    width: int
-    down: tuple[str, ...]
-    across: tuple[str, ...]
-    colours: tuple[str, ...]
-
-
-def map_of(points: Points) -> Map:
-    """The map of a space, one pixel for each point."""
     digits = _digits(points.space)
     size, width, split = len(points.index), 1, len(digits)
     while split and width * width < size and width * digits[split - 1][1] <= _WIDEST:
@@ -56,7 +47,7 @@ def map_of(points: Points) -> Map:
     if width * width * 4 < size:  # an axis longer than the widest picture is wrapped at the end of each line
         width, split = min(_WIDEST, 1 << ceil(sqrt(size)).bit_length()), 0
     names = [name for name, _ in digits]
-    return Map(width, tuple(names[:split]), tuple(names[split:]), _colours(points))
+    return {"width": width, "down": names[:split], "across": names[split:], "colours": _colours(points)}
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
@@ -77,40 +68,16 @@ def _colours(points: Points) -> tuple[str, ...]:
     return tuple(colours)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The outcomes of one operation at one position, under the conditions of a block.
-
-    `counts` has the number of points by the number of their outcome; `verdict` is the worst verdict.
-    """
-
-    verdict: str
-    counts: Mapping[int, int]
-
-    @cached_property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """The data path as a picture: operations down, positions across, a block for each combination of the other axes.
-
-    If there would be too many blocks, the longest of the other axes are not distinguished.
-    """
-
-    operations: tuple[str, ...]
-    positions: tuple[str, ...]
-    blocks: tuple[tuple[str, tuple[tuple[Cell | None, ...], ...]], ...]
-
-
 def is_matrix(axes: Iterable[str]) -> bool:
     """Whether a space with these axes is one of the data path."""
     return set(_MATRIX_AXES) <= set(axes)
 
 
-def matrix(points: Points, most_blocks: int = 24) -> Matrix:
-    """The matrix of a data-path space, in at most `most_blocks` blocks."""
+def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
+    """The data path as a picture: operations down, positions across, a block for each combination of the other axes.
+
+    If there would be too many blocks, the longest of the other axes are not distinguished.
+    """
     space = points.space
     others = [axis for axis in space.axes if axis.name not in _MATRIX_AXES]
     while prod(axis.size for axis in others) > most_blocks:
@@ -122,22 +89,34 @@ def matrix(points: Points, most_blocks: int = 24) -> Matrix:
             block = ", ".join(f"{axis.name} {labels[axis.name]}" for axis in others)
             cells.setdefault(block, {}).setdefault((labels["op"], labels["place"]), Counter())[outcome] += 1
     operations, positions = (
-        tuple(axis.label(value) for value in range(axis.size)) for axis in map(space.axis, _MATRIX_AXES)
+        [axis.label(value) for value in range(axis.size)] for axis in map(space.axis, _MATRIX_AXES)
     )
-    blocks = tuple(
-        (title, tuple(tuple(_cells(found, operation, positions, points)) for operation in operations))
+    blocks = [
+        [title, [[_cell(points, found.get((operation, each))) for each in positions] for operation in operations]]
         for title, found in cells.items()
-    )
-    return Matrix(operations, positions, blocks)
+    ]
+    return {"operations": operations, "positions": positions, "blocks": blocks}
 
 
-def _cells(
-    found: Mapping[tuple[str, str], Counter[int]], operation: str, positions: Sequence[str], points: Points
-) -> Iterator[Cell | None]:
-    for position in positions:
-        counts = found.get((operation, position))
-        if counts is None:
-            yield None
-        else:
-            worst = min((points.outcomes[each].verdict for each in counts), key=VERDICTS.index)
-            yield Cell(worst, counts)
+def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
+    """Of the outcomes of one operation at one position: the worst verdict, its sign, and all of them as lines.
+
+    The sign has numbers if the points have different verdicts.
+    """
+    if counts is None:
+        return None
+    outcomes = points.outcomes
+    verdict = min((outcomes[each].verdict for each in counts), key=VERDICTS.index)
+    worst = [each for each in counts if outcomes[each].verdict == verdict]
+    sign = _SIGNS.get(verdict, "?")
+    if verdict == Verdict.PASS:
+        refused = {outcomes[number].expected.startswith("refused") for number in worst}
+        sign = "✓⊘" if len(refused) > 1 else "⊘" if True in refused else "✓"
+    number = sum(counts[each] for each in worst)
+    lines = (f"{count:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}" for each, count in counts.items())
+    return [verdict, sign if number == counts.total() else f"{sign} {number}/{counts.total()}", "\n".join(lines)]
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """An outcome in one line: what the rule expects and what was observed."""
+    return f"{outcome.rule} expects {outcome.expected}, {outcome.observed}"

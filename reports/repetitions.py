@@ -18,7 +18,10 @@ class Repetitions:
     """The repetitions of one run. A violation has the name that `--only` takes."""
 
     def __init__(self, records: Iterable[ConfirmationRecord]) -> None:
-        by_name = {name_of(record): record for record in records}
+        self.of_case: dict[str, list[ConfirmationRecord]] = {}
+        for record in records:
+            self.of_case.setdefault(record["case"], []).append(record)
+        by_name = {name_of(record): record for each in self.of_case.values() for record in each}
         self.unconfirmed = frozenset(
             name for name, each in by_name.items() if not each["confirmed"] and not each.get("after")
         )

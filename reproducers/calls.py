@@ -221,8 +221,7 @@ def advise(writer: Writer, step: Step) -> None:
     writer.assign("error", f"{verb}({domain}, {advice}, {mask}, {name}, {count})")
     if step.arguments["pd_handle"] == "invented":
         writer.say(f"{domain}->handle = handle;")
-    kept, should = wanted(step.then, step.then.errno or documented(step))
-    _answer(writer, step, kept, should)
+    _answer(writer, step, *wanted(step.then, step.then.errno or documented(step)))
 
 
 def plain(writer: Writer, step: Step) -> None:
@@ -239,7 +238,6 @@ def _sge(writer: Writer, element: SgeSpec) -> str:
 
 
 def alloc_mw(writer: Writer, step: Step) -> None:
-    """ibv_alloc_mw, which makes `step.name`."""
     own, domain = identifier(step.name), identifier(str(step.arguments["pd"]))
     if step.name in writer.made:
         raise Inexpressible("it makes several objects of one name")

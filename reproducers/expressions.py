@@ -11,86 +11,13 @@ _OLDEST_HEADER = 44
 _UNITS: Mapping[str, str] = {"KiB": "10", "MiB": "20", "GiB": "30", "TiB": "40"}
 # Words that a program or C itself uses, and that objects of a case may have as names too.
 _TAKEN = frozenset(
-    (
-        "all",
-        "answer",
-        "area",
-        "argc",
-        "argv",
-        "bound",
-        "calloc",
-        "context",
-        "copy",
-        "count",
-        "errno",
-        "error",
-        "exit",
-        "free",
-        "gid",
-        "hugepage",
-        "local",
-        "main",
-        "malloc",
-        "memory",
-        "move",
-        "next",
-        "own",
-        "own_mr",
-        "page",
-        "pair",
-        "parts",
-        "printf",
-        "puts",
-        "rdma",
-        "refused",
-        "size",
-        "status",
-        "state",
-        "stopped",
-        "received",
-        "sent",
-        "handle",
-        "earlier",
-        "ended",
-        "command",
-        "method",
-        "device",
-        "violations",
-        "wc",
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-    )
+    """
+    all answer area argc argv bound calloc context copy count errno error exit free gid hugepage local main malloc
+    memory move next own own_mr page pair parts printf puts rdma refused size status state stopped received sent
+    handle earlier ended command method device violations wc auto break case char const continue default do double
+    else enum extern float for goto if inline int long register return short signed sizeof static struct switch
+    typedef union unsigned void volatile while
+    """.split()
 )
 
 
@@ -125,7 +52,6 @@ class Names:
         self._properties |= {(name, f"old_{each}"): f"{struct}{each}" for each in ("lkey", "rkey")}
 
     def value(self, name: str, of: str, text: str) -> None:
-        """Adds one property."""
         self._properties[name, of] = text
 
     def of(self, name: str, property_: str) -> str:

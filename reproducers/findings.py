@@ -89,8 +89,8 @@ def page(
 ) -> str:
     """The page as Markdown. By fingerprint, `where` says where in the source a defect lies, `mended` what mends it.
 
-    `files` are the names of the programs beside the page, those that somebody wrote as by-hand/FINGERPRINT.c; for the
-    others it has the command that makes them.
+    `files` are the names of the programs in the page's directory, those written by hand as by-hand/FINGERPRINT.c; for
+    the others it has the command that makes them.
     """
     lines = [f"# {title}", ""]
     lines += [

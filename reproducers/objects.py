@@ -79,7 +79,7 @@ def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
 
 
 def beyond(writer: Writer) -> bool:
-    """Whether a call names a range that lies in no memory of the case, so that it matters what is beside that."""
+    """Whether a call names a range outside of the case's memory, so that it matters what is mapped around that."""
     case = writer.case
     steps = [step for step in (*case.before, case.when, *case.afterwards) if step.call in VERBS]
     for arguments in (*(each.arguments for each in case.given.mrs.values()), *(step.arguments for step in steps)):

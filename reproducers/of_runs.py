@@ -79,7 +79,7 @@ def unknown_device() -> Basis:
 
 
 def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH) -> Program:
-    """The program of a row, or of a point of a sweep; with a symptom of what it needs. Raises Inexpressible."""
+    """The program of a row or of a point; with a symptom, only of the steps that show it. Raises Inexpressible."""
     try:
         case = suite.find(id_)
     except UserError as error:
@@ -106,7 +106,7 @@ def _cut(symptom: Symptom, case: Case) -> Case:
 
 
 def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str) -> Program:
-    """The program; of a case that nobody saw end, without its last steps if it is too long with them."""
+    """The program. If the case did not end in the run and the program is too long, it lacks the last steps."""
     while True:
         try:
             return program_of(case, rules, width, remark)

@@ -75,7 +75,6 @@ def _asked(step: Step) -> str:
 
 
 def traffic(writer: Writer, step: Step) -> None:
-    """An operation of a peer by an rkey."""
     _prepare(writer, step)
     operation = str(step.arguments["op"])
     if operation in FLUSHES:
@@ -105,7 +104,7 @@ def _expected(step: Step) -> str:
 
 
 def _made(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
-    """The statement of an operation, and what a row wants of the status of its refusal."""
+    """The statement of an operation and, if it must be refused with a certain status, the check of that."""
     kind = str(step.arguments["qp_type"])
     if not step.then.because:
         if step.then.opcode:
@@ -245,7 +244,7 @@ def local_inv(writer: Writer, step: Step) -> None:
 
 
 def send_with_inv(writer: Writer, step: Step) -> None:
-    """A SEND with invalidation, of which the receiver is told the key."""
+    """A SEND with invalidation; the completion of its receive must name the invalidated key."""
     queue = identifier(str(step.arguments["qp"]))
     elements = ".num_sge = 0"
     if length := writer.moved(step.arguments["length"]):
@@ -320,7 +319,6 @@ def connect_qp(writer: Writer, step: Step) -> None:
 
 
 def destroy_qp(writer: Writer, step: Step) -> None:
-    """Destroys both queue pairs."""
     own = identifier(str(step.arguments["qp"]))
     writer.say(f"SET_UP(!ibv_destroy_qp({own}[0]) && !ibv_destroy_qp({own}[1]));")
 
@@ -337,7 +335,6 @@ def unmap(writer: Writer, step: Step) -> None:
 
 
 def protect(writer: Writer, step: Step) -> None:
-    """Takes the right to write to memory away."""
     name = str(step.arguments["memory"])
     writer.say(f"SET_UP(!mprotect({identifier(name)}, {writer.names.of(name, 'size')}, PROT_READ));")
 

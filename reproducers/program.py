@@ -95,7 +95,7 @@ class TooLong(Inexpressible):
 def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = "") -> Program:
     """The program of a row whose expectation is known, in so many columns. Raises Inexpressible.
 
-    Only with the usual width has it at most MOST_LINES. `remark` is a sentence for its first comment.
+    It has at most MOST_LINES with the usual width. `remark` is a sentence for its first comment.
     """
     if case.kind is not Kind.ROW:
         raise Inexpressible("it is not a row of calls: name one point, as CASE#axis=value")

@@ -5,8 +5,6 @@ That is the time of a worker, with what it needs between two cases, and not the 
 Not for who runs what (conformance/supervision/schedule.py).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

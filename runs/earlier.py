@@ -3,8 +3,6 @@
 Not for the directories of runs (folder.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

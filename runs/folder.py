@@ -3,8 +3,6 @@
 Not for the files in it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import shutil

@@ -3,8 +3,6 @@
 Not for running on them (commands/lab.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

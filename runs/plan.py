@@ -3,8 +3,6 @@
 The header of the results cannot replace it: it is written only when the first worker has reported its device.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator
@@ -38,7 +36,7 @@ class Plan:
     stack: str
     given: dict[str, Any]
 
-    def check(self, now: Plan) -> None:
+    def check(self, now: "Plan") -> None:
         """Raises UserError that names the difference, unless `now` has the same cases, tables, stack and builds."""
         for what, same in (
             ("the stack differs", self.stack == now.stack),

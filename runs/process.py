@@ -1,7 +1,5 @@
 """A run of the suite in a process of its own, which imports nothing from the directory that it is started in."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Reads the options that put builds and packages into the guest, and rejects those that apply to the guest only."""
 
-from __future__ import annotations
-
 import re
 
 from conformance.errors import UserError

@@ -3,8 +3,6 @@
 Not for the guests (guests.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

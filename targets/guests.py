@@ -3,8 +3,6 @@
 Not for a device of this host (target.py), and not for how a guest is built and booted (fixtures/guest/).
 """
 
-from __future__ import annotations
-
 import itertools
 import shlex
 import shutil
@@ -245,7 +243,7 @@ class Guests:
         return guest
 
     def _next(self) -> tuple[Prepared, str]:
-        """What the next guest is made of, and the suffix of its files, which nobody else is given."""
+        """What the next guest is made of, and the suffix of its files, which no other guest gets."""
         with self._lock:
             return self._lay_out(), _new_console(self._out)
 

@@ -3,8 +3,6 @@
 Not for how they are reached (fixtures/hosts/).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection
 from dataclasses import replace

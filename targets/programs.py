@@ -1,7 +1,5 @@
 """Runs a Python module of the project in the Soft-RoCE guest and reads the JSON lines that it writes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -35,7 +33,7 @@ def messages_from_guest(
 ) -> Iterator[dict[str, Any]]:
     """The JSON objects that `python3 -m module DEVICE PORT arguments…` writes in the guest.
 
-    `more` are files or folders that the guest gets beside the suite, as (source, name there). Raises UserError
+    `more` are further files or folders that the guest gets, as (source, name there). Raises UserError
     (status 3).
     """
     packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)

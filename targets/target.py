@@ -4,8 +4,6 @@ Not for what a run records (commands/run.py), for guests (guests.py), for hosts 
 process of a worker (fixtures/system/host.py).
 """
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Collection, Sequence

@@ -1,13 +1,17 @@
 """What a guest that is up takes over of a build: which builds, and what is put where."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conformance.errors import UserError
+from conformance.tables.suite import ROOT
 from fixtures.guest import exchange
+from fixtures.guest.driver import DRIVERS, Driver
 from fixtures.guest.exchange import Exchange
 from fixtures.guest.image import Image
 from fixtures.guest.under_test import Builds, UnderTest
@@ -36,6 +40,14 @@ def test_the_drivers_module_and_libraries_are_taken_over(tmp_path: Path, image: 
     assert found.libraries == ["/opt/rdma-core/lib/libibverbs.so.1", "/opt/rdma-core/lib/librdmacm.so.1.3.65.0"]
     assert "/etc/libibverbs.d/rxe.driver" in found.files
     assert found.environment["RDMAV_DRIVERS"] == "/opt/rdma-core/lib/librxe"
+
+
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
+def test_a_guest_exchanges_the_module_of_its_own_driver(driver: Driver) -> None:
+    text = "from fixtures.guest import exchange; print(exchange.DEVICE, exchange.MODULE)"
+    environment = {"PATH": os.environ["PATH"], **driver.environment}
+    told = subprocess.check_output([sys.executable, "-c", text], cwd=ROOT, env=environment, text=True)
+    assert told.split() == [driver.device, driver.module]
 
 
 @pytest.mark.parametrize("what", ["kernel", "another module", "pyverbs", "overlay", "nothing"])

@@ -16,11 +16,13 @@ from conformance.model.kind import Kind
 from conformance.tables.shards import Shard
 from conformance.tables.suite import load_suite
 from fixtures.guest.changes import Change
+from fixtures.guest.driver import DRIVERS
 from trial import kernel_runs
 from trial.kernel import report
-from trial.kernel.guest import Answer, Guests, Lost, NoSession
+from trial.kernel.guest import Answer, Guests, Lost, MutantGuest, NoSession
 from trial.kernel.modules import Modules, NotMade
-from trial.kernel.mutant import Mutant, read_mutants
+from trial.kernel.mutant import FOLDER, Mutant, read_mutants
+from trial.kernel.peers import Peers
 from trial.kernel.trying import (
     ACCEPTED,
     BROKEN,
@@ -122,8 +124,9 @@ def tried(driver: Driver, which: Mutant | None = None, only: Sequence[str] = ())
 NAME = mutant().name
 
 
-def test_the_mutants_are_read_and_each_violates_rules_that_there_are() -> None:
-    known = read_mutants()
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_the_mutants_are_read_and_each_violates_rules_that_there_are(driver: str) -> None:
+    known = read_mutants(FOLDER / driver)
     assert known
     assert all(each.rules or each.permitted for each in known)
     for each in known:
@@ -155,8 +158,11 @@ def test_a_case_of_its_rule_kills_it() -> None:
     assert (found.outcome, found.by, found.reason, found.tried) == (BY_ITS_RULE, (OWN.id,), "why", 1)
 
 
-def test_what_the_mended_driver_violates_too_does_not_count() -> None:
-    assert tried(Driver({("", OWN.id): "REG-20"})).outcome == SURVIVED
+def test_what_the_driver_violates_without_it_does_not_count_and_is_asked_once() -> None:
+    driver = Driver({("", OWN.id): "REG-20"})
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    assert [trial.try_alone(mutant(name)).tried for name in ("one", "two")] == [1, 0]
+    assert trial.try_alone(mutant("two")).outcome == SURVIVED
 
 
 def test_another_rule_kills_it_elsewhere() -> None:
@@ -169,7 +175,7 @@ def test_a_kernel_that_dies_in_a_case_is_a_detection_by_that_case() -> None:
     driver.events[(NAME, OWN.id)] = Lost(f"CRASH in {OWN.id}", OWN.id)
     found = tried(driver)
     assert (found.outcome, found.by) == (BY_ITS_RULE, (OWN.id,))
-    assert driver.started == 3, "once, again, and without the mutant"
+    assert driver.started == 2, "once; without the mutant and again"
 
 
 @pytest.mark.parametrize(
@@ -241,16 +247,62 @@ def test_the_history_keeps_what_was_not_tried_and_tells_what_is_no_longer_killed
         report.read_history(tmp_path)
 
 
+def test_rdma_cores_tests_count_if_they_pass_twice_without_the_mutant_and_fail_twice_with_it(tmp_path: Path) -> None:
+    (tmp_path / "test_mr.py").write_text("")
+    lost: list[str] = []
+    results = {
+        "": {"good": "passed", "weak": "passed", "bad": "failed", "lacking": "skipped", "stuck": "passed"},
+        "seen": {"good": "failed", "stuck": "passed"},
+        "flaky": {"good": "passed", "weak": "failed then passed", "stuck": "passed"},
+        "stuck": {"good": "passed", "weak": "passed"},
+        "refused": {},
+    }
+
+    class Guest:
+        module = ""
+
+        def load(self, module: str) -> str:
+            self.module = module
+            return "insmod: refused" if module == "refused" else ""
+
+        def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+            of = results[self.module]
+            for name in list(of if arguments[1].startswith("test_") else arguments[1:]):
+                if name not in of:
+                    raise Lost(f"HANG in {name}", name)
+                outcome, _, of[name] = of[name].partition(" then ")
+                of[name] = of[name] or outcome
+                yield name, outcome
+
+    peers = Peers(tmp_path, lambda: cast(MutantGuest, Guest()), lambda: lost.append(""))
+    assert {module: peers.first(module, "") for module in results if module} == {
+        "seen": "good",
+        "flaky": "",
+        "stuck": "stuck",
+        "refused": "",
+    }
+    assert len(lost) == 5, "what has failed once may have harmed its guest"
+    with pytest.raises(UserError, match=r"there is no test_mr\.py"):
+        Peers(tmp_path / "elsewhere", lambda: cast(MutantGuest, Guest()), lambda: None)
+
+
+def test_the_table_tells_what_both_saw_by_kind(tmp_path: Path) -> None:
+    seen = ((BY_ITS_RULE, "a.test"), (ELSEWHERE, ""), (SURVIVED, "a.test"), (SURVIVED, ""), (BY_ITS_RULE, None))
+    found = [dataclasses.replace(finding(str(n), outcome), peer=peer) for n, (outcome, peer) in enumerate(seen)]
+    report.write(tmp_path, found, {})
+    assert "| range | 4 | 1 | 1 | 1 | 1 |\n| all | 4 | 1 | 1 | 1 | 1 |" in (tmp_path / "kernel.md").read_text()
+
+
 def test_a_night_tries_what_was_not_killed_and_a_tenth_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     known = read_mutants()
-    before: report.History = {each.name: {"outcome": BY_ITS_RULE} for each in known[1:]}
-    arguments = argparse.Namespace(mutant=[], rule=[], file=[], night=True, shard=None)
+    before: report.History = {each.name: {"outcome": ACCEPTED if each.permitted else BY_ITS_RULE} for each in known[1:]}
+    arguments = argparse.Namespace(driver="rxe", mutant=[], rule=[], file=[], night=True, shard=None)
     chosen = kernel_runs._chosen(arguments, before)
     assert known[0] in chosen
     assert len(chosen) in (-(-len(known) // 10), -(-len(known) // 10) + 1)
     halves = []
     for shard in (Shard(1, 2), Shard(2, 2)):
-        arguments = argparse.Namespace(mutant=[], rule=[], file=[], night=False, shard=shard)
+        arguments = argparse.Namespace(driver="rxe", mutant=[], rule=[], file=[], night=False, shard=shard)
         halves.append(kernel_runs._chosen(arguments, {}))
     assert sorted(each.name for half in halves for each in half) == sorted(each.name for each in known)
     assert abs(len(halves[0]) - len(halves[1])) <= 1

@@ -13,6 +13,7 @@ from conformance.results.records import Recorded, footer_record
 from conformance.run_options import RunOptions
 from fixtures.guest import build
 from fixtures.guest.changes import Change, Edit
+from fixtures.guest.driver import driver_for
 from fixtures.guest.image import Image
 from fixtures.guest.mending import chosen_changes, ensure_each, ensure_mended
 from fixtures.guest.recipe import recipe_for
@@ -21,15 +22,16 @@ from reports import html, markdown, terminal
 from reports.digest import digest
 from samples import header, numbered, registry, result, user_error
 from targets.builds import refuse_beside_own_stack
+from trial.kernel.modules import Modules
 from trial.mended import SAMPLE, left_out, selected, table
 
 KERNEL = "7.0-test"
 RECIPE = recipe_for("forky-mended")
-WHY = Change("window", "why", ("BIND-10",), (), (Edit("linux/rxe_mw.c", "", "after", "first", "more\n"),), "1" * 64)
+WHY = Change("window", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "after", "first", "more\n"),), "1" * 64)
 PROVIDER = Change(
     "provider", "why", ("BIND-21",), (), (Edit("rdma-core/rxe.c", "", "after", "one", "two\n"),), "2" * 64
 )
-MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_mw.c", "", "after", "gone", "x\n"),), "3" * 64)
+MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "after", "gone", "x\n"),), "3" * 64)
 
 
 class Workshop:
@@ -44,14 +46,20 @@ class Workshop:
         if "mmdebstrap" in command:
             self.made += 1
             root = Path(command[-1] if command[-1].startswith("/") else command[-2])
-            for name, text in (("linux/rxe_mw.c", "first\nlast\n"), ("rdma-core/providers/rxe/rxe.c", "one\n")):
+            for name, text in (
+                ("rxe/rxe_m.c", "first\nlast\n"),
+                ("siw/siw_m.c", "first\nlast\n"),
+                ("rdma-core/providers/rxe/rxe.c", "one\n"),
+                ("rdma-core/providers/siw/siw.c", "one\n"),
+            ):
                 (root / "source" / name).parent.mkdir(parents=True)
                 (root / "source" / name).write_text(text, encoding="utf-8")
         else:
             self.compiled += 1
-            root = Path(command[command.index("sh") + 2]) / "source"
-            (root / "linux/rdma_rxe.ko").write_bytes((root / "linux/rxe_mw.c").read_bytes())
-            if command[-2] == "provider":
+            system, _, folder, module = command[command.index("sh") + 2 :][:4]
+            made, root = Path(system + folder), Path(system) / "source"
+            (made / f"{module}.ko").write_bytes(next(made.glob("*_m*.c")).read_bytes())
+            if command[-2] == "rxe":
                 (root / "build/lib").mkdir(parents=True, exist_ok=True)
                 (root / "build/lib/librxe-rdmav65.so").write_bytes(
                     (root / "rdma-core/providers/rxe/rxe.c").read_bytes()
@@ -93,6 +101,15 @@ def test_module_and_provider_are_built_once_and_again_when_damaged(tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
 
+def test_modules_of_another_driver_are_compiled_in_the_same_workshop(tmp_path: Path, workshop: Workshop) -> None:
+    change = Change("mutant", "why", (), (), (Edit("linux/siw_m.c", "", "after", "first", "more\n"),), "4" * 64)
+    modules = Modules(RECIPE, image(tmp_path), tmp_path, driver_for("siw"))
+    assert modules.of([change]).read_text() == "first\nmore\nlast\n"
+    assert modules.of([]).read_text() == "first\nlast\n", "of what is unchanged"
+    ensure_mended([WHY], RECIPE, image(tmp_path), tmp_path, print)
+    assert (workshop.made, workshop.compiled) == (1, 3)
+
+
 def test_several_sets_are_made_in_one_workshop_each_from_the_pristine_sources(
     tmp_path: Path, workshop: Workshop
 ) -> None:
@@ -107,7 +124,7 @@ def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(tmp_pat
     for _ in range(2):  # built, and from the cache
         said: list[str] = []
         made = ensure_mended([MISFIT, WHY], RECIPE, image(tmp_path), tmp_path, said.append)
-        line = "the change misfit does not fit and is left out: 'gone' occurs 0 times in linux/rxe_mw.c, not once"
+        line = "the change misfit does not fit and is left out: 'gone' occurs 0 times in linux/rxe_m.c, not once"
         assert said[-1] == line
         assert made.changes == {"window": "1" * 64}
         assert made.given()["changes_left_out"].keys() == {"misfit"}
@@ -117,11 +134,11 @@ def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(tmp_pat
 def test_a_compiler_that_refuses_is_quoted(tmp_path: Path, workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(command: Sequence[str], log: Path, *rest: object) -> int:
         if "mmdebstrap" not in command:
-            workshop.log = "rxe_mw.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"
+            workshop.log = "rxe_m.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"
         return Workshop.__call__(workshop, command, log, print, {})
 
     monkeypatch.setattr(build, "run_logged", fails)
-    with pytest.raises(UserError, match=r"could not be compiled: rxe_mw.c:3:1: error: unknown type name") as caught:
+    with pytest.raises(UserError, match=r"could not be compiled: rxe_m.c:3:1: error: unknown type name") as caught:
         ensure_mended([WHY], RECIPE, image(tmp_path), tmp_path, print)
     assert caught.value.status == 3
     assert "build-mended-forky.log" in caught.value.log

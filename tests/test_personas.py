@@ -21,8 +21,8 @@ from conformance.model.transport import IWARP as IWARP_TRANSPORT
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
 from conformance.results.conclusions import exit_status
-from conformance.results.effective import with_effective
 from conformance.results.records import footer_record
+from conformance.results.waivers import with_effective
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from reference.bench import ReferenceBench

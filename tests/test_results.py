@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -15,6 +16,8 @@ from conformance.model.evidence import Needs
 from conformance.model.observation import Observation
 from conformance.model.record import FooterRecord, Record
 from conformance.model.verdict import VERDICTS, Verdict
+from conformance.results import records, writer
+from conformance.results.checked_json import values_in
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, decode, encode, footer_record, read_results, result_record
 from conformance.results.rule_conclusions import conclude_rules, rule_verdicts
@@ -341,6 +344,34 @@ def test_a_fault_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, faul
         file.write_bytes(encode(header) + encode(bad))
         with pytest.raises(UserError, match=f"{re.escape(f'{file}:2: case')}.*{re.escape(said)}"):
             read_results(file)
+
+
+def test_what_results_repeat_takes_no_room_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer counts as the reader does, also in a run that goes on later."""
+    lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
+    head = header(planned=[line["case"] for line in lines])
+    most = values_in(encode(head)) + 10 * values_in(encode(lines[0]))
+    monkeypatch.setattr(writer, "MOST_RESULTS_VALUES", most)
+    monkeypatch.setattr(records, "MOST_VALUES", most)
+    monkeypatch.setattr(writer, "_MANY", len(lines) - 1)
+    path = tmp_path / "large" / "results.jsonl"
+    for part in (lines[:20], lines[20:]):
+        earlier = read_results(path) if path.exists() else None
+        with closing(ResultsFile(path, carry_on=True)) as file:
+            file.cut_back(earlier)
+            if not earlier:
+                file.append(head)
+            for line in part:
+                assert not file.lacks_room(line)
+                file.append(line)
+    assert [each["case"] for each in read_results(path).results] == head["planned"]
+    for many, changes in ((len(lines), [{}] * 40), (0, [{"notes": ["", str(number)] * 9} for number in range(40)])):
+        monkeypatch.setattr(writer, "_MANY", many)
+        with closing(ResultsFile(tmp_path / str(many) / "results.jsonl")) as file:
+            file.append(head)
+            for line in itertools.takewhile(lambda line: not file.lacks_room(line), map(changed, lines, changes)):
+                file.append(line)
+        assert len(read_results(file.path).results) < 20
 
 
 def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) -> None:

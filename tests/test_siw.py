@@ -8,6 +8,8 @@ import pytest
 from conformance.model.verdict import Verdict
 from conformance.results.records import read_results
 from launched import launched
+from trial.kernel.report import read_history
+from trial.kernel.trying import BY_ITS_RULE
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 VERDICTS = {
@@ -39,3 +41,12 @@ def test_the_same_cases_run_on_iwarp(tmp_path: Path) -> None:
     assert all(result["repro"].startswith("./rdma-cts run --guest --driver siw ") for result in recorded.results)
     plan = json.loads((out / "plan.json").read_text(encoding="utf-8"))
     assert plan["argv"][:3] == ["--guest", "--driver", "siw"]
+
+
+def test_a_mutant_of_siw_is_killed_by_a_case_that_passes_without_it(tmp_path: Path) -> None:
+    case, name = "reg_mr/extent/rdma-write-of-200-at-0", "last-byte-refused"
+    words = ("--driver", "siw", "--mutant", name, "--only", case, "--yes", "--out", tmp_path / "out")
+    done = launched("trial", "kernel", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = read_history(tmp_path / "out")[name]
+    assert (found["outcome"], found["by"]) == (BY_ITS_RULE, [case])

@@ -1,14 +1,15 @@
 """Points, predicates over them, and the formulas by which deviating ones are reported."""
 
-import builtins
 import re
 from array import array
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conformance import cache
 from conformance.model import predicate
 from conformance.model.record import PointsFile
 from conformance.model.space import Axis, Space
@@ -174,15 +175,18 @@ def test_the_smallest_point_has_the_fewest_flags() -> None:
     assert found.space.text(formula.explain(found, 1).smallest) == "access=B"
 
 
+def test_what_was_found_is_kept_for_the_next_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(cache.DIRECTORY, str(tmp_path))
+    formula._found_before.cache_clear()
+    found = formula.describe(SMALL, table("LOCAL_WRITE"))
+    formula._found_before.cache_clear()
+    monkeypatch.setattr(formula._Set, "_products", lambda _: pytest.fail("it was looked for again"))
+    assert formula.describe(SMALL, table("LOCAL_WRITE")) == found
+    formula._found_before.cache_clear()
+
+
 def test_without_sympy_the_set_is_not_described_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    importing = builtins.__import__
-
-    def without(name: str, *arguments: Any) -> Any:
-        if name.startswith("sympy"):
-            raise ImportError(name)
-        return importing(name, *arguments)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(formula, "find_spec", lambda _: None)
     output, minimal = formula.describe(SMALL, table("LOCAL_WRITE"))
     assert "sympy is not installed" in output
     assert not minimal

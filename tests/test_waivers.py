@@ -14,8 +14,7 @@ from conformance.model.record import ResultRecord
 from conformance.results.conclusions import exit_status, verdict_on
 from conformance.results.records import footer_record
 from conformance.results.waiver_file import LONGEST, read_waivers
-from conformance.results.waiver_scope import WaiverScope
-from conformance.results.waivers import Waivers
+from conformance.results.waivers import Waivers, WaiverScope
 from conformance.tables.suite import ROOT
 from samples import header, numbered, registry, result
 

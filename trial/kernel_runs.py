@@ -1,9 +1,11 @@
-"""`rdma-cts trial kernel`: tries mutants of the driver on the mended stack, in guests."""
+"""`rdma-cts trial kernel`: tries mutants of a driver in guests, those of rxe on the mended stack."""
 
 import argparse
+import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,23 +14,28 @@ from conformance.results.files import make_directory
 from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite
 from conformance.yamldoc.reader import suggestion
-from fixtures.guest.image import ensure_image
+from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS, Driver, driver_for, ensure_module
+from fixtures.guest.image import Image, ensure_image
 from fixtures.guest.mending import chosen_changes, ensure_mended
-from fixtures.guest.recipe import MENDED_STACKS, recipe_for
+from fixtures.guest.recipe import Recipe, recipe_for
+from fixtures.guest.under_test import Builds, DriverModule, UnderTest
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from trial.kernel import report
 from trial.kernel.guest import Guests
 from trial.kernel.modules import Modules, NotMade
-from trial.kernel.mutant import Mutant, chosen_mutants, read_mutants
-from trial.kernel.trying import EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
+from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
+from trial.kernel.peers import Peers
+from trial.kernel.trying import ACCEPTED, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
-STACK = next(iter(MENDED_STACKS))
 _SHARE = 10  # of what was killed last time, one in so many is tried in a night
 Say = Callable[[str], None]
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--driver", choices=tuple(DRIVERS), default=DEFAULT_DRIVER, help="whose mutants (default: rxe)"
+    )
     command.add_argument("--mutant", action="append", default=[], metavar="NAME", help="only this mutant")
     command.add_argument("--rule", action="append", default=[], metavar="ID", help="only mutants of this rule")
     command.add_argument("--file", action="append", default=[], metavar="NAME", help="only of this file of the driver")
@@ -40,12 +47,15 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--night", action="store_true", help="what was not killed in --before, and a random tenth of the others"
     )
     command.add_argument("--shard", type=Shard.parse, metavar="K/N", help="only the Kth of N parts, for N machines")
+    command.add_argument(
+        "--rdma-core-tests", type=Path, metavar="DIR", help="also try rdma-core's own tests, in DIR, on each mutant"
+    )
     command.add_argument("--list", action="store_true", help="only list the mutants")
     command.add_argument("-v", "--verbose", action="store_true", help="print a line for each mutant")
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries mutants; exit status 1 if one is no longer killed that was, or a permitted one is failed."""
+    """Tries mutants; exit status 1 if one that was killed before survives, or a permitted one is failed."""
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:
@@ -58,18 +68,24 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if arguments.only:
         cases = [case for case in suite.cases if case.id in arguments.only]
     packages.ensure_tools(packages.GUEST, assume_yes=arguments.yes, say=say)
-    recipe = recipe_for(STACK)
+    recipe, driver = recipe_for(), driver_for(arguments.driver)
     image = ensure_image(recipe, cache_directory(), say)
-    modules = Modules(recipe, image, cache_directory())
+    modules = Modules(recipe, image, cache_directory(), driver)
     if arguments.build:
         return _build(chosen, modules)
-    mended = ensure_mended(chosen_changes(()), recipe, image, cache_directory(), say)
+    under_test = UnderTest(Builds(), image, recipe, _module(driver, recipe, image, say))
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-kernel"
     make_directory(out)
     began, findings = time.monotonic(), dict[str, Finding]()
-    trial = Trial(cases, modules, Guests(STACK, image, mended, out, say))
+    trial = Trial(cases, modules, Guests(under_test, driver, out, say))
+    theirs = arguments.rdma_core_tests and Peers(arguments.rdma_core_tests, trial.ready, trial.close)
     try:
         for found in _findings(trial, chosen, arguments):
+            if theirs and found.outcome in report.COUNTED:
+                mutant = next(each for each in chosen if each.name == found.name)
+                found = replace(found, peer=theirs.first(modules.of([mutant.change]), modules.of([])))
+                if mutant.kills or mutant.leaks:
+                    trial.close()
             findings[found.name] = found
             report.write(out, findings.values(), before)
             if arguments.verbose or len(chosen) == 1:
@@ -79,6 +95,14 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     lost = report.regressions(findings.values(), before)
     print(report.summary(list(findings.values()), lost, time.monotonic() - began))
     return 1 if lost or any(each.outcome == FALSE_ALARM for each in findings.values()) else 0
+
+
+def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverModule:
+    """What the guest has of the driver before a mutant of it is loaded."""
+    if driver.name != DEFAULT_DRIVER:
+        return DriverModule(driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say))
+    mended = ensure_mended(chosen_changes(()), recipe, image, cache_directory(), say)
+    return DriverModule(driver.module, lambda: mended.module, mended.laid)
 
 
 def _findings(trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace) -> Iterator[Finding]:
@@ -98,13 +122,14 @@ def _findings(trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namesp
 
 
 def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutant]:
-    chosen = chosen_mutants(read_mutants(), arguments.mutant, arguments.rule, arguments.file)
+    chosen = chosen_mutants(read_mutants(FOLDER / arguments.driver), arguments.mutant, arguments.rule, arguments.file)
     if arguments.night:
         tenth = random.Random(f"{datetime.now():%Y%m%d}").sample(chosen, -(-len(chosen) // _SHARE))
-        settled = (*report.KILLED, EQUIVALENT)
+        settled = (*report.KILLED, EQUIVALENT, ACCEPTED)
         chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
     if arguments.shard:
-        chosen = arguments.shard.part(chosen, lambda each: each.name)
+        # Of a random part, the same every time, a figure can be given for the whole.
+        chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 
 

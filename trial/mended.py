@@ -20,8 +20,8 @@ SAMPLE = 40  # of the cases that neither a defect nor the change is about, one i
 class LeftOut:
     """What came of leaving one change out: the cases whose verdict differs from that on the whole mended stack.
 
-    `violated` are those that violate a rule only now, `not_verified` those that were verified and are no more, because
-    the device does not offer it. `of_other_rules` are the violations of none of the change's rules. `defects` are the
+    `violated` are those that violate a rule only without it, `not_verified` those that the device no longer offers
+    without it. `of_other_rules` are the violations of none of the change's rules. `defects` are the
     fingerprints of the violations, with their titles; `declared` the defects that the change says it mends.
     """
 

@@ -10,8 +10,8 @@ the reference's device or, as CLASS.METHOD, of another class. The expression has
 of the vocabulary and of the module beside; `was` is what the replaced method returns for the same arguments, and
 `was(access=0)` for others. Several lines are the body of a function. Further methods of the class follow, as
 `METHOD: EXPRESSION`; what is not a method is an attribute of the class, and `setup` makes what an instance keeps.
-`also` has further marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. Not for mutants of many lines, which are
-classes.
+`also` has further marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. `departs` names the rules of the level should
+that a permitted one does not follow. Not for mutants of several methods with many lines, which are classes.
 """
 
 import ast
@@ -54,7 +54,7 @@ def _rows(path: Path, names: dict[str, Any], base: str) -> Iterator[Violation]:
     document = read_file(path)
     for row in document.value if isinstance(document.value, tuple) else ():
         fields = row.value if isinstance(row.value, dict) else {}
-        also = fields.pop("also", None)
+        also, departs = fields.pop("also", None), fields.pop("departs", None)
         if len(fields) < 2:
             raise _mistake(row, "a mutant is NAME: SENTENCE and RULE METHOD: EXPRESSION")
         (name, about), (mark, code), *more = fields.items()
@@ -69,7 +69,8 @@ def _rows(path: Path, names: dict[str, Any], base: str) -> Iterator[Violation]:
         members = {key: _member(key, each, kind, names) for key, each in ((method, code), *more)}
         written = BLIND if BLIND in flags else ""
         made = replacing(name.replace("-", "_"), kind, members, str(about.value), names["__name__"])
-        first = Violation(name, rule, str(about.value), made, (), _PERMITTED in flags, written)
+        departs_from = tuple(str(departs.value).split()) if departs else ()
+        first = Violation(name, rule, str(about.value), made, departs_from, _PERMITTED in flags, written)
         yield first
         for each in (also.value if isinstance(also.value, tuple) else (also,)) if also else ():
             of, *rest = str(each.value).split()
@@ -103,7 +104,8 @@ def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
 
 def _assigned(tree: ast.AST) -> set[str]:
     stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return stored | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    caught = {str(node.name) for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)}
+    return stored | caught | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
 class _Was(ast.NodeTransformer):

@@ -1,21 +1,19 @@
 """Mutants: references and altered real calls that break one rule, or make another choice where a rule leaves one.
 
-`@violates` and `@permits` mark a class, or a function that takes the place of one method of the class that its first
-parameter names. Not for the mutants of a driver (trial/kernel/), and not for trying them (trying.py).
+`@violates` and `@permits` mark a class; most mutants are rows of tables instead (mutant_table.py). Not for the mutants
+of a driver (trial/kernel/), and not for trying them (trying.py).
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
+from types import ModuleType
+from typing import Any, TypeVar, cast
 
 _MARKS, _MUTANT = "marks_of_mutants", "mutant_class"
 BLIND = "blind"
 _Kind = TypeVar("_Kind", bound=type[Any])
 _Self = TypeVar("_Self")
-_Taken = ParamSpec("_Taken")
-_Given = TypeVar("_Given")
 
 
 @dataclass(frozen=True)
@@ -39,45 +37,12 @@ class Violation:
 class _Marking:
     permitted: bool
 
-    @overload
-    def __call__(
-        self, rule: str, /, *, departs_from: tuple[str, ...] = (), name: str = "", written: str = ""
-    ) -> Callable[[_Kind], _Kind]: ...
-
-    @overload
-    def __call__(
-        self,
-        rule: str,
-        replaces: Callable[Concatenate[Any, _Taken], _Given],
-        /,
-        *,
-        departs_from: tuple[str, ...] = (),
-        name: str = "",
-        written: str = "",
-    ) -> Callable[[Callable[Concatenate[Any, _Taken], _Given]], type[Any]]: ...
-
-    def __call__(
-        self,
-        rule: str,
-        replaces: Callable[..., Any] | None = None,
-        /,
-        *,
-        departs_from: tuple[str, ...] = (),
-        name: str = "",
-        written: str = "",
-    ) -> Callable[[Any], type[Any]]:
-        def mark(made: Any) -> type[Any]:
-            kind = made
-            if replaces is not None:
-                (base, *_) = made.__annotations__.values()
-                taken = made.__globals__[base]
-                members = {cast(FunctionType, replaces).__name__: made}
-                kind = replacing(made.__name__, taken, members, made.__doc__, made.__module__)
-            about = (kind.__doc__ or "").strip()
-            own = re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower().replace("_", "-")
-            marked = Violation(name or own, rule, about, kind, departs_from, self.permitted, written)
+    def __call__(self, rule: str, *, name: str = "", written: str = "") -> Callable[[_Kind], _Kind]:
+        def mark(kind: _Kind) -> _Kind:
+            own = re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower()
+            marked = Violation(name or own, rule, (kind.__doc__ or "").strip(), kind, (), self.permitted, written)
             setattr(kind, _MARKS, (*vars(kind).get(_MARKS, ()), marked))
-            return cast("type[Any]", kind)
+            return kind
 
         return mark
 

@@ -3,8 +3,6 @@
 Not for the calls themselves: device/libibverbs.py calls the library, device/uverbs.py the kernel.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno as errno_module
 from collections.abc import Callable, Iterator
@@ -14,8 +12,6 @@ from typing import NamedTuple, Protocol
 
 
 class IbvPd(ctypes.Structure):
-    """struct ibv_pd of <infiniband/verbs.h>."""
-
     _fields_ = (("context", ctypes.c_void_p), ("handle", ctypes.c_uint32))
 
 
@@ -32,8 +28,6 @@ class IbvDm(ctypes.Structure):
 
 
 class IbvMr(ctypes.Structure):
-    """struct ibv_mr of <infiniband/verbs.h>."""
-
     _fields_ = (
         ("context", ctypes.c_void_p),
         ("pd", ctypes.c_void_p),
@@ -46,8 +40,6 @@ class IbvMr(ctypes.Structure):
 
 
 class IbvMw(ctypes.Structure):
-    """struct ibv_mw of <infiniband/verbs.h>."""
-
     _fields_ = (
         ("context", ctypes.c_void_p),
         ("pd", ctypes.c_void_p),
@@ -58,8 +50,6 @@ class IbvMw(ctypes.Structure):
 
 
 class IbvMrInitAttr(ctypes.Structure):
-    """struct ibv_mr_init_attr of <infiniband/verbs.h>."""
-
     _fields_ = (
         ("length", ctypes.c_size_t),
         ("access", ctypes.c_uint),
@@ -74,8 +64,6 @@ class IbvMrInitAttr(ctypes.Structure):
 
 
 class IbvAh(ctypes.Structure):
-    """struct ibv_ah of <infiniband/verbs.h>."""
-
     _fields_ = (("context", ctypes.c_void_p), ("pd", ctypes.c_void_p), ("handle", ctypes.c_uint32))
 
 
@@ -98,13 +86,12 @@ class Mr:
         self.pointer = pointer
 
     @classmethod
-    def at(cls, pointer: int) -> Mr:
+    def at(cls, pointer: int) -> "Mr":
         """Returns the region whose structure, at the address `pointer`, the library returned."""
         return cls(IbvMr.from_address(pointer), pointer)
 
     @property
     def handle(self) -> int:
-        """The kernel's handle in the structure."""
         return int(self.struct.handle)
 
     def fields(self) -> dict[str, int]:
@@ -123,7 +110,6 @@ class Buffer:
     free: Callable[[], object]
 
     def close(self) -> None:
-        """ibv_free_buf."""
         self.free()
 
     @property
@@ -131,8 +117,8 @@ class Buffer:
         return self.handle
 
 
-class DeviceMemory(Protocol):
-    """Memory of ibv_alloc_dm."""
+class Held(Protocol):
+    """What a program has by a pointer and ends by a verb: memory of ibv_alloc_dm, a dma handle."""
 
     @property
     def pointer(self) -> int: ...
@@ -155,8 +141,8 @@ class Told:
 class Return:
     """The result of a call: the returned value, errno (0 if the call did not set it), and the object it created.
 
-    `release` gives the object up, if deregistering it would not do. `layer` is the layer that answered, `kernel` if the
-    result does not show another one.
+    `release` gives the object up where a deregistration is not the way to do that. `layer` is the layer that answered,
+    `kernel` if the result does not show another one.
     """
 
     value: int
@@ -165,8 +151,8 @@ class Return:
     layer: str = "kernel"
     buffer: Buffer | None = None
     told: Told | None = None
-    pd: Pd | None = None
-    dm: DeviceMemory | None = None
+    pd: "Pd | None" = None
+    held: Held | None = None
     release: Callable[[], object] | None = None
 
 
@@ -211,12 +197,10 @@ class PdAt:
 
     @property
     def handle(self) -> int:
-        """The kernel's handle in the structure."""
         return int(self._struct.handle)
 
     @property
     def context_pointer(self) -> int:
-        """struct ibv_context * of the PD."""
         return self._struct.context or 0
 
     @contextmanager
@@ -234,7 +218,6 @@ class PdAt:
         self._release = lambda: None
 
     def close(self) -> None:
-        """Gives the domain up."""
         self._release()
 
 

@@ -4,8 +4,6 @@
 again. Not for the rows of ibv_reg_mr_ex itself, which are in a folder of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ The bytes that an operation sends never occur in the memory before it, so that e
 difference. Not for operations (execution/traffic.py) and not for judging a difference (judging/).
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import re
@@ -70,7 +68,6 @@ class Area:
             ctypes.memmove(self.start, self.before, self.length)
 
     def content(self) -> bytes:
-        """Returns the present contents of the range."""
         return ctypes.string_at(self.start, self.length)
 
     def moved(self, skipped: int = 0) -> str:
@@ -87,7 +84,7 @@ class Area:
             return "all"
         return "nothing" if content == self.before[skipped:] else "part"
 
-    def received(self, source: Area) -> str:
+    def received(self, source: "Area") -> str:
         """Returns how much of the contents of another area has arrived here: as `moved`, or `other`.
 
         `other`: something has changed, but none of the new contents is from the memory of `source`. A range is from

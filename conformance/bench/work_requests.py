@@ -4,8 +4,6 @@ The interface between execution/ and a bench, which is the device under test or 
 posting (device/posting.py) and not for queue pairs (device/queue_pairs.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -113,7 +111,6 @@ class Exchange(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the request completed with success."""
         return len(self.completions) == 1 and self.completions[0].status == "SUCCESS"
 
 
@@ -146,31 +143,12 @@ def wc_opcode(opcode: int) -> str:
 
 
 # enum ibv_wc_status of <infiniband/verbs.h>, from 0 upwards.
-_WC_STATUS = (
-    "SUCCESS",
-    "LOC_LEN_ERR",
-    "LOC_QP_OP_ERR",
-    "LOC_EEC_OP_ERR",
-    "LOC_PROT_ERR",
-    "WR_FLUSH_ERR",
-    "MW_BIND_ERR",
-    "BAD_RESP_ERR",
-    "LOC_ACCESS_ERR",
-    "REM_INV_REQ_ERR",
-    "REM_ACCESS_ERR",
-    "REM_OP_ERR",
-    "RETRY_EXC_ERR",
-    "RNR_RETRY_EXC_ERR",
-    "LOC_RDD_VIOL_ERR",
-    "REM_INV_RD_REQ_ERR",
-    "REM_ABORT_ERR",
-    "INV_EECN_ERR",
-    "INV_EEC_STATE_ERR",
-    "FATAL_ERR",
-    "RESP_TIMEOUT_ERR",
-    "GENERAL_ERR",
-    "TM_ERR",
-    "TM_RNDV_INCOMPLETE",
+_WC_STATUS = tuple(
+    """
+    SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_EEC_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR BAD_RESP_ERR LOC_ACCESS_ERR
+    REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR RNR_RETRY_EXC_ERR LOC_RDD_VIOL_ERR REM_INV_RD_REQ_ERR
+    REM_ABORT_ERR INV_EECN_ERR INV_EEC_STATE_ERR FATAL_ERR RESP_TIMEOUT_ERR GENERAL_ERR TM_ERR TM_RNDV_INCOMPLETE
+    """.split()
 )
 # enum ibv_wc_opcode of <infiniband/verbs.h>, as far as the suite posts such requests.
 _WC_OPCODES = {

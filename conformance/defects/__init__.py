@@ -6,8 +6,6 @@ rows. Everything is derived from recorded results, so that results of older vers
 (judging/) and not for layout.
 """
 
-from __future__ import annotations
-
 from conformance.defects.answering import Answering, answering_of, is_of_stack
 from conformance.defects.cause import Cause, cause_of
 from conformance.defects.defect import Defect, defects_of, worst_severity

@@ -5,8 +5,6 @@ the core or libibverbs can have answered is of the stack: it is the same on ever
 passes judgement on a device, results/effective.py takes such violations out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ which order, and how often a defect showed itself. Two symptoms with equal cause
 - What is not supported is a feature, and each rule is about one.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -112,7 +110,7 @@ def from_core(fault: Fault) -> bool:
 
 
 def _leaves_a_region(fault: Fault) -> bool:
-    """Whether the bounds of a region were not checked; of one with other addresses, these may be what is wrong."""
+    """Whether the bounds of a region were not checked; other addresses by key may be the cause instead."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
 
 

@@ -3,8 +3,6 @@
 Not for causes (cause.py), which are derived from one result alone.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +25,7 @@ _MOST_FLAGS = 2
 
 
 def granted(results: Iterable[ResultRecord]) -> Granted:
-    """What calls have succeeded with."""
+    """The access flags with which calls have succeeded."""
     found: dict[str, set[Flags]] = {}
     for record in results:
         if record["verdict"] == Verdict.PASS and record["expected"].get("outcome") == "success":
@@ -38,7 +36,7 @@ def granted(results: Iterable[ResultRecord]) -> Granted:
 def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Condition]:
     """The conditions of at most two flags that all failing calls meet and no successful one, the shortest first.
 
-    Symptoms whose flags are not known do not count, unless none are.
+    Symptoms whose flags are not known are left out, unless that leaves none.
     """
     found = [(each.verb, flags) for each in symptoms if (flags := flags_of(each)) is not None]
     verbs = {verb for verb, _ in found} or {each.verb for each in symptoms}
@@ -51,7 +49,7 @@ def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Cond
 
 
 def common_flags(symptoms: Sequence[Symptom], succeeded: Granted) -> Condition:
-    """The shortest condition with a flag, if no call without it tells that flags do not matter; empty if none."""
+    """The shortest condition with a flag; empty without one, or if a call without it shows that flags do not matter."""
     found = next(conditions(symptoms, succeeded), ())
     return found or next((each for each in conditions(symptoms, succeeded) if each), ())
 

@@ -1,7 +1,5 @@
 """Defects: the symptoms of a run by their causes, the most severe first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,7 +33,7 @@ class Defect:
 
     @property
     def fingerprint(self) -> str:
-        """By which the defect is known again in another run: 12 hexadecimal digits, those of its first cause."""
+        """Identifies the defect in other runs too: the 12 hexadecimal digits of its first cause."""
         return self.causes[0].fingerprint
 
     @property
@@ -49,8 +47,8 @@ class Defect:
         shown = severity_of(self.symptoms[0])
         return shown if self.known is None or shown.rank < self.known.rank else self.known
 
-    def at_least(self, severity: Severity) -> Defect:
-        """The same defect, of which it is known that it can be this bad."""
+    def at_least(self, severity: Severity) -> "Defect":
+        """The same defect, with the knowledge that it can be this severe."""
         return self if severity.rank >= self.severity.rank else replace(self, known=severity)
 
     @property
@@ -73,7 +71,6 @@ class Defect:
 
     @cached_property
     def answering(self) -> Answering:
-        """Who answered, by the first symptom that shows it."""
         found = map(answering_of, self.symptoms)
         return next((each for each in found if each.layer != UNKNOWN), answering_of(self.first))
 

@@ -1,7 +1,5 @@
 """Where a kernel died, by the names that stay the same from build to build. Not for finding it in a log (judging/)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from conformance.model.fault import Fault

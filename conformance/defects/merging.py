@@ -4,8 +4,6 @@ A registration can be refused for many reasons by one errno, so that their cause
 shows brings those together that fail under one condition and no other call does. Not for causes (cause.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from conformance.defects.cause import REGISTRATION, Cause
@@ -26,7 +24,7 @@ def merged(by_cause: ByCause, succeeded: Granted) -> list[list[Cause]]:
 
 
 def _by_condition(causes: Sequence[Cause], by_cause: ByCause, succeeded: Granted) -> list[list[Cause]]:
-    """The causes with one condition together: first those of the condition that most of them share."""
+    """Groups of causes that share a condition; the condition that most of them share comes first."""
     rest = {cause: set(conditions(by_cause[cause], succeeded)) for cause in causes}
     found = []
     while rest:

@@ -4,8 +4,6 @@ No other module reads sentences. This one knows what those versions wrote, and i
 have their fault (symptom.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

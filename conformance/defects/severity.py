@@ -1,7 +1,5 @@
 """How bad a violation is, from what was observed; never from the rule. Not for verdicts (model/verdict.py)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -60,7 +58,7 @@ class Severity(Enum):
         "remark take the wrong action.",
     )
 
-    def __new__(cls, label: str, counted: tuple[str, str], meaning: str) -> Severity:
+    def __new__(cls, label: str, counted: tuple[str, str], meaning: str) -> "Severity":
         member = object.__new__(cls)
         member._value_ = label
         member.label, member.counted, member.meaning = label, counted, meaning

@@ -1,7 +1,5 @@
 """The symptoms in a result: one for a row, one for each deviation of a sweep. Not for grouping them (cause.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +14,7 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 class Symptom:
     """One thing that went wrong in one result.
 
-    `fault` is what, `line` tells it to people, and `expected` what the documents require instead.
+    `fault` says what, `line` is the sentence for people, and `expected` is what the documents require instead.
     Of a sweep, `points` is the number of its points, `when` and `clause` are the formula and the clause, and `smallest`
     the labels of the smallest point, as in `deviation`; of other results `points` is 1 and these are empty.
     """

@@ -4,8 +4,6 @@ It is made from the defect's cause and the short name of its rule, so that it is
 the defect. Not for finding causes (cause.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from conformance.defects.cause import ACCESS, BIND, INVALIDATION, REGISTRATION, Cause
@@ -45,7 +43,7 @@ def shorts_in(header: HeaderRecord) -> Shorts:
 
 
 def title_of(causes: Sequence[Cause], symptoms: Sequence[Symptom], succeeded: Granted, shorts: Shorts) -> str:
-    """The title of a defect of these causes, the first of which names it; `succeeded`: see `condition.granted`."""
+    """The title of a defect with these causes, after the first of them; `succeeded`: see `condition.granted`."""
     first = causes[0]
     if len(causes) > 1 and (flags := common_flags(symptoms, succeeded)):
         return f"a registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"

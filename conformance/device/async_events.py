@@ -3,35 +3,18 @@
 They come some time after their cause, or not at all. Not for completions.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import select
 from typing import Any
 
 # enum ibv_event_type of <infiniband/verbs.h>, from 0 upwards.
-_NAMES = (
-    "CQ_ERR",
-    "QP_FATAL",
-    "QP_REQ_ERR",
-    "QP_ACCESS_ERR",
-    "COMM_EST",
-    "SQ_DRAINED",
-    "PATH_MIG",
-    "PATH_MIG_ERR",
-    "DEVICE_FATAL",
-    "PORT_ACTIVE",
-    "PORT_ERR",
-    "LID_CHANGE",
-    "PKEY_CHANGE",
-    "SM_CHANGE",
-    "SRQ_ERR",
-    "SRQ_LIMIT_REACHED",
-    "QP_LAST_WQE_REACHED",
-    "CLIENT_REREGISTER",
-    "GID_CHANGE",
-    "WQ_FATAL",
+_NAMES = tuple(
+    """
+    CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR COMM_EST SQ_DRAINED PATH_MIG PATH_MIG_ERR DEVICE_FATAL PORT_ACTIVE
+    PORT_ERR LID_CHANGE PKEY_CHANGE SM_CHANGE SRQ_ERR SRQ_LIMIT_REACHED QP_LAST_WQE_REACHED CLIENT_REREGISTER
+    GID_CHANGE WQ_FATAL
+    """.split()
 )
 # struct ibv_context: the device, 32 functions of the provider, and then cmd_fd and async_fd.
 _ASYNC_FD = 33 * ctypes.sizeof(ctypes.c_void_p) + ctypes.sizeof(ctypes.c_int)

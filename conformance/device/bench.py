@@ -4,8 +4,6 @@ Not for opening the device and ending with the session (fixtures/bench.py), nor 
 (execution/capabilities.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing
@@ -36,7 +34,7 @@ from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
 from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 
-# Kinds of memory of which no case pins all.
+# Kinds of memory that no case pins completely.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
 # By type, how queue pairs are made whose requests are posted by builders.
 _BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}
@@ -79,7 +77,6 @@ class DeviceBench:
             device.open_connection_manager()
 
     def entry(self, name: str) -> Entry:
-        """The calls of an entry, one of vocabulary.ENTRIES."""
         return self._entries[name]
 
     def post_by_builders(self) -> None:
@@ -114,7 +111,6 @@ class DeviceBench:
         return library.dereg_import(pd.context_pointer, pd.handle, mr.handle)
 
     def register_elsewhere(self, memory: Memory, access: int) -> other_process.RegionElsewhere:
-        """Another process registers its mapping of shared memory."""
         return other_process.register(self.device.name, memory.addr, memory.size, access)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
@@ -146,15 +142,12 @@ class DeviceBench:
         return try_create(self.device, cast(ProtectionDomain, pd).pyverbs, kind, operations)
 
     def adapt(self, findings: Findings) -> None:
-        """Pairs are handled from now on as preflight has found."""
         self.device.findings = findings
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
-        """Allocates a window of a type; None if the call fails."""
         return windows.allocate(pd, kind)
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """The vendor's ibv_rereg_mr (dialect experimental)."""
         return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)
 
     def resources(self) -> dict[str, int]:

@@ -4,8 +4,6 @@ Without a compiler, everything takes longer and has the same results. Not for th
 sweeps/loop.c).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

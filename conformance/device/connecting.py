@@ -1,13 +1,14 @@
 """How the two queue pairs of a pair are connected to each other, and how a pair is renewed after an error.
 
-By the states of ibv_modify_qp(3), on InfiniBand and RoCE; iwarp.py has the other way. Not for creating queue pairs.
+On InfiniBand and RoCE by the states of ibv_modify_qp(3). A queue pair of iWARP goes from RESET to INIT by ibv_modify_qp
+and to RTS when its connection over TCP is established. It does not come back from an error: RFC 5040 ends the
+connection. Not for creating queue pairs, nor for the connection manager (connection_manager.py).
 """
-
-from __future__ import annotations
 
 from typing import Protocol
 
 from conformance.bench.interface import Queue
+from conformance.device.connection_manager import Connection, ConnectionManager
 
 CONNECTED = ("RTS", "ERR")  # states in which a queue pair has, or had, a peer
 
@@ -48,3 +49,34 @@ class ByStates:
 
     def close(self) -> None:
         """Nothing: the queue pairs are all that there is."""
+
+
+class ByManager:
+    """A way to connect a pair whose ends are those of one connection."""
+
+    by_reset = False
+
+    def __init__(self, manager: ConnectionManager) -> None:
+        self._manager = manager
+        self._connection: Connection | None = None
+
+    def connect(self, requester: End, responder: End, state: str) -> None:
+        """Moves the queue pairs to INIT and has the manager connect them; the requester asks for the connection.
+
+        Raises CmError, or PyverbsRDMAError if the device refuses a transition.
+        """
+        if state not in CONNECTED:
+            ByStates().connect(requester, responder, state)
+            return
+        for queue in (requester, responder):
+            queue.move_to("INIT", 0)
+        self._connection = self._manager.connect(requester.number, responder.number)
+        for queue in (requester, responder):
+            queue.state = "RTS"
+        if state == "ERR":
+            responder.fail()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

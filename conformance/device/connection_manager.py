@@ -5,8 +5,6 @@ pairs that were created before, by their numbers (rdma_connect(3), rdma_accept(3
 (queue_pairs.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
@@ -22,23 +20,11 @@ from conformance.errors import UserError
 _LIBRARY = "librdmacm.so.1"
 _PS_TCP = 0x0106  # RDMA_PS_TCP of <rdma/rdma_cma.h>
 # enum rdma_cm_event_type, from 0 upwards.
-_EVENTS = (
-    "ADDR_RESOLVED",
-    "ADDR_ERROR",
-    "ROUTE_RESOLVED",
-    "ROUTE_ERROR",
-    "CONNECT_REQUEST",
-    "CONNECT_RESPONSE",
-    "CONNECT_ERROR",
-    "UNREACHABLE",
-    "REJECTED",
-    "ESTABLISHED",
-    "DISCONNECTED",
-    "DEVICE_REMOVAL",
-    "MULTICAST_JOIN",
-    "MULTICAST_ERROR",
-    "ADDR_CHANGE",
-    "TIMEWAIT_EXIT",
+_EVENTS = tuple(
+    """
+    ADDR_RESOLVED ADDR_ERROR ROUTE_RESOLVED ROUTE_ERROR CONNECT_REQUEST CONNECT_RESPONSE CONNECT_ERROR UNREACHABLE
+    REJECTED ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR ADDR_CHANGE TIMEWAIT_EXIT
+    """.split()
 )
 # Events of connections that have ended.
 _PAST = ("DISCONNECTED", "TIMEWAIT_EXIT")
@@ -85,11 +71,10 @@ class CmError(OSError):
 class Connection:
     """The two ends of a connection, which lasts until `close`. Its queue pairs must be destroyed first."""
 
-    manager: ConnectionManager
+    manager: "ConnectionManager"
     ids: tuple[int, int]
 
     def close(self) -> None:
-        """Releases both ends."""
         for each in self.ids:
             self.manager.destroy(each)
 

@@ -3,8 +3,6 @@
 Not for the verbs under test (libibverbs.py, uverbs.py) and not for finding out what the device really does.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import os
@@ -44,7 +42,7 @@ _IFREQ = struct.Struct("=16sHH4s16x")  # struct ifreq with a struct sockaddr_in
 class ProtectionDomain(PdAt):
     """A PD that pyverbs allocates, with its struct ibv_pd *."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: "Device") -> None:
         from pyverbs.pd import PD
 
         self.device = device
@@ -82,7 +80,7 @@ class Device:
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
         # mlx5 reads this when a queue pair is made. Without it, a message of up to 32 bytes is put into the completion;
-        # the library copies it from there by no key, so that it would show nothing of the region.
+        # the library copies it from there without using a key, so that it would show nothing about the region.
         os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
         try:
             self.context = Context(name=name)
@@ -142,7 +140,7 @@ class Device:
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
         return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
 
-    def __enter__(self) -> Device:
+    def __enter__(self) -> "Device":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -165,7 +163,6 @@ class Device:
 
     @property
     def max_read_elements(self) -> int:
-        """The number of SGEs that an RDMA READ may have."""
         return int(self.attributes.max_sge_rd or self.attributes.max_sge)
 
     @property

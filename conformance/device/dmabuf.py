@@ -1,7 +1,5 @@
 """Real dma-bufs without a GPU: from /dev/udmabuf and from the system's dma-buf heap."""
 
-from __future__ import annotations
-
 import fcntl
 import mmap
 import os

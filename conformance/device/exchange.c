@@ -10,7 +10,7 @@ enum { AREAS = 2, RECEIVED = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
 enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
 enum { NOT_QUERIED = -1 };             /* as in native_exchange.py */
 enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused: no result of the exchange */
-enum { TURNS_PER_S = 1000 };            /* as in model/deadline.py */
+/* TURNS_PER_S, of model/deadline.py, comes with the compiler's command line. */
 
 /* Takes the place of `silence`, in nanoseconds, once a queue pair has not entered the error state: it may never do so. */
 enum { SHORT_SILENCE = 1000000 };

@@ -4,8 +4,6 @@ Such a queue pair says when it is made which operations it will post (ibv_create
 calls the functions, which are inline functions of the header. Not for other queue pairs (queue_pairs.py).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Makes the kernel fail one memory allocation of this thread, by its fault injection (fail-nth)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

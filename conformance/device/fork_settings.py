@@ -5,8 +5,6 @@ socket whether it copies the pages of regions on fork, and protects them itself 
 descriptor can be opened meanwhile. Not for cases that run in the worker itself (paging.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -5,33 +5,20 @@ address 0 into an allocation of its own. The inline functions of the header (adv
 pyverbs, whose exceptions contain their exact codes. Not for the kernel's ABI (uverbs.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools
 import os
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from conformance.bench.calls import (
-    ABSENT,
-    Buffer,
-    DeviceMemory,
-    IbvDm,
-    IbvMrInitAttr,
-    Mr,
-    Pd,
-    PdAt,
-    Return,
-    Sge,
-    errno_name,
-)
+from conformance.bench.calls import ABSENT, Buffer, Held, IbvDm, IbvMrInitAttr, Mr, Pd, PdAt, Return, Sge, errno_name
 from conformance.device.fork_settings import no_descriptors
 from conformance.errors import SetupRefused
 from conformance.verbs import OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
-from conformance.verbs.reg_mr import REG_MR_IOVA
+from conformance.verbs.reg_mr import INVENTED, REG_MR_IOVA
 
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
 _NUMBERS: Mapping[str, type] = {
@@ -56,27 +43,35 @@ class _BindingsPd(Pd, Protocol):
     def forget(self) -> None: ...
 
 
-class DeviceMemoryAt:
-    """Device memory by the library's struct ibv_dm *; `free` is ibv_free_dm."""
+class HeldAt:
+    """An object by the library's pointer; `end` is the verb that ends it."""
 
-    def __init__(self, pointer: int, free: Callable[[DeviceMemory], Return]) -> None:
-        self.pointer, self._free, self.gone = pointer, free, False
-        self.struct = IbvDm.from_address(pointer)
+    def __init__(self, pointer: int, end: Callable[[Held], Return]) -> None:
+        self.pointer = self.handle = pointer
+        self._end, self.gone = end, False
+
+    def ended(self, returned: Return) -> Return:
+        """What the verb that ends the object has returned."""
+        self.gone = returned.value == 0
+        return returned
+
+    def close(self) -> None:
+        """Ends the object, unless a step has. Raises OSError if the device refuses."""
+        if not self.gone and (value := self._end(self).value):
+            raise OSError(value, os.strerror(value))
+
+
+class DeviceMemoryAt(HeldAt):
+    """Device memory by the library's struct ibv_dm *."""
 
     @property
-    def handle(self) -> int:
-        """The kernel's handle in the structure."""
-        return int(self.struct.handle)
+    def struct(self) -> IbvDm:
+        return IbvDm.from_address(self.pointer)
 
     def copy(self, function: int, *arguments: int) -> Return:
         """Calls one of the structure's functions, which have four arguments of a word."""
         value = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * len(arguments))(function)(*arguments)
         return Return(value, value, layer="provider")
-
-    def close(self) -> None:
-        """Frees the memory, unless a step has. Raises OSError if the device refuses."""
-        if not self.gone and (value := self._free(self).value):
-            raise OSError(value, os.strerror(value))
 
 
 class Libibverbs:
@@ -120,7 +115,7 @@ class Libibverbs:
         """A verb that is called as its prototype says."""
         return functools.partial(self._verb, of_method(name).name)
 
-    def _verb(self, name: str, *arguments: Pd | Mr | Buffer | int | None) -> Return:
+    def _verb(self, name: str, *arguments: Pd | Mr | Buffer | Held | int | None) -> Return:
         """Calls a function; a pointer to an object is taken from the object, which may be None."""
         function = self._functions[name]
         ctypes.set_errno(0)
@@ -133,7 +128,6 @@ class Libibverbs:
         return VERBS[f"ibv_{verb}"].linkage is Linkage.INLINE or self.exports(f"ibv_{verb}")
 
     def exports(self, symbol: str) -> bool:
-        """Whether the loaded library has the symbol."""
         return hasattr(self._library, symbol)
 
     def raw(self, symbol: str) -> Callable[..., Any]:
@@ -169,12 +163,12 @@ class Libibverbs:
         addr: int,
         fd: int,
         fd_offset: int,
-        dmah: str,
+        dmah: Held | str,
         buf: Buffer | None,
     ) -> Return:
         """ibv_reg_mr_ex. An `invented` dmah is memory of zeros."""
         zeros = ctypes.create_string_buffer(64)
-        handle = ctypes.addressof(zeros) if dmah == "invented" else 0
+        handle = (ctypes.addressof(zeros) if dmah == INVENTED else 0) if isinstance(dmah, str) else dmah.pointer
         fields = (length, access, comp_mask, iova, addr, fd, fd_offset, handle, buf.pointer if buf else 0)
         attr = IbvMrInitAttr(*fields)
         return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
@@ -205,45 +199,51 @@ class Libibverbs:
         return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
     def alloc_null_mr(self, pd: Pd) -> Return:
-        """ibv_alloc_null_mr."""
         return self._inline_region("alloc_null_mr", pd)
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
-        """ibv_alloc_dm."""
         attr = (ctypes.c_uint64 * 2)(length, log_align_req)  # then, in the upper half, comp_mask
         returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
         made = DeviceMemoryAt(returned.value, self.free_dm) if returned.value else None
-        return replace(returned, dm=made)
+        return replace(returned, held=made)
 
-    def free_dm(self, dm: DeviceMemory) -> Return:
+    def free_dm(self, dm: Held) -> Return:
         """ibv_free_dm: 0, or the value of errno."""
         assert isinstance(dm, DeviceMemoryAt)
         value = self._inline("free_dm", dm.struct.context, dm.pointer).value & 0xFFFFFFFF
-        dm.gone = value == 0
-        return Return(value, value)
+        return dm.ended(Return(value, value))
 
-    def reg_dm_mr(self, pd: Pd, dm: DeviceMemory, dm_offset: int, length: int, access: int) -> Return:
+    def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Return:
+        """ibv_alloc_dmah."""
+        attr = ctypes.create_string_buffer(struct.pack("=IIBB2x", comp_mask, cpu_id, ph, tph_mem_type))
+        returned = self._verb("ibv_alloc_dmah", context, ctypes.addressof(attr))
+        made = HeldAt(returned.value, self.dealloc_dmah) if returned.value else None
+        return replace(returned, mr=None, held=made)
+
+    def dealloc_dmah(self, dmah: Held) -> Return:
+        """ibv_dealloc_dmah: 0, or the value of errno."""
+        return cast(HeldAt, dmah).ended(self._verb("ibv_dealloc_dmah", dmah))
+
+    def reg_dm_mr(self, pd: Pd, dm: Held, dm_offset: int, length: int, access: int) -> Return:
         """ibv_reg_dm_mr."""
         return self._inline_region("reg_dm_mr", pd, dm.pointer, dm_offset, length, access)
 
-    def memcpy_to_dm(self, dm: DeviceMemory, dm_offset: int, host_addr: int, length: int) -> Return:
+    def memcpy_to_dm(self, dm: Held, dm_offset: int, host_addr: int, length: int) -> Return:
         """ibv_memcpy_to_dm: 0, or the value of errno."""
         assert isinstance(dm, DeviceMemoryAt)
         return dm.copy(dm.struct.memcpy_to_dm, dm.pointer, dm_offset, host_addr, length)
 
-    def memcpy_from_dm(self, host_addr: int, dm: DeviceMemory, dm_offset: int, length: int) -> Return:
+    def memcpy_from_dm(self, host_addr: int, dm: Held, dm_offset: int, length: int) -> Return:
         """ibv_memcpy_from_dm: 0, or the value of errno."""
         assert isinstance(dm, DeviceMemoryAt)
         return dm.copy(dm.struct.memcpy_from_dm, host_addr, dm.pointer, dm_offset, length)
 
     def alloc_parent_domain(self, context: int, pd: Pd | None) -> Return:
-        """ibv_alloc_parent_domain, of a domain alone."""
         attr = (ctypes.c_void_p * 6)(pd.pointer if pd else 0)  # then td, comp_mask, alloc, free and pd_context
         returned = self._inline("alloc_parent_domain", context, context, ctypes.addressof(attr))
         return self._domain(returned, "ibv_dealloc_pd")
 
     def import_pd(self, context: int, handle: int) -> Return:
-        """ibv_import_pd."""
         return self._domain(self._verb("ibv_import_pd", context, handle), "ibv_unimport_pd")
 
     def import_mr(self, pd: Pd, handle: int) -> Return:
@@ -299,7 +299,6 @@ class Libibverbs:
         return self._verb(_EXPERIMENTAL_SYMBOL, mr, flags, pd, addr, length, access, None)
 
     def advise_mr(self, pd: Pd, advice: int, flags: int, sg_list: Sequence[Sge]) -> Return:
-        """ibv_advise_mr: 0, or the value of errno."""
         from pyverbs.wr import SGE
 
         elements = [SGE(sge.addr, sge.length, sge.lkey) for sge in sg_list]

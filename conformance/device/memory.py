@@ -3,8 +3,6 @@
 Uses libc's mmap, because Python's mmap module cannot leave holes and does not return addresses.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import mmap
@@ -76,7 +74,6 @@ def map_file(fd: int, size: int) -> int:
 
 
 def unmap(addr: int, size: int) -> None:
-    """Removes a mapping."""
     _libc.munmap(addr, size)
 
 
@@ -106,8 +103,8 @@ def _sparse(addr: int, size: int) -> None:
 
 
 def _repeated(addr: int, size: int) -> None:
-    """Maps a file again and again. No two powers of two differ by a multiple of the number of its pages, so that an
-    address without its upper bits is another page.
+    """Maps a file many times in succession. No two powers of two differ by a multiple of the number of its pages, so
+    that an address without its upper bits is another page.
     """
     period = REPEATED_PAGES * PAGE
     fd = os.memfd_create("rdma-cts")

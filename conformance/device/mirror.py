@@ -4,8 +4,6 @@ Each end knows what both had at their last exchange, and sends the pieces that h
 turns: a piece that both have changed gets the contents of the end that sends first. Not for mapping the memory.
 """
 
-from __future__ import annotations
-
 import base64
 import ctypes
 import zlib

@@ -5,8 +5,6 @@ longer than the device's own. Not available without a compiler, for requests tha
 and for benches other than the device's (the reference implementation, altered calls). Not for judging the results.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 from collections.abc import Sequence
@@ -22,6 +20,7 @@ from conformance.device.compiled import library
 from conformance.device.posting import SEND_SIZE, SGE, WC, completion, pack_send
 from conformance.device.qp_states import transitions
 from conformance.device.queue_pairs import DeviceQueue
+from conformance.model.deadline import TURNS_PER_S
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
@@ -91,8 +90,8 @@ class NativeConnection:
     ) -> None:
         """`silence_s`: seconds to wait for a completion that may be missing; for others the queues have deadlines.
 
-        C renews a `renewable` pair `by_reset`, or returns before it would use a stale one. It waits for the final state
-        after a failure only of pairs that are renewed so.
+        C renews a `renewable` pair `by_reset`, or returns before it would use a stale one. After a failure it waits for
+        the final state only if the pair is `renewable`.
         """
         self._queues = requester, responder
         renewing = renewable and by_reset
@@ -184,7 +183,7 @@ def available() -> bool:
 
 
 def _library() -> ctypes.CDLL | None:
-    return library(SOURCE, _LAYOUT, "-libverbs")
+    return library(SOURCE, _LAYOUT, "-libverbs", f"-DTURNS_PER_S={TURNS_PER_S}")
 
 
 @functools.cache

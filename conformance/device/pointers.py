@@ -4,8 +4,6 @@ A pyverbs object has its C pointer among its fields, at an offset that depends o
 comparing the contents of the structure with the properties of the object, never assumed. Not for using the structures.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable, Iterator

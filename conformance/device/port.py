@@ -4,8 +4,6 @@ Nothing is opened, so that mistakes of the user are reported before a run begins
 (device.py).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

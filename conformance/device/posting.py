@@ -6,8 +6,6 @@ specify the key of a bind, refuse requests without elements, and never free thei
 (queue_pairs.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import socket

@@ -4,8 +4,6 @@ As ibv_modify_qp(3) requires them. On iWARP only the connection manager moves a 
 Not for the values of the attributes (queue_pairs.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import IntFlag
 from typing import Any
@@ -75,6 +73,5 @@ def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RES
 
 
 def query_state(qp: Any) -> str:
-    """The state of a pyverbs queue pair that ibv_query_qp returns."""
     attributes, _ = qp.query(Attr.STATE)
     return _STATES.name_of(int(attributes.qp_state))

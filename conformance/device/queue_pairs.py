@@ -4,8 +4,6 @@ A pair is a requester and a responder, connected to each other. pyverbs creates 
 and posts the requests that it can express exactly; posting.py posts the others. Not for judging completions.
 """
 
-from __future__ import annotations
-
 import select
 from collections.abc import Sequence
 from typing import Any, cast
@@ -14,9 +12,8 @@ from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.interface import Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.device.async_events import events_of
-from conformance.device.connecting import ByStates, ConnectStrategy
+from conformance.device.connecting import ByManager, ByStates, ConnectStrategy
 from conformance.device.device import Device, ProtectionDomain
-from conformance.device.iwarp import ByManager
 from conformance.device.libibverbs import exact
 from conformance.device.posting import IbvQp, Poster
 from conformance.device.qp_states import Attr, modify_to
@@ -124,7 +121,6 @@ class DeviceQueue:
         self.state = state
 
     def fail(self) -> None:
-        """Moves the queue pair from RTS to the error state."""
         self._attributes.qp_state = _STATES.value_of("ERR")
         self.qp.modify(self._attributes, Attr.STATE)
         self.state = "ERR"
@@ -193,12 +189,10 @@ class DeviceQueue:
         return self._attributes
 
     def query_state(self) -> str:
-        """The state that ibv_query_qp returns, such as ERR after an error."""
         return _STATES.name_of(self.poster.state())
 
     @property
     def handle(self) -> int:
-        """The kernel's handle in the structure."""
         return int(IbvQp.from_address(self.poster.qp).handle)
 
     def events(self, deadline_s: float = 0) -> list[str]:
@@ -219,7 +213,6 @@ class DeviceQueue:
         return True
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send: 0, or the value of errno."""
         self._share_memory()
         return self.poster.send(request, self._destination)
 
@@ -230,7 +223,6 @@ class DeviceQueue:
             self._memory = self.remote
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        """ibv_post_recv: 0, or the value of errno."""
         return self.poster.receive(sges, wr_id)
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:

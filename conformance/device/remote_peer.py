@@ -5,8 +5,6 @@ at the same addresses, and both are kept alike (mirror.py). Not for what that pr
 and not for how it is reached (fixtures/hosts/peer.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -59,7 +57,7 @@ class Endpoint:
     active_mtu: int
 
     @classmethod
-    def of(cls, device: Destination) -> Endpoint:
+    def of(cls, device: Destination) -> "Endpoint":
         """What the other host has to know of a device here."""
         return cls(str(device.gid), device.lid, device.active_mtu)
 
@@ -82,22 +80,12 @@ class RemoteDevice:
         self.capabilities: dict[str, bool] = facts["capabilities"]
         endpoint = facts["endpoint"]
         self._endpoint = Endpoint(endpoint["address"], endpoint["lid"], endpoint["active_mtu"])
+        self.lid, self.active_mtu = self._endpoint.lid, self._endpoint.active_mtu
         self._mirror = Mirror()
 
     @property
     def gid(self) -> Any:
-        """Its GID, as a pyverbs object."""
         return self._endpoint.gid
-
-    @property
-    def lid(self) -> int:
-        """Its port's LID; 0 on Ethernet."""
-        return self._endpoint.lid
-
-    @property
-    def active_mtu(self) -> int:
-        """Its port's MTU, as a value of enum ibv_mtu."""
-        return self._endpoint.active_mtu
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
         """ibv_reg_mr there, of memory at the same address, which has the contents of the memory here from now on."""
@@ -109,7 +97,7 @@ class RemoteDevice:
         return Return(1, 0, Mr(struct))
 
     def dereg_mr(self, mr: Mr) -> Return:
-        """ibv_dereg_mr there; the memory is no longer kept alike."""
+        """ibv_dereg_mr there; the contents are no longer copied between the hosts."""
         addr = int(mr.struct.addr)
         self._mirror.drop(addr)
         value = self.channel.call("deregister", addr=addr)
@@ -172,31 +160,25 @@ class RemoteQueue:
         return self.pd.device.channel.call(name, queue=self._id, **arguments)
 
     def move_to(self, state: str, peer: int) -> None:
-        """See queue_pairs.DeviceQueue."""
         self._call("move_to", state=state, peer=peer)
         self.state = state if state != "RESET" else self.state
 
     def connect(self, number: int, receiver: int, shared: int) -> None:
-        """See xrc.XrcQueue."""
         self._call("connect", number=number, receiver=receiver, shared=shared)
         self.state = "RTS"
 
     def fail(self) -> None:
-        """Moves the queue pair to the error state."""
         self._call("fail")
         self.state = "ERR"
 
     def reset(self) -> None:
-        """Moves the queue pair to RESET, and removes all completions from its completion queue."""
         self._call("reset")
         self.state = "RESET"
 
     def query_state(self) -> str:
-        """The state that ibv_query_qp returns. Raises OSError."""
         return str(self._call("query_state"))
 
     def events(self, deadline_s: float = 0) -> list[str]:
-        """The names of its asynchronous events."""
         return list(self._call("events"))
 
     def post_send(self, request: SendRequest) -> Return:
@@ -207,7 +189,6 @@ class RemoteQueue:
         return Return(*self.pd.device.call("post_send", queue=self._id, request=fields))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        """ibv_post_recv: 0, or the value of errno."""
         return Return(*self.pd.device.call("post_receive", queue=self._id, sges=list(sges), wr_id=wr_id))
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
@@ -222,5 +203,4 @@ class RemoteQueue:
         return [Completion(*each) for each in reported["found"]]
 
     def close(self) -> None:
-        """Destroys the queue pair and its completion queue."""
         self._call("close")

@@ -4,8 +4,6 @@ See ibv_create_srq(3) and ibv_post_srq_recv(3). Each end has a shared receive qu
 (xrc.py).
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import cast

@@ -6,8 +6,6 @@ RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>; numbers and layouts are those
 manual page of the library's verb has. Not for the library (libibverbs.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl
@@ -50,12 +48,10 @@ class Uverbs:
 
     @property
     def fd(self) -> int:
-        """The descriptor to which commands are written."""
         return self._fd
 
     @property
     def driver_id(self) -> int:
-        """The device's value of enum rdma_driver_id."""
         return self._driver_id
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
@@ -83,7 +79,7 @@ class Uverbs:
         """`attributes` are (id, length, data): a handle or an address, or the value itself as bytes.
 
         Returns errno and the command with the attributes that the kernel has changed. EPROTONOSUPPORT if the kernel
-        does not tell the driver's id, without which it takes no ioctl.
+        does not report the driver's id, which every ioctl needs.
         """
         if not self._driver_id:
             return errno.EPROTONOSUPPORT, bytearray()
@@ -141,7 +137,7 @@ class Uverbs:
         addr: int,
         fd: int,
         fd_offset: int,
-        dmah: str,
+        dmah: object,
         buf: Buffer | None,
     ) -> Return:
         """UVERBS_METHOD_REG_MR, with those optional attributes whose bit the mask has; a bit without one is unknown."""
@@ -177,7 +173,6 @@ class Uverbs:
         return Return(error, error, told=None if error else Told(*(each.value for each in fields)))
 
     def dereg_mr(self, mr: Mr) -> Return:
-        """IB_USER_VERBS_CMD_DEREG_MR."""
         error = self._write(_DEREG_MR, struct.pack("=I", mr.handle), 0)
         return Return(error, error)
 
@@ -254,9 +249,9 @@ def _region(pd: Pd, addr: int, length: int, handle: int, lkey: int, rkey: int) -
 
 
 def xrc_odp_caps(cmd_fd: int) -> int:
-    """The member of this name of struct ib_uverbs_ex_query_device_resp; 0 of a kernel that is older than it.
+    """The member of this name of struct ib_uverbs_ex_query_device_resp; 0 on a kernel that is older than the member.
 
-    pyverbs has no way to this member of struct ibv_device_attr_ex.
+    pyverbs does not give access to this member of struct ibv_device_attr_ex.
     """
     response = ctypes.create_string_buffer(304)
     header = struct.pack("=IHHQHHI", _EX_QUERY_DEVICE, 1, len(response) // 8, ctypes.addressof(response), 0, 0, 0)

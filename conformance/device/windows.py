@@ -3,8 +3,6 @@
 Not for binding and invalidating windows, which are requests of a queue pair (queue_pairs.py).
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from conformance.bench.calls import IbvMw, Pd, Return
@@ -27,7 +25,6 @@ class DeviceWindow:
 
     @property
     def handle(self) -> int:
-        """The kernel's handle in the structure."""
         return int(self._struct.handle)
 
     @property
@@ -41,7 +38,6 @@ class DeviceWindow:
         self._struct.rkey = value
 
     def dealloc(self) -> Return:
-        """ibv_dealloc_mw: 0, or the value of errno."""
         return exact(self.pyverbs.close)
 
 

@@ -6,8 +6,6 @@ be in the PD of the shared receive queue. Not tested on a device with XRC: where
 refused.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ The rules are those of ibv_wr_post(3): nothing is carried out before ibv_wr_comp
 Not for single requests, which traffic.py makes with `poster: wr_post`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -192,7 +190,6 @@ _BATCHES: dict[str, Callable[[_Posting], str]] = {
 
 
 def create_qp_ex(context: CaseContext, step: Step) -> Observation:
-    """Makes a queue pair that says which operations it will post, and destroys it."""
     pd = context.pds[str(step.arguments["pd"])]
     returned = context.bench.create_qp_ex(pd, str(step.arguments["type"]), context.number(step.arguments["operations"]))
     name = errno_name(returned.value) if returned.value else ""

@@ -2,8 +2,6 @@
 (offered.py) or claim (claims.py).
 """
 
-from __future__ import annotations
-
 from conformance.device import persistent
 from conformance.device.bench import DeviceBench
 from conformance.errors import HostLacks

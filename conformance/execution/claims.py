@@ -5,8 +5,6 @@ kernel or driver say that there is none of its kind (bench.calls.ABSENT, and EIN
 a well-formed request). Not for other errors, which the cases find, nor for the violation itself (rules CAP-…).
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -103,7 +101,7 @@ class _Place:
 
 
 def _refusal(what: str, returned: Return) -> str:
-    """That a call was refused for want of what it needs; empty if it was refused for another reason."""
+    """A text if a call was refused because the device lacks what it needs; empty for another reason."""
     missing = returned.errno in (*ABSENT, errno.EINVAL)
     return f"{what} was refused with {errno_name(returned.errno)}" if missing else ""
 

@@ -5,8 +5,6 @@ unreliable queue pairs too, and the data that it wrote is visible to the receive
 a message that must arrive shows that there is an end to answer. Not for choosing the memory of a request (traffic.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -46,7 +44,7 @@ class ExchangeSpec(NamedTuple):
     compared afterwards. `failed`: an end is in the error state already, so that waits are short.
     """
 
-    connection: LoopbackConnection
+    connection: "LoopbackConnection"
     request: SendRequest
     areas: tuple[Area, Area]
     initiator: int = REQUESTER
@@ -54,7 +52,7 @@ class ExchangeSpec(NamedTuple):
 
 
 def state_of(pair: Pair, queue: Queue) -> str:
-    """The state of an end that ibv_query_qp returns; empty if the device cannot tell. Raises OSError."""
+    """The state of an end that ibv_query_qp returns; empty if the device does not report it. Raises OSError."""
     if not pair.tells_state:
         return ""
     try:
@@ -83,7 +81,7 @@ class LoopbackConnection:
         pair: Pair,
         next_wr_id: Callable[[], int],
         renewable: bool = True,
-        control: Callable[[], LoopbackConnection] | None = None,
+        control: "Callable[[], LoopbackConnection] | None" = None,
     ) -> None:
         """`control` is a connection of the same kind, for a pair that is not `renewable`, as a case depends on it."""
         self.pair = pair

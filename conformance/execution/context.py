@@ -3,17 +3,16 @@
 Not for making calls (steps.py, traffic.py) and not for their order (procedure.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from conformance.bench.calls import Buffer, DeviceMemory, Mr, Pd, Return, Window, errno_name
+from conformance.bench.calls import Buffer, Held, Mr, Pd, Return, Window, errno_name
 from conformance.bench.interface import Bench, DmaBuf, Entry, Memory, Pair, Queue
 from conformance.bench.memory_areas import Part
 from conformance.bench.work_requests import BindInfo
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.harness_resources import HarnessResources, create_pair, release
+from conformance.kernel.child import Child
 from conformance.model.case import Argument, Case, Flags, QpSpec, Value
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity
@@ -57,7 +56,7 @@ class CaseContext:
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}
         self.buffers: dict[str, Buffer] = {}
-        self.dms: dict[str, DeviceMemory] = {}
+        self.held: dict[str, Held] = {}
         self.pds: dict[str, Pd] = {}
         self.mrs: dict[str, Mr] = {}
         self.owners: dict[str, Entry] = {}
@@ -70,25 +69,25 @@ class CaseContext:
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
-        self.children: dict[str, tuple[int, int, int]] = {}  # of forks: process, and pipes to and from it
+        self.children: dict[str, Child] = {}  # by the memory that each has a copy of
         self.in_flight: dict[str, tuple[Queue, Part]] = {}  # by pair: who has posted, and the memory of the other end
         self.work_requests = 0
         self._trunk: CaseContext | None = None  # the context that this one is a branch of
 
-    def branch(self, case: Case) -> CaseContext:
+    def branch(self, case: Case) -> "CaseContext":
         """A context for another case on the same set-up. The objects that this case creates belong to it alone."""
         branch = self._view(case)
         branch._trunk = self
         own = branch.__dict__
-        for name in ("mrs", "owners", "fields", "buffers", "dms", "pairs", "windows", "_connections", "released"):
+        for name in ("mrs", "owners", "fields", "buffers", "held", "pairs", "windows", "_connections", "released"):
             own[name] = own[name].copy()
         return branch
 
-    def for_call(self, case: Case) -> CaseContext:
+    def for_call(self, case: Case) -> "CaseContext":
         """A context for the calls of a case on this set-up: a branch if the calls create or release objects."""
         return self._view(case) if case.when.call in _WITHOUT_OBJECTS and not case.afterwards else self.branch(case)
 
-    def _view(self, case: Case) -> CaseContext:
+    def _view(self, case: Case) -> "CaseContext":
         # The same as copy.copy, in a tenth of its time, because a sweep does this at every point.
         view = CaseContext.__new__(CaseContext)
         view.__dict__.update(self.__dict__)

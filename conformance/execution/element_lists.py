@@ -4,8 +4,6 @@ The elements can be in several regions. Before an operation all memory of the el
 every element is compared, and everything between them. Not for operations on one range (traffic.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ They are created on first use and kept until the set-up of the case is released,
 them. Not for objects that a case names (context.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 

@@ -4,8 +4,6 @@ What the requests still do after the call is seen in memory that is filled again
 operations that are awaited at once (traffic.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import threading
@@ -57,7 +55,7 @@ def _post(context: CaseContext, queue: Queue, request: SendRequest) -> None:
 
 
 def _posted(context: CaseContext, queue: Queue, request: SendRequest) -> bool:
-    """Whether requests can be posted: some devices take none for a queue pair in the error state."""
+    """Whether requests can be posted: some devices refuse them on a queue pair in the error state."""
     try:
         _post(context, queue, request)
     except SetupRefused:
@@ -168,6 +166,5 @@ def connect_qp(context: CaseContext, step: Step) -> Observation:
 
 
 def destroy_qp(context: CaseContext, step: Step) -> Observation:
-    """Destroys both queue pairs of a pair."""
     context.destroy_pair(str(step.arguments["qp"]))
     return _answer("0")

@@ -3,8 +3,6 @@
 Not for the range under test, which is memory of the case (bench/memory_areas.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 
 from conformance.bench.calls import Sge

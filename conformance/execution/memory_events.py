@@ -3,22 +3,21 @@
 These are calls of the table language, not verbs. Not for RDMA operations on the memory (traffic.py).
 """
 
-from __future__ import annotations
-
 import ctypes
-import os
+from collections.abc import Callable
 
 from conformance.bench.calls import Return
 from conformance.bench.memory_areas import BEFORE, Part
 from conformance.errors import SetupRefused
 from conformance.execution.context import CaseContext, result_of
 from conformance.kernel import paging
+from conformance.kernel.child import fork as forked
 from conformance.model.case import Step
 from conformance.model.observation import Observation
 
 _WRITTEN = 0xEE  # the byte that a child writes into its copy
 _COUNTED = {"present": paging.in_core, "own": paging.own_pages, "movable": paging.in_movable_zone}
-_UNHARMED, _HARMED = b"\0", b"\1"
+_READY, _UNHARMED, _HARMED = b"ready", b"unharmed", b"harmed"
 
 
 def _done(returned: str = "0") -> Observation:
@@ -26,7 +25,6 @@ def _done(returned: str = "0") -> Observation:
 
 
 def fill(context: CaseContext, step: Step) -> Observation:
-    """Writes known bytes to all of the memory."""
     memory = context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, BEFORE, memory.size)
     return _done()
@@ -38,7 +36,6 @@ def unmap(context: CaseContext, step: Step) -> Observation:
 
 
 def protect(context: CaseContext, step: Step) -> Observation:
-    """Makes the memory read-only for this process."""
     memory = context.memory[str(step.arguments["memory"])]
     paging.protect(memory.addr, memory.size)
     return _done()
@@ -106,30 +103,21 @@ def fork(context: CaseContext, step: Step) -> Observation:
     `child`: whether the child writes to all of its copy at once, or only waits. At `join` it reports whether its copy
     is unchanged since then.
     """
-    name, child = str(step.arguments["memory"]), str(step.arguments["child"])
+    name, writes = str(step.arguments["memory"]), step.arguments["child"] == "writes"
     memory = context.memory[name]
-    wake, report = os.pipe(), os.pipe()
-    copy = ctypes.string_at(memory.addr, memory.size)
-    pid = os.fork()
-    if pid == 0:
-        # No exit handler and no cleanup of this process may run in the child, which ends with this process.
-        try:
-            os.close(wake[1])
-            if child == "writes":
-                ctypes.memset(memory.addr, _WRITTEN, memory.size)
-                copy = bytes([_WRITTEN]) * memory.size
-                os.write(report[1], _UNHARMED)
-            os.read(wake[0], 1)
-            same = ctypes.string_at(memory.addr, memory.size) == copy
-            os.write(report[1], _UNHARMED if same else _HARMED)
-        finally:
-            os._exit(0)
-    os.close(wake[0])
-    os.close(report[1])
-    context.children[name] = (pid, wake[1], report[0])
+    contents = bytes([_WRITTEN]) * memory.size if writes else ctypes.string_at(memory.addr, memory.size)
+
+    def hold(report: Callable[[bytes], object], wait: Callable[[], object]) -> None:
+        if writes:
+            ctypes.memset(memory.addr, _WRITTEN, memory.size)
+            report(_READY)
+        wait()
+        report(_UNHARMED if ctypes.string_at(memory.addr, memory.size) == contents else _HARMED)
+
+    context.children[name] = child = forked(hold)
     context.cleanup.callback(_end, context, name)
-    if child == "writes":
-        os.read(report[0], 1)
+    if writes:
+        child.report()
     return _done()
 
 
@@ -142,10 +130,8 @@ def _end(context: CaseContext, name: str) -> bytes:
     """Ends the child and returns its report; empty if it has ended before."""
     if name not in context.children:
         return b""
-    pid, wake, report = context.children.pop(name)
-    os.write(wake, b"\0")
-    reported = os.read(report, 1)
-    os.waitpid(pid, 0)
-    os.close(wake)
-    os.close(report)
+    child = context.children.pop(name)
+    child.wake()
+    reported = child.report()
+    child.end()
     return reported

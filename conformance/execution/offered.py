@@ -4,8 +4,6 @@ Tries each with one harmless call. A stack without a verb returns EOPNOTSUPP or 
 result means that the verb exists. Not for judging whether the result is right.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Mapping
 from contextlib import suppress
@@ -27,10 +25,11 @@ _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
 # The verbs that make a region or a domain otherwise than by registration, which no command of the kernel does.
-_MADE_OTHERWISE = [verb.method for verb in (*made_otherwise.ALL, dm.ALLOC_DM)]
+_MADE_OTHERWISE = [verb.method for verb in (*made_otherwise.ALL, dm.ALLOC_DM)] + ["dmah"]
 _OFFSET = 128  # bytes
 _ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
 _ON_DEMAND, _HUGETLB = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ON_DEMAND", "HUGETLB"))
+_PH = ENUMS["ibv_dmah_init_attr_mask"].value_of("PH")
 _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.value_of("CHANGE_TRANSLATION")
 
 
@@ -76,8 +75,11 @@ def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
         entry.dereg_mr(null.mr)
     found = {"alloc_null_mr": null, "import_pd": entry.import_pd(pd.context_pointer, pd.handle)}
     found["alloc_dm"] = memory = entry.alloc_dm(pd.context_pointer, 1, 0)
-    if memory.dm:
-        memory.dm.close()
+    found["dmah"] = dmah = entry.alloc_dmah(pd.context_pointer, _PH, 0, 0, 0)
+    for held in (memory.held, dmah.held):
+        if held:
+            with suppress(Exception):  # the cases report what a device does not release
+                held.close()
     found["alloc_parent_domain"] = entry.alloc_parent_domain(pd.context_pointer, pd)
     if mr:
         found["import_mr"] = imported = entry.import_mr(pd, mr.handle)
@@ -108,7 +110,7 @@ def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
 
 
 def _is_none(returned: Return) -> bool:
-    """Whether a refusal says that there are no objects of the kind that was to be made; plain ones can be."""
+    """Whether a refusal means that the device does not have objects of that kind, although it has plain ones."""
     return returned.errno in (*ABSENT, errno.EINVAL)
 
 

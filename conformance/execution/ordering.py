@@ -4,8 +4,6 @@ All operations of a burst are posted before any completion is awaited, so that a
 opportunity to do so.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 

@@ -7,8 +7,6 @@ SEND, RDMA WRITE and RDMA READ come to, how a refusal shows, whether a pair work
 further types of pairs), and the suite adapts. Not for judging the device.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -250,7 +248,7 @@ def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | N
 
 
 def _answered(found: Sequence[Completion]) -> bool:
-    """Whether an end has answered: retries are exhausted, and nothing completes, where nobody does."""
+    """Whether an end has answered. Otherwise retries are exhausted, or nothing completes."""
     return bool(found) and found[0].status not in _UNANSWERED
 
 

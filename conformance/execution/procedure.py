@@ -4,8 +4,6 @@ steps.py makes the individual calls. An exception here is a failure of the harne
 kernel's evidence and the verdict (runner.py).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -28,9 +26,9 @@ _TOLD = 64  # after so many calls progress is reported
 def each_allocation_fails(context: CaseContext, call: Callable[[], Observation]) -> Observation:
     """Makes the judged call again and again, its first allocation failing, then its second, until there is no more.
 
-    Each fails twice, and it is made twice without failure (number 0) before, because a page fault of this process may
-    take the failure. Untouched memory is so again before each call. Returns the first refusal that the row does not
-    allow, else the last one, else what the call gave.
+    Each allocation fails twice, and before that the call is made twice without a failure (number 0), because a page
+    fault of this process may use up the failure. The pages of untouched memory are removed again before each call.
+    Returns the first refusal that the row does not allow, else the last one, else what the call gave.
     """
     step, last = context.case.when, None
     fresh = [context.memory[name] for name, spec in context.case.given.memory.items() if spec.kind == "untouched"]
@@ -131,11 +129,11 @@ def _already_set_up(context: CaseContext) -> None:
 
 
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
-    """Makes the later steps; none if the judged call did not create its object, unless it was to be refused.
+    """Makes the later steps. Makes none if the judged call should have created an object and did not.
 
-    A step that belongs to the other outcome of the judged call is not made, nor one for which the device has no type of
-    queue pair. Stops before a step whose object was released by a call that should have failed, and where the harness
-    fails after a step that did: the first failing step decides, whatever state it left.
+    A step for the other outcome of the judged call is not made, nor one whose type of queue pair the device does not
+    offer. Stops before a step whose object was released by a call that should have failed. Also stops if the harness
+    fails after a wrong answer: the first wrong step decides, whatever state it left.
     """
     product = context.case.when.name
     refused = product and not _is_there(context, product)
@@ -172,10 +170,9 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
 
 
 def _is_there(context: CaseContext, product: str) -> bool:
-    """Whether a call has made its object."""
     return any(
         product in each
-        for each in (context.mrs, context.windows, context.buffers, context.dms, context.fields, context.pds)
+        for each in (context.mrs, context.windows, context.buffers, context.held, context.fields, context.pds)
     )
 
 
@@ -253,5 +250,4 @@ def _codes(observed: Observation) -> str:
 
 
 def _step(context: CaseContext, step: Step) -> Observation:
-    """Makes one call and returns its observation."""
     return STEPS[step.call](context, step)

@@ -5,8 +5,6 @@ its own RunContext. sweeps/runners.py has the runner of each kind of case. Not f
 and not for storing results (results/).
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Mapping
@@ -15,9 +13,9 @@ from typing import Protocol
 
 from conformance.bench.interface import Bench
 from conformance.errors import HostLacks
-from conformance.execution.api_comparison import observe_api
 from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
+from conformance.header import FAIL, NOT_COVERED, PASS, Check
 from conformance.judging import Basis, Judgement, conclude
 from conformance.kernel.resources import count_when_settled, kept, leaked, resource_evidence
 from conformance.model.case import Case
@@ -79,7 +77,7 @@ class RunContext:
     bench: Bench
     basis: Basis
     watch: Watch
-    runners: Mapping[Kind, KindRunner]
+    runners: "Mapping[Kind, KindRunner]"
     seed: int | None = None
 
 
@@ -128,7 +126,41 @@ def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
     """Runs a comparison with the installed header and bindings. A compiler at work is progress, not a hang."""
     waits = itertools.count(1)
-    return run_observing(case, run, lambda: observe_api(case, run.bench, lambda: progress("the compiler", next(waits))))
+    return run_observing(
+        case, run, lambda: _observe_api(case, run.bench, lambda: progress("the compiler", next(waits)))
+    )
+
+
+def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Observation:
+    """The observation of the checks of the enumeration, struct or prototype that `case` names.
+
+    `waiting` is called repeatedly while the compiler runs. `unreachable` is the reason if there were no checks, because
+    the header or a compiler is missing.
+    """
+    item = str(case.when.arguments["item"])
+    all_checks = bench.api_checks(waiting)
+    checks = [check for check in all_checks if _is_about(check.item, item)]
+    seen = {outcome: [check for check in checks if check.outcome == outcome] for outcome in (PASS, FAIL, NOT_COVERED)}
+    returned = "differs" if seen[FAIL] else "0" if seen[PASS] else "nothing"
+    observation: Observation = {"rc": None, "returned": returned, "errno": "", "layer": "header"}
+    observation["checks"] = {outcome: len(found) for outcome, found in seen.items()}
+    if seen[FAIL]:
+        observation["differences"] = [_format_check(check) for check in seen[FAIL]]
+    if seen[NOT_COVERED]:
+        observation["not_covered"] = [_format_check(check) for check in seen[NOT_COVERED]]
+    if returned == "nothing":
+        reasons = [check.reason for check in checks or all_checks if check.reason]
+        observation["unreachable"] = reasons[0] if reasons else f"nothing installed could be compared with {item}"
+    return observation
+
+
+def _format_check(check: Check) -> str:
+    return f"{check.item}: {check.reason} ({check.found})"
+
+
+def _is_about(check: str, item: str) -> bool:
+    """Whether a check is of the item or of a part of it."""
+    return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
 
 
 def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation]) -> CaseRun:

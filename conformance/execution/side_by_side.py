@@ -3,14 +3,12 @@
 Calls of the table language, not verbs. Not for single operations (traffic.py).
 """
 
-from __future__ import annotations
-
 import itertools
-from errno import errorcode
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from errno import errorcode
 from queue import SimpleQueue
 
 from conformance.bench.calls import Mr, Return, errno_name
@@ -152,7 +150,7 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
 
 
 def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
-    """The numbers of the regions that are used: all of a few; of many some, and each of which another has a key too."""
+    """The numbers of the regions to use: a sample if they are many, and each region that shares a key with another."""
     count, occurs = len(keys), (Counter(lkey for lkey, _ in keys), Counter(rkey for _, rkey in keys))
     step = max(1, count // _USED) | 1  # odd, so that both the regions that go and those that stay are among them
     twice = (number for number, (lkey, rkey) in enumerate(keys) if occurs[0][lkey] > 1 or occurs[1][rkey] > 1)

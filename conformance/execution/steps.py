@@ -3,8 +3,6 @@
 model/observation.py describes the keys of an observation. Not for the order of calls (procedure.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +22,7 @@ from conformance.model.case import Argument, Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, MrFields, Observation
 from conformance.model.quantity import CONSTANTS
-from conformance.model.vocabulary import BINDS, CALLS, NULL
+from conformance.model.vocabulary import BINDS, CALLS, NULL, PRODUCTS
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec, product_of
 
 # The kernel assigns small handles, so that it never assigns this one.
@@ -91,8 +89,8 @@ def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: li
         return fd
     if spec.of == "buffer":
         return None if given == NULL else context.buffers[str(given)]
-    if spec.of == "dm":
-        return context.dms[str(given)]
+    if spec.of in ("dm", "dmah"):
+        return context.held.get(str(given), given)
     objects: Mapping[str, object] = context.pds if spec.of == "pd" else context.mrs
     return None if given == NULL else objects[str(given)]
 
@@ -267,18 +265,20 @@ def _import_mr(context: CaseContext, step: Step) -> Observation:
     return observation | ({"differences": different} if different else {})
 
 
-def _alloc_dm(context: CaseContext, step: Step) -> Observation:
-    length, alignment = context.numbers(step.arguments, "length", "log_align_req")
-    returned = context.entry.alloc_dm(context.pds["pd"].context_pointer, length, alignment)
-    if returned.dm is None:
+def _held(context: CaseContext, step: Step) -> Observation:
+    """A verb that makes what a program holds by a pointer, of numbers."""
+    numbers = context.numbers(step.arguments, *CALLS[step.call])
+    returned: Return = getattr(context.entry, VERBS[step.call].method)(context.pds["pd"].context_pointer, *numbers)
+    if returned.held is None:
         return null_result(returned)
-    context.dms[step.name] = returned.dm
-    context.cleanup.callback(context.release, f"device memory {step.name}", returned.dm.close)
-    return {"rc": None, "returned": "DM", "errno": "", "layer": "provider"}
+    kind, _ = PRODUCTS[step.call]
+    context.held[step.name] = returned.held
+    context.cleanup.callback(context.release, f"{kind.upper()} {step.name}", returned.held.close)
+    return {"rc": None, "returned": kind.upper(), "errno": "", "layer": "provider"}
 
 
 def _memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
-    dm, holds = context.dms[str(step.arguments["dm"])], step.arguments["holds"]
+    dm, holds = context.held[str(step.arguments["dm"])], step.arguments["holds"]
     to, offset, length = context.numbers(step.arguments, "host_addr", "dm_offset", "length")
     observation = result_of(context.entry.memcpy_from_dm(to, dm, offset, length))
     if observation["returned"] != "0" or holds == "any":
@@ -463,7 +463,8 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "forged": _forged,
     "four_threads": side_by_side.four_threads,
     "ibv_alloc_null_mr": _alloc_null_mr,
-    "ibv_alloc_dm": _alloc_dm,
+    "ibv_alloc_dm": _held,
+    "ibv_alloc_dmah": _held,
     "ibv_memcpy_from_dm": _memcpy_from_dm,
     "ibv_import_mr": _import_mr,
     "ibv_import_pd": _new_pd,

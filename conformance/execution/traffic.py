@@ -5,8 +5,6 @@ harness's own buffer. Afterwards every byte that differs is recorded. A pair of 
 Not for judging the observations.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -382,7 +380,7 @@ def _named(opcode: str, found: Sequence[Completion], received: Sequence[Completi
 
 
 def _received(completions: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:
-    """What the receiver's completion reports beside its status, as [reported, expected]."""
+    """What else the receiver's completion reports, as [reported, expected]."""
     if not completions or completions[0].status != "SUCCESS":
         return {}
     received: Observation = {"byte_len": [completions[0].byte_len, length]}
@@ -392,7 +390,7 @@ def _received(completions: Sequence[Completion], length: int, with_imm: bool = T
 
 
 def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool) -> Observation:
-    """The observation of what the operation has changed in the range and beside the harness's own buffer.
+    """The observation of what the operation has changed in the range and around the harness's own buffer.
 
     An operation of zero bytes counts as moved if it succeeded (`done`) and nothing changed. `late`: a completion came
     before the last byte.

@@ -7,8 +7,6 @@ The C compiler answers all questions about the header, so the result is what a p
 would see. No device is needed and no library is loaded. Not for what the verbs do: the cases test that.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ pyverbs contains the header's numbers and exports some of the names. A name that
 cannot be compared and is UNREACHABLE, not FAIL. Not for the header itself (compare.py).
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable, Iterator
 from types import ModuleType

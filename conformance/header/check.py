@@ -1,7 +1,5 @@
 """The result of comparing one item of the descriptions with what is installed. Not for comparing (compare.py)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,7 +31,7 @@ class Check:
 def missing(item: str, expected: str, since: str = "", release: int | None = None) -> Check:
     """Returns FAIL for an item that the header does not have. `since` is the first rdma-core with it, if known.
 
-    An item that is newer than `release`, the installed rdma-core, is UNREACHABLE: the header owes it to nobody.
+    An item that is newer than `release`, the installed rdma-core, is UNREACHABLE: this header need not have it.
     """
     if since and release is not None and release < int(since):
         return Check(item, UNREACHABLE, expected, "", f"rdma-core has it since {since}, and this is {release}")

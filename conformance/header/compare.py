@@ -5,8 +5,6 @@ header has are reported as NOT_COVERED. Not for asking the compiler (program.py)
 (source.py).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -6,8 +6,6 @@ unknown name loses one answer only. All files are in a temporary directory. Not 
 (compare.py).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -58,7 +56,7 @@ class Toolchain:
     @classmethod
     def found(
         cls, compiler: str | None, include_dirs: Sequence[Path | str], header: str, timeout_s: float
-    ) -> Toolchain:
+    ) -> "Toolchain":
         """Returns the toolchain of a command line, of $CC or of PATH. Raises Unreachable if there is no compiler."""
         wanted = compiler or os.environ.get("CC", "")
         try:

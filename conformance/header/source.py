@@ -5,8 +5,6 @@ from the compiler. This is not a complete C parser. It reads the kinds of declar
 and omits others; the comparison of sizes then shows a difference.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ recorded observation. A verdict is about the device and its stack; what the harn
 FAIL. Not for making observations (execution/) and not for waivers (results/waivers.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -53,7 +51,7 @@ class Judgement:
     fault: Fault | None = None
 
     @classmethod
-    def of_fault(cls, fault: Fault, notes: tuple[str, ...] = ()) -> Judgement:
+    def of_fault(cls, fault: Fault, notes: tuple[str, ...] = ()) -> "Judgement":
         return cls(verdict_of(fault.kind), sentence(fault), notes, fault)
 
 
@@ -87,13 +85,13 @@ class Basis:
 
 
 def _is_about_declarations(case: Case) -> bool:
-    """Whether a case is about declarations: it judges them, and so does not rest on whether they are true."""
+    """Whether a case is about declarations: it judges them, and does not depend on whether they are true."""
     return bool(case.rules) and all(rule.startswith(DECLARATIONS) for rule in case.rules)
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A judgement with the observation as it is recorded beside it."""
+    """A judgement, and the observation as it is recorded with it."""
 
     judgement: Judgement
     observation: Observation
@@ -198,7 +196,7 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
         fault = Fault(FaultKind.NOT_PROVIDED, expected=tuple(missing), seen=(reason,))
         return Judgement(Verdict.FAIL, reason, judgement.notes, fault)
     if judgement.verdict in (Verdict.UNREACHABLE, Verdict.BROKEN):
-        return judgement  # tells nothing of the device
+        return judgement  # says nothing about the device
     explained = [profile.absent[name] for name in undeclared if name in profile.absent]
     reason = judgement.reason
     if judgement.verdict == Verdict.UNSUPPORTED and explained:

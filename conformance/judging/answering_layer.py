@@ -5,8 +5,6 @@ for the refusals below, from the core's handling of the commands; for any other 
 whether the core or the driver answered. Not for verdicts: no verdict depends on the layer.
 """
 
-from __future__ import annotations
-
 from conformance.model.case import Arguments, Case, Flags
 from conformance.model.observation import Observation
 from conformance.model.quantity import Quantity

@@ -3,8 +3,6 @@
 Not for what was observed there (faults.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -50,7 +48,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
 
 
 def _operation(step: Step) -> str:
-    """What an operation is named after: its opcode, or where builders post it, that they do."""
+    """The name of an operation: its opcode, or that of the builders if they post it."""
     if step.call != "ibv_wr_post" and step.arguments.get("poster") not in BUILDERS:
         return str(step.arguments.get("op", ""))
     flags = step.arguments.get("with_flags")

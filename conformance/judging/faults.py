@@ -3,8 +3,6 @@
 Not for verdicts on a case (judging/), for where a fault is (circumstances.py) and for its sentence (sentences.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,7 +14,7 @@ from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
 # What a call returns that has done what it is for; what it returns where errno alone has the reason.
-DONE = ("MR", "MW", "PD", "DM", "buffer", "descriptor", "0")
+DONE = ("MR", "MW", "PD", "DM", "DMAH", "buffer", "descriptor", "0")
 _ERRNO_TELLS = ("NULL", "no descriptor")
 # What await_traffic returns if requests in flight have moved bytes after the call that ended their key.
 _AWAITED = ("changed", "leaked")
@@ -121,7 +119,7 @@ _READERS = (
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
-    """Where nothing is to move, that is all that an operation has to do."""
+    """The observation; for an operation that must not move bytes, `moved` is `all` if it moved none, else `part`."""
     if step.then.moved != "nothing" or "moved" not in seen:
         return seen
     return {**seen, "moved": "all" if seen["moved"] == "nothing" else "part"}
@@ -180,12 +178,12 @@ def _stretches(seen: Observation) -> list[list[int]]:
 
 
 def _success_means_sent(seen: Observation) -> bool:
-    """Whether SUCCESS of a request does not say that the peer has taken it, since nobody tells the sender."""
+    """Whether SUCCESS says only that a request was sent, because the transport does not acknowledge it."""
     return seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
 
 
 def _reception_fault(seen: Observation) -> Fault | None:
-    """A receiver that was told another length or immediate datum than was sent."""
+    """A receive whose completion has another length or immediate data than was sent."""
     for kind, pair in ((FaultKind.WRONG_LENGTH, seen.get("byte_len")), (FaultKind.WRONG_IMMEDIATE, seen.get("imm"))):
         came, sent = pair or (None, None)
         if came != sent:

@@ -3,8 +3,6 @@
 A case fails then, whatever its calls returned. Not for reading the kernel's log (kernel/log.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 
@@ -30,7 +28,7 @@ _ENDED = re.compile(r"BUG:|Oops|general protection")
 
 
 def kernel_alarm(kernel: KernelEvidence) -> Fault | None:
-    """What went wrong with the device under test, by the kernel's evidence; None if nothing did."""
+    """The fault of the device under test that the kernel's log and taint show; None if they show none."""
     log = kernel.get("log", ())
     about = _about_device(kernel)
     return None if about is None else _trouble(kernel, [log[number] for number in about])
@@ -46,7 +44,7 @@ def decisive_lines(kernel: KernelEvidence) -> set[int]:
 
 
 def kernel_remark(kernel: KernelEvidence) -> Fault | None:
-    """What went wrong with something else, which changes no verdict; None if nothing did."""
+    """The fault of something else that they show, which changes no verdict; None if they show none."""
     return None if _about_device(kernel) is not None else _trouble(kernel, kernel.get("log", ()))
 
 
@@ -90,7 +88,7 @@ def _about_device(kernel: KernelEvidence) -> range | None:
 def _naming(kernel: KernelEvidence) -> Callable[[str], bool]:
     """Whether a line names a suspect, alone or in front of the name of a function.
 
-    The list of all modules, which follows a complaint, names everybody.
+    The list of all modules after a complaint is not looked at: it names every driver.
     """
     named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel.get('suspects', ())))})(?=_|\b)")
     return lambda line: _MODULES not in line and bool(named.search(line))

@@ -1,7 +1,5 @@
 """Makes a sentence of a fault, for people. The one place that does; nothing reads a sentence back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from conformance.judging.answering_layer import CORE

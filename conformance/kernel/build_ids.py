@@ -3,8 +3,6 @@
 Not for what the user asked to test: the command line records that.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import struct
@@ -38,7 +36,7 @@ def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
 
 
 def kernel_build_id(sys: Path = _SYS) -> str:
-    """Returns the build id of the running kernel; empty if it does not tell."""
+    """Returns the build id of the running kernel; empty if the kernel does not report it."""
     return _build_id(sys / "kernel" / "notes").get("build_id", "")
 
 

@@ -1,7 +1,5 @@
 """A file of /proc, /sys or a control group that is read before and after each case. Not for what its text means."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -10,14 +8,14 @@ _CHUNK = 1 << 16
 
 
 class KernelFile:
-    """A file of the kernel that stays open, and whose text is made again each time it is read.
+    """A file of the kernel that stays open. The kernel generates its text at each read.
 
     To look up its path takes longer than to read it. A process that has been forked opens it again, because the kernel
     answers for the process that has opened /proc/self.
     """
 
     def __init__(self, path: Path) -> None:
-        """Opens it, if it can be opened; else reading it will try again."""
+        """Opens it. If that fails, each read tries to open it again."""
         self._path = path
         self._descriptor = -1
         self._opened_by = 0

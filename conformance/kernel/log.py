@@ -4,8 +4,7 @@ Not for the results of calls (execution/). If this process may not read the kern
 key `log`.
 """
 
-from __future__ import annotations
-
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from conformance.model.observation import KernelEvidence
 
 _TAINT = Path("/proc/sys/kernel/tainted")
 _KMSG = "/dev/kmsg"
+_ONCE = Path("/sys/kernel/debug/clear_warn_once")
 # A descriptor of the kernel's log, of whoever has the right to read it and starts a process that has not.
 INHERITED = "RDMA_CTS_KERNEL_LOG"
 _RECORD = 8192
@@ -36,8 +36,14 @@ class KernelWatch:
     """Reads the kernel log in pieces, starting at the time when the object is created."""
 
     def __init__(self, suspects: Sequence[str] = ()) -> None:
-        """`suspects` are the names that a line must have to count against the device; without any, every line does."""
+        """`suspects` are the names that a line must have to count against the device; without any, every line does.
+
+        Then, too, the kernel shall give warnings again that it gives once, and has given before.
+        """
         self._suspects = list(suspects)
+        if not suspects:
+            with contextlib.suppress(OSError):
+                _ONCE.write_text("1")
         self._fd = open_log()
         self._tainted = KernelFile(_TAINT)
         self._taint = self._mask()

@@ -7,8 +7,6 @@ users of the device do not change the counts. Numbers are those of <rdma/rdma_ne
 memory and memory windows (resources.py).
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import struct
@@ -36,29 +34,11 @@ _BUFFER = 1 << 16
 
 
 # enum rdma_driver_id of <rdma/ib_user_ioctl_verbs.h>, from 0 upwards.
-_DRIVERS = (
-    "unknown",
-    "mlx5",
-    "mlx4",
-    "cxgb3",
-    "cxgb4",
-    "mthca",
-    "bnxt_re",
-    "ocrdma",
-    "nes",
-    "irdma",
-    "vmw_pvrdma",
-    "qedr",
-    "hns",
-    "usnic",
-    "rxe",
-    "hfi1",
-    "qib",
-    "efa",
-    "siw",
-    "erdma",
-    "mana",
-    "ionic",
+_DRIVERS = tuple(
+    """
+    unknown mlx5 mlx4 cxgb3 cxgb4 mthca bnxt_re ocrdma nes irdma vmw_pvrdma qedr hns usnic rxe hfi1 qib efa siw erdma
+    mana ionic
+    """.split()
 )
 
 

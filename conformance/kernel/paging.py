@@ -3,16 +3,16 @@
 Addresses and sizes are plain numbers, in bytes. Not for when a case does so (execution/memory_events.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os
 import re
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 from conformance.errors import HostLacks
+from conformance.kernel.child import fork
 
 # Values of the advice argument of madvise(2), by the names of model.vocabulary.DISCARDS.
 _ADVICE = {"DONTNEED": 4, "REMOVE": 9, "PAGEOUT": 21}
@@ -119,19 +119,14 @@ def inherited(addr: int, size: int) -> tuple[int, int]:
     The child copies a byte of each page to itself. A mapping whose flag in smaps says otherwise makes the number -1.
     """
     pages = range(addr - addr % mmap.PAGESIZE, addr + size, mmap.PAGESIZE)
-    pipe, report = os.pipe(), os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            got = [_libc.write(pipe[1], page, 1) == 1 == _libc.read(pipe[0], page, 1) for page in pages]
-            os.write(report[1], str(sum(got)).encode())
-        finally:
-            os._exit(0)
-    os.close(report[1])
-    found = os.read(report[0], 20)
-    os.waitpid(pid, 0)
-    for each in (*pipe, report[0]):
-        os.close(each)
+
+    def copy(report: Callable[[bytes], object], wait: object) -> None:
+        come, to = os.pipe()
+        report(b"%d" % sum(_libc.write(to, page, 1) == 1 == _libc.read(come, page, 1) for page in pages))
+
+    child = fork(copy)
+    found = child.report()
+    child.end()
     told = sum(not kept_from_children(page) for page in pages)
     return (told if found == str(told).encode() else -1), len(pages)
 

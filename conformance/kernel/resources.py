@@ -4,8 +4,6 @@ The kernel's RDMA netlink counts objects by kind, but not memory windows. If thi
 group, that has the number of all objects; the difference is shown as OTHERS. Not for the verdict (judging/).
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Mapping

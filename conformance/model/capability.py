@@ -3,8 +3,6 @@
 Not for what the device really does: the cases find that out, and a difference is a result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -68,6 +66,7 @@ MEANING: Mapping[str, str] = {
     "import_mr": "offered by the provider: no declaration exists",
     "import_pd": "offered by the provider: no declaration exists",
     "alloc_dm": "offered by the provider: no declaration exists",
+    "dmah": "offered by the provider: no declaration exists",
     "alloc_parent_domain": "offered by the provider: no declaration exists",
     "advise_mr": "offered by the provider: no declaration exists",
     "experimental_rereg": "the loaded library exports the vendor's dialect",

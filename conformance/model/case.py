@@ -4,8 +4,6 @@ Frozen data, created from tables and executed on a device. Not for reading table
 cases (execution/runner.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -83,8 +81,8 @@ class QpSpec:
     `access` are its qp_access_flags; None means all that the device supports. `extended` is FLUSH or ATOMIC_WRITE if
     the pair is to use that operation, which needs extended queue pairs, and one of BUILDERS if its requests are posted
     by the builders of ibv_wr_post(3). `inline` is the number of bytes that a request of the peer can carry itself.
-    `shared` is the PD (bench.calls.Pd) of its shared receive queue, if it is another one than its own. `notifies`: its
-    completion queue has a completion channel.
+    `shared` is the PD (bench.calls.Pd) of its shared receive queue, if that is not the PD of the queue pair.
+    `notifies`: its completion queue has a completion channel.
     """
 
     kind: str
@@ -98,7 +96,7 @@ class QpSpec:
     notifies: bool = False
 
     @property
-    def peer(self) -> QpSpec:
+    def peer(self) -> "QpSpec":
         """The peer: in the state RTS, with all rights."""
         return QpSpec(self.kind, self.pd, extended=self.extended, inline=self.inline)
 
@@ -134,9 +132,9 @@ class Expectation:
     the fields of the region must be those requested. `completion`: "none" if the request must not have a completion,
     "one" if it must have one once it is posted, whatever became of it. `rkey`: whether the key in the structure of the
     window must be "changed" or "unchanged". `opcode`: "as_posted" if the completions must name the operation that was
-    posted. `invalidated`: "as_posted" if the receiver of a SEND with invalidation must be told the key. `because`: the
-    reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it. `event`: the
-    asynchronous event of the responder's queue pair that a refusal must have. `otherwise`:
+    posted. `invalidated`: "as_posted" if the completion of a receive must name the key that a SEND has invalidated.
+    `because`: the reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it.
+    `event`: the asynchronous event of the responder's queue pair that a refusal must have. `otherwise`:
     "unreachable" if the row only presupposes the refusal, and shows nothing without it. `after`: of a step afterwards,
     the outcome of the judged call without which the step is not made. `moved`: "nothing" if an operation that succeeds
     must leave every byte as it was.
@@ -234,7 +232,7 @@ class Case:
     ends_process: bool = False
     tier: str = "default"
     kind: Kind = Kind.ROW
-    sweep: Sweep | None = None
+    sweep: "Sweep | None" = None
     point: int | None = None
 
     @property

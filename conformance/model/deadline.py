@@ -4,8 +4,6 @@ A case has one deadline, called `case_deadline_s` from the command line to the w
 it. Not for what is done when it has passed (supervision/).
 """
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -3,8 +3,6 @@
 Not for what a run has shown (results/conclusions.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -69,8 +67,8 @@ class Needs:
     cases: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of_header(cls, header: HeaderRecord) -> Needs:
-        """As a run has recorded it; without anything for a run of an older version."""
+    def of_header(cls, header: HeaderRecord) -> "Needs":
+        """The needs that a run has recorded; empty for a run of an older version."""
         rules = header.get("rules") or {}
         items = {rule: texts["evidence"] for rule, texts in rules.items() if "evidence" in texts}
         conditional = frozenset(rule for rule, texts in rules.items() if texts.get("conditional"))
@@ -110,8 +108,8 @@ def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
 def shown_by(case: Case) -> tuple[Shown, ...]:
     """What a row, or a resolved point of a sweep, shows of its rules if it passes; nothing if it is open.
 
-    A judged call that succeeds is only the way to what is shown afterwards, if anything is. What follows one for which
-    there was no memory shows that nothing else was harmed, which is no part of its rule.
+    A judged call that succeeds is only the way to what is shown afterwards, if anything is. The steps after a call
+    that found no memory show that nothing else was harmed; its rule does not say that.
     """
     if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
         return ()
@@ -147,7 +145,7 @@ def _shown(case: Case, step: Step) -> Shown:
 
 
 def _set_up(case: Case, step: Step) -> Iterator[str]:
-    """On what a step works, as far as a refusal could come from that and not from what its rule says."""
+    """The parts of the set-up that could make a device refuse a step, whatever its rule says."""
     if queue := case.given.qps.get(str(step.arguments.get("qp", ""))):
         yield queue.kind
     elif "qp_type" in step.arguments:

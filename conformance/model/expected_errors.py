@@ -5,8 +5,6 @@ the requester detect. The statuses of enum ibv_wc_status are those of the specif
 refusal has which. They are the subject of the rules STAT-…, and of no other. Data only; judging/ applies it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 # The values of `because` in a row: what makes the operation be refused.

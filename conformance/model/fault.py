@@ -1,10 +1,9 @@
 """What went wrong, as data: of one call, of one case, or of one point of a sweep.
 
 Judging makes it from case and observation, results record it, defects read its fields; judging/sentences.py is the one
-place that makes a sentence of it, which nobody reads back. Not for verdicts and not for severity (defects/severity.py).
+place that makes a sentence of it; no code parses that sentence. Not for verdicts, nor for severity
+(defects/severity.py).
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -53,7 +52,7 @@ class FaultKind(StrEnum):
     PROCESS_DIED = "process-died", Effect.PROCESS_DIED
     ACCEPTED = "accepted", Effect.ACCEPTED
     FLUSHED = "flushed", Effect.ACCEPTED
-    ANNOUNCED = "announced", Effect.ACCEPTED  # the receiver was told of a message that must be refused
+    ANNOUNCED = "announced", Effect.ACCEPTED  # the receiver got a completion of a message that must be refused
     CARRIED_OUT = "carried-out", Effect.ACCEPTED  # a request whose posting had failed
     REFUSED = "refused", Effect.REFUSED
     REFUSED_ONCE = "refused-once", Effect.REFUSED  # a set-up, which was done when it was made again
@@ -84,7 +83,7 @@ class FaultKind(StrEnum):
     KERNEL_TAINTED = "kernel-tainted", Effect.KERNEL_ALARM
     OTHER = "other", Effect.REMARK  # of a results file that does not say it
 
-    def __new__(cls, value: str, effect: Effect = Effect.REMARK) -> FaultKind:
+    def __new__(cls, value: str, effect: Effect = Effect.REMARK) -> "FaultKind":
         member = str.__new__(cls, value)
         member._value_ = value
         member.effect = effect
@@ -203,7 +202,7 @@ class Fault:
         return data  # type: ignore[return-value]
 
     @classmethod
-    def of_data(cls, data: Mapping[str, Any]) -> Fault:
+    def of_data(cls, data: Mapping[str, Any]) -> "Fault":
         """The fault in a record of the right shape. Raises ValueError for a kind that there is not."""
         known = {field.name for field in fields(cls)}
         values: dict[str, Any] = {

@@ -4,8 +4,6 @@ The loader determines the kind of each case. To add a kind, add a member here an
 for the kinds of memory or queue pairs, which are words of the table language (vocabulary.py).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

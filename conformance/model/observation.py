@@ -5,8 +5,6 @@ JSON, and a sweep has thousands of them. A key is absent if it does not apply. N
 and not for judging them (judging/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
@@ -135,12 +133,12 @@ class Observation(TypedDict, total=False):
     divergences: list[DivergenceData]
 
     # Of the case.
-    afterwards: list[Observation]  # of the later steps that were made
+    afterwards: "list[Observation]"  # of the later steps that were made
     setup_failed: str  # which call of the set-up was refused; then only `errno` is present, too
     setup_refused_once: str  # the refused call of the set-up, if the same set-up succeeded when it was made again
     unreachable: str  # why nothing could be observed on this stack
     left_behind: list[str]  # what could not be released, and which kernel resources have leaked
-    remarks: list[str]  # what was noticed beside the calls, and changes no verdict
+    remarks: list[str]  # what else was noticed; it changes no verdict
     lacking: list[str]  # needed capabilities that the device does not declare, for judging the record again
 
 
@@ -155,7 +153,7 @@ class KernelEvidence(TypedDict, total=False):
     """Kernel log, taint and resources of the time in which a case ran; recorded as `kernel` of a result.
 
     `log` is absent if it could not be read, `taint_before` if the taint has not changed. `suspects` are the names one
-    of which a complaint must have to be about the device under test; absent if everything on that kernel is.
+    of which a complaint must contain to count against the device under test; absent if every complaint counts.
     """
 
     taint: int

@@ -4,8 +4,6 @@ Also the contents that the range can have before the operation. Names and offset
 can use them as axis values. Not for making operations (execution/traffic.py).
 """
 
-from __future__ import annotations
-
 # Operations on a word: eight bytes at an address that is a multiple of eight.
 WORD_OPERATIONS = (
     "ATOMIC_CMP_AND_SWP",

@@ -5,8 +5,6 @@ or a named predicate. Whole values are compared by `axis=value`, `axis!=value` a
 Not for what is expected where an expression is true (tables/sweep_reader.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -44,21 +42,21 @@ class HasCapability:
 class Not:
     """True if the part is false."""
 
-    part: Expression
+    part: "Expression"
 
 
 @dataclass(frozen=True)
 class And:
     """True if all parts are true."""
 
-    parts: tuple[Expression, ...]
+    parts: "tuple[Expression, ...]"
 
 
 @dataclass(frozen=True)
 class Or:
     """True if at least one part is true."""
 
-    parts: tuple[Expression, ...]
+    parts: "tuple[Expression, ...]"
 
 
 Expression = Word | HasCapability | Not | And | Or

@@ -3,8 +3,6 @@
 Frozen data. Not for finding it out (execution/preflight.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

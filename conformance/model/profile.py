@@ -3,8 +3,6 @@
 Data only. Not for reading profiles from files (tables/profile.py) and not for applying them to verdicts (judging/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ object. Page sizes depend on the machine, so a quantity is evaluated when a case
 is read. Not for checking that the objects exist (tables/arguments.py).
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable

@@ -5,8 +5,6 @@ total=False hold whatever a system reports about itself. Not for checking what w
 reading and writing files (results/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
@@ -317,7 +315,7 @@ class ResultRecord(TypedDict):
     `fault` is what a violation is about; of a sweep, and of random sequences, the deviations have theirs.
     `set_up` is only in results that say something bad of the stack or of the harness. `claimed` is the verdict that the
     worker gave, if its observation gives another: the case is BROKEN then, for good.
-    `deviations_left_out` is the number of further ways in which points deviate, of which nothing is known but that.
+    `deviations_left_out` is the number of further ways in which points deviate; the record has only their number.
     `points_data` is only in records before they are stored; in the file, `points_file` names a side file with these
     data instead.
     """

@@ -6,11 +6,10 @@ Unknown keys are kept unchanged; null counts as an absent key. Not for reading f
 the meaning of values.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from conformance.errors import UserError
 from conformance.model.fault import FaultData, FaultKind, verdict_of
@@ -63,91 +62,33 @@ TYPES: Mapping[str, Any] = {
     "guest": GuestRecord,
 }
 
+
+def _absent(type_: Any) -> Any:
+    """What stands for an absent value of a type: an empty text, list or object, or zero; of a choice the first."""
+    origin, arguments = get_origin(type_) or type_, get_args(type_)
+    if is_typeddict(type_):
+        return _defaults(type_)
+    if origin in (Union, UnionType):
+        return _absent(arguments[0])
+    if origin in (Literal, Mapping):
+        return arguments[0] if origin is Literal else {}
+    return Verdict.MISSED if origin is Verdict else origin()
+
+
+def _defaults(record: Any, optional: Iterable[str] = ()) -> Any:
+    """The values that stand for absent keys: those that the type of the record requires, and these optional ones."""
+    kept = {*record.__required_keys__, *optional}
+    return {name: _absent(type_) for name, type_ in get_type_hints(record).items() if name in kept}
+
+
 # The values of absent keys. A present key must have the same type; the type of a key with None is not checked.
-HEADER: HeaderRecord = {
-    "type": "header",
-    "schema": SCHEMA,
-    "suite": {},
-    "stack": "",
-    "env": {},
-    "device": {},
-    "rules": {},
-    "seed": None,
-    "planned": [],
-    "controls": {},
-    "argv": [],
-    "started": "",
-}
-RESULT: ResultRecord = {
-    "type": "result",
-    "case": "",
-    "rules": [],
-    "level": "",
-    "entry": "",
-    "layer": "",
-    "verdict": Verdict.MISSED,
-    "effective": Verdict.MISSED,
-    "waiver": {},
-    "reason": "",
-    "fault": {},
-    "call": "",
-    "expected": {},
-    "observed": {},
-    "source": {},
-    "kernel": {},
-    "duration_us": 0.0,
-    "repro": "",
-    "worker": 0,
-    "device": "",
-    "claimed": "",
-    "notes": [],
-    "set_up": {"given": [], "before": []},
-    "evidence": [],
-    "space": {},
-    "points": {},
-    "rule_verdicts": {},
-    "alarms": [],
-    "deviations": [],
-    "deviations_left_out": 0,
-    "points_file": "",
-}
-FOOTER: FooterRecord = {
-    "type": "footer",
-    "complete": False,
-    "verdicts": {},
-    "rules": {},
-    "rule_totals": {},
-    "points": 0,
-    "duration_s": 0.0,
-    "waivers": {},
-}
-DEVIATION: Deviation = {
-    "when": "",
-    "clause": "",
-    "expected": "",
-    "observed": "",
-    "fault": {},
-    "count": 0,
-    "of": 0,
-    "smallest": {},
-    "set_up": {"given": [], "before": []},
-    "call": "",
-    "afterwards": [],
-    "rules": [],
-    "repro": "",
-    "row": "",
-}
-CONFIRMATION: ConfirmationRecord = {
-    "type": "confirmation",
-    "case": "",
-    "point": "",
-    "confirmed": False,
-    "by": "",
-    "in_run": {"verdict": Verdict.MISSED, "reason": ""},
-    "alone": {"verdict": Verdict.MISSED, "reason": ""},
-    "repetitions": {"seen": 0, "of": 0},
-    "after": [],
-}
+HEADER: HeaderRecord = _defaults(HeaderRecord, ("rules", "controls")) | {"schema": SCHEMA, "seed": None}
+RESULT: ResultRecord = _defaults(ResultRecord, ResultRecord.__optional_keys__ - {"points_data"})
+FOOTER: FooterRecord = _defaults(FooterRecord, ("waivers",))
+DEVIATION: Deviation = _defaults(Deviation, Deviation.__optional_keys__ - {"minimal", "verdict"})
+CONFIRMATION: ConfirmationRecord = _defaults(ConfirmationRecord, ConfirmationRecord.__optional_keys__)
+SET_UP: SetUp = _defaults(SetUp)
+SPACE: SpaceFacts = _defaults(SpaceFacts, SpaceFacts.__optional_keys__)
 # What a value of the type of a default is, in messages.
 _WHAT: Mapping[type, str] = {
     str: "a text",
@@ -158,8 +99,6 @@ _WHAT: Mapping[type, str] = {
     list: "a list",
     dict: "an object",
 }
-SET_UP: SetUp = {"given": [], "before": []}
-SPACE: SpaceFacts = {"axes": {}, "size": 0, "tries": False}
 
 
 def record_of(data: object) -> Record:
@@ -287,7 +226,7 @@ def _deviation(data: Any, where: str) -> dict[str, Any]:
 
 
 def _check_fault(data: Any, verdict: str, where: str) -> None:
-    """Raises UserError for a fault that does not give this verdict; what has none is of an older version."""
+    """Raises UserError for a fault that does not give this verdict; a record without one is of an older version."""
     if not data:
         return
     if wrong := mismatch(data, FaultData):

@@ -4,8 +4,6 @@ A template returns its part of the row at a point (`at`), from the number of the
 the templates (tables/row_resolution.py). Not for the points of a sweep (sweep.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
@@ -120,7 +118,6 @@ class MrTemplate:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes on which its arguments depend."""
         return axes_of(self.arguments.values())
 
     def at(self, values: Values) -> MrSpec:
@@ -136,11 +133,9 @@ class QpTemplate:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes on which its access flags depend."""
         return self.access.axes
 
     def at(self, values: Values) -> QpSpec:
-        """The queue pair at a point."""
         return replace(self.first, access=self.access.at(values).mask)
 
 
@@ -153,7 +148,6 @@ class WindowTemplate:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes on which its bind depends."""
         return axes_of(self.arguments.values())
 
     def at(self, values: Values) -> WindowSpec:
@@ -186,11 +180,9 @@ class GivenTemplate:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The axes on which the set-up depends."""
         return self.base_axes | axes_of([*self.mrs.values(), *self.windows.values()])
 
     def at(self, values: Values) -> Given:
-        """The set-up at a point."""
         if not self.axes:
             return self.first
         first = self.first

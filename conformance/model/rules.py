@@ -3,8 +3,6 @@
 Frozen data. Not for reading rules from files (tables/rules_file.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,8 +33,8 @@ class Rule:
 
     If the document cannot be quoted, `unquoted` has the reason; one of the two is empty.
 
-    `evidence` names what verifies it, if that is not all that its cases can show. `conditional` says of which stacks it
-    speaks, if there need be none: where no case of it can be reached, nothing is left to be shown.
+    `evidence` names what verifies the rule, if that is not all that its cases can show. `conditional` names the
+    situation that the rule is about, if not every stack has it: where no case is reachable, it needs no evidence.
     """
 
     id: str
@@ -91,7 +89,6 @@ class Registry(dict[str, Rule]):
         self.needs = Needs()
 
     def as_data(self) -> dict[str, RuleTexts]:
-        """The rules in the form of a results file."""
         texts = {rule.id: rule.as_data() for rule in self.values()}
         for rule, items in self.needs.items.items():
             texts[rule] |= {"evidence": list(items), "cases": self.needs.cases.get(rule, 0)}

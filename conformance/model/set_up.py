@@ -1,8 +1,6 @@
 """What a case does besides its calls, as text for people: the objects that it makes first, and the calls before the
 judged one. Not for doing it (execution/procedure.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from conformance.model.case import Case, Expectation, Given, MrSpec, Step, WindowSpec

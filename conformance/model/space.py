@@ -5,8 +5,6 @@ point: Python's operators & | ^ on integers then work on all points at once. Not
 axis values in a call (tables/sweep.py).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,7 +80,7 @@ class Space:
     axes: tuple[Axis, ...]
 
     @classmethod
-    def of_data(cls, axes: Axes) -> Space:
+    def of_data(cls, axes: Axes) -> "Space":
         """Returns the space that `as_data` described. Raises ValueError if it is invalid."""
         found = []
         for name, data in axes.items():
@@ -122,7 +120,6 @@ class Space:
         return sum(values[name] * stride for name, stride in self.strides.items())
 
     def labels(self, point: int) -> dict[str, str]:
-        """Returns the texts of a point's values, by axis."""
         return {axis.name: axis.label(point // self.strides[axis.name] % axis.size) for axis in self.axes}
 
     def text(self, point: int) -> str:

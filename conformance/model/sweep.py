@@ -3,8 +3,6 @@
 Frozen data. Not for reading it from a table (tables/sweep_reader.py) and not for running it (sweeps/run.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -5,8 +5,6 @@ for it too. iWARP is defined by RFC 5040 to 5044, which know other operations an
 as EFA's, follow no public standard: no document demands statuses of them. Data only.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 # Requests to which the peer sends no answer of its own; the completion of any other needs that answer everywhere.

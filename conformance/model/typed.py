@@ -4,8 +4,6 @@ So the types of records and observations are the one place that says what a file
 name are let pass, and absent ones are not missed. Not for what a record must have (record_shape.py).
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -26,7 +24,7 @@ class Mismatch:
     value: Any
     expected: tuple[str, ...]
 
-    def within(self, step: str) -> Mismatch:
+    def within(self, step: str) -> "Mismatch":
         """The same of the value around it, from which `step` leads here."""
         return Mismatch(step + self.path, self.value, self.expected)
 

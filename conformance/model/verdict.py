@@ -1,7 +1,5 @@
 """The verdicts that a result can have, and which of them say what."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -4,8 +4,6 @@ Data only. `tables/` reads tables with it, `tables/schema.py` publishes it for e
 `execution/steps.py` makes the calls. Not for the names of flags and codes: these come from `verbs`.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from conformance.model.expected_errors import REASONS
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.positions import CONTENTS, POSITIONS
 from conformance.verbs import ArgumentSpec, arguments_of, product_of
+from conformance.verbs.reg_mr import INVENTED
 
 ENTRIES = ("libibverbs", "uverbs")
 # Other ways into a verb, through which a table can run its rows as well (bench/doors.py).
@@ -192,7 +191,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "iova": ArgumentSpec("quantity", default="mr.addr"),
         "length": ArgumentSpec("quantity", default="mr.length"),
     },
-    # At the uverbs entry: a command by the handle of an object of another kind, or of nobody.
+    # At the uverbs entry: a command with the handle of an object of another kind, or with one that was never assigned.
     "forged": {
         "command": ArgumentSpec("word", "command", words=FORGED),
         "handle": ArgumentSpec("word", "handle", words=("nobodys", "pd", "mr", "mw", "qp")),
@@ -304,7 +303,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     # Another process sets up the same as the case, posts the same as post_traffic, and is killed.
     "killed_in_flight": _IN_FLIGHT,
     "await_traffic": {"qp": _QP, "memory": _MEMORY},
-    # Requests as of post_traffic, again and again, while a second thread discards the memory or deregisters the region.
+    # Repeated requests as of post_traffic, while a second thread discards the memory or deregisters the region.
     "traffic_beside": {
         **_IN_FLIGHT,
         "does": ArgumentSpec("word", "second thread", words=("discard", "deregister")),
@@ -363,8 +362,8 @@ BINDS = ("ibv_bind_mw", "post_bind_mw")
 
 @dataclass(frozen=True)
 class ExpectationSpec:
-    """What `then` can say of a call beside its outcome: with which `outcome` (empty: with any), of which `calls`
-    (empty: of all), and by which `words`. `several` lets a table give a list of words, of which one has to come.
+    """A further condition that `then` can state. `words` are its values; it applies to an `outcome` (empty: to any) and
+    to `calls` (empty: to all). With `several`, a table can give a list of words, any of which fulfils it.
     """
 
     words: tuple[str, ...]
@@ -395,4 +394,4 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "after": ExpectationSpec(("success", "refused")),
 }
 # Names that objects of a table cannot have, because they have another meaning in steps and calls.
-RESERVED = (NULL, *BAD_FDS, *(name for _, name in PRODUCTS.values()))
+RESERVED = (NULL, INVENTED, *BAD_FDS, *(name for _, name in PRODUCTS.values()))

@@ -4,8 +4,6 @@ A worker that dies is replaced by one with another number, so that devices are a
 for opening devices (options.py).
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import tempfile

@@ -4,8 +4,6 @@ run_options.py has those that `rdma-cts run` has, too. Not for running cases (pl
 (recorder.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 from collections.abc import Iterator, Sequence
@@ -32,7 +30,7 @@ _AT_BOTH_ENDS = ("xrc", "atomics", "flush_global", "flush_persistent", "atomic_w
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
-# The texts of files that options name, by these names, if a session was handed them and there are no such files.
+# The texts of files that options name, by name, where a session got the texts and not the files.
 HANDED = pytest.StashKey[dict[str, str]]()
 
 

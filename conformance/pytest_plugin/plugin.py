@@ -5,8 +5,6 @@ writes; a record is a property of pytest's report. Not for running cases (execut
 (judging/).
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Sequence

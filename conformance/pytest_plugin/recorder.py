@@ -4,8 +4,6 @@ The stream has the same records and a `start` record before each case, so that t
 flight when the kernel under test died. With xdist, only the controller records. Not for running cases (plugin.py).
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence
@@ -95,7 +93,7 @@ class Recorder:
         self.live = bool(config.getoption("--rdma-stream"))
         self.options = RunOptions()
         self.sink: Stream | ResultsFile | None = None  # opened with the header
-        self._begun = ""  # the case of which the supervisor knows that it has started
+        self._begun = ""  # the case whose start was sent to the supervisor
         self._offered = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:

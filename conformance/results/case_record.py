@@ -1,7 +1,5 @@
 """The record of a case that has been run, for every kind of case. Not for writing it (writer.py)."""
 
-from __future__ import annotations
-
 from conformance.execution.runner import CaseRun
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry

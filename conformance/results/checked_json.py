@@ -4,8 +4,6 @@ Every reader of results, plans and side files uses it, and so does the superviso
 shape of records (model/record_shape.py).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any, NoReturn

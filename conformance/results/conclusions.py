@@ -3,8 +3,6 @@
 Not for the verdicts on rules (rule_conclusions.py), nor on cases (judging/), and not for the layout of reports.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -77,7 +75,7 @@ STANDING: Mapping[str, str] = {
     Verdict.UNREACHABLE: UNREACHABLE,
     **dict.fromkeys(INCOMPLETE, UNDECIDED),
 }
-# TOUCHED stands for both of the first in a run of the smallest tier, which is no more than that.
+# TOUCHED stands for the first two in a run of the smallest tier, which verifies nothing.
 STANDINGS = (
     *(VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, OF_STACK),
     *(UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE, APART),
@@ -106,7 +104,7 @@ def conclude_run(
     device: str,
     footer: FooterRecord | None,
     of: Iterable[str],
-    rules: Mapping[str, RuleConclusion],
+    rules: "Mapping[str, RuleConclusion]",
     needs: Needs,
     *,
     left_out: int | None,

@@ -5,8 +5,6 @@ of an older version lacks are not compared. Not for the shape of records (model/
 which only the observations give (rejudge.py).
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Not for files that grow line by line (writer.py); these use only `write_all`.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import tempfile

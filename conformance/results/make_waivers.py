@@ -1,7 +1,5 @@
 """Makes waivers of the defects in recorded runs, as the text of a file. Not for reading a file (waiver_file.py)."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,7 +9,7 @@ from datetime import date
 from conformance.defects import Defect, defects_of, shorts_in
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE
-from conformance.results.waiver_scope import version
+from conformance.results.waivers import version
 
 # In an issue's address, what stands for the fingerprint.
 FINGERPRINT = "{defect}"

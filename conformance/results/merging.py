@@ -1,10 +1,8 @@
 """One run of its shards: what several machines have recorded of the parts of a run, as if one had run them all.
 
-Pure, but for the messages, which name the directories. Not for dividing cases (tables/shards.py), nor for files
+Pure, except that messages name the directories. Not for dividing cases (tables/shards.py), nor for files
 (commands/merge.py).
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,7 +38,6 @@ class Part:
 
     @property
     def planned(self) -> list[str]:
-        """The ids of its own cases."""
         return self.recorded.header["planned"]
 
     @property

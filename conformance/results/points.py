@@ -4,8 +4,6 @@ Converted by the process that writes the results file, so that no formula is min
 (sweeps/formula.py).
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from dataclasses import replace

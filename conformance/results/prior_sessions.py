@@ -3,8 +3,6 @@
 Not for reading or cutting the file (records.py, writer.py) and not for running (supervision.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,7 +37,7 @@ class PriorSessions:
     confirmations: Sequence[ConfirmationRecord] = ()
 
     @classmethod
-    def of(cls, recorded: Recorded, ended: float) -> PriorSessions:
+    def of(cls, recorded: Recorded, ended: float) -> "PriorSessions":
         """The sessions in `recorded`. `ended` is the time of its last record, in seconds since the epoch.
 
         Raises UserError if the start time of the last session is missing.

@@ -5,8 +5,6 @@ incomplete last line is a record that was being written. Reports read only this 
 not for conclusions from its records (conclusions.py).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter
@@ -262,7 +260,7 @@ class _Reader:
             shown = self._shown(whole) if self._shown else record
             self._add(record, whole, where, whole if shown == whole else shown)
             if shown in (record, whole):
-                self._repeated.learn(line, record, whole)
+                self._values += self._repeated.learn(line, record, whole) - values_in(line)
         elif record["type"] == "footer":
             completed = list(self._completed.values())
             others = Recorded(header, others=self._others)

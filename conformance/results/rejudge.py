@@ -5,8 +5,6 @@ case that was not run), or the worker claimed something else, the recorded verdi
 Not for judging (judging/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +40,7 @@ class Rejudged:
 
     @property
     def unfounded(self) -> str:
-        """Of a result of these tables, that nothing supports its verdict; empty if it was judged, or needs nothing."""
+        """A sentence if nothing supports the verdict of a result; empty if it was judged again, or needs no support."""
         verdict = self.record["verdict"]
         if not self.kept or (self.kept in (UNOBSERVED, DISPUTED) and verdict in WITHOUT_EVIDENCE):
             return ""

@@ -1,19 +1,17 @@
 """Results whose values earlier lines of the same file have: they are neither parsed nor checked again.
 
 A large file says most of what it says many times. What was accepted once is known by its text, and all results share
-it, so that nobody may change a part of a result in place. Not for what is wrong with a line (records.py).
+it: no code may change a part of a result in place. Not for what is wrong with a line (records.py).
 """
-
-from __future__ import annotations
 
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, cast
 
 from conformance.model.record import ResultRecord
 from conformance.model.record_shape import RESULT, completed
-from conformance.results.checked_json import parse
+from conformance.results.checked_json import parse, values_in
 
-_OWN = ("case", "reason", "call", "repro", "duration_us")  # hardly the same in two results
+_OWN = ("case", "reason", "call", "repro", "duration_us")  # different in almost every result
 _MOST_LAYOUTS = 24
 _MOST_TEXT = 32 << 20  # characters of values that are kept
 
@@ -55,22 +53,29 @@ class Repeated:
                 return None
         return cast(ResultRecord, raw), cast(ResultRecord, whole)
 
-    def learn(self, line: bytes, raw: ResultRecord, whole: ResultRecord) -> None:
-        """Takes the values of an accepted result, whose texts are printable."""
-        layout = _layout(line, raw)
+    def learn(self, line: bytes, raw: ResultRecord, whole: ResultRecord) -> int:
+        """Takes the values of an accepted result, whose texts are printable, and gives it those that are known.
+
+        Returns how many values are left that no other result has.
+        """
+        layout, new = _layout(line, raw), values_in(line)
         if self._room <= 0 or not line.isascii() or not (parts := _parts(line.decode(), layout)):
-            return
+            return new
         for key, part in parts.items():
-            if (key, part) not in self._known:
+            if found := self._known.get((key, part)):
+                raw[key], whole[key] = found  # type: ignore[literal-required]
+                new -= values_in(part)
+            else:
                 try:
                     parse(_value(key, part))  # a key that is found inside of a value would have cut it
                 except ValueError:
-                    return
+                    return new
                 if part == "null" or key not in ("case", "repro", "duration_us"):
                     self._known[key, part] = raw[key], whole[key]  # type: ignore[literal-required]
                     self._room -= len(part)
         if layout not in self._layouts:
             self._layouts = [layout, *self._layouts[: _MOST_LAYOUTS - 1]]
+        return new - len(parts)  # the commas between them
 
 
 def _layout(line: bytes, record: ResultRecord) -> _Layout:

@@ -3,8 +3,6 @@
 A rule needs what model/evidence.py says. Not for the conclusion about a run (conclusions.py).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,7 +61,7 @@ class RuleConclusion:
 
 
 def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, RuleConclusion]:
-    """For each rule that has a result, the worst verdict of its cases, but for what the device does not offer.
+    """For each rule that has a result, the worst verdict of its cases, except those that the device does not offer.
 
     UNSUPPORTED and UNREACHABLE do not outrank a PASS. A PASS of a case that the documents leave open verifies nothing,
     and does not make up for a part that is absent. A rule whose evidence was not seen in full is PARTIAL.
@@ -114,7 +112,7 @@ def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
 
 
 def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Shows]]:
-    """What a result is about, of all rules or of one, and the verdict on that.
+    """Each piece of evidence in a result, for all rules or for one, with the verdict on it.
 
     A waiver covers what is violated: points of a waived sweep that passed remain evidence.
     """

@@ -3,8 +3,6 @@
 Not for the record and its side file on disk (points.py).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

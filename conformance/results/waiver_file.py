@@ -3,8 +3,6 @@
 Not for applying waivers (waivers.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Mapping
@@ -18,12 +16,10 @@ from conformance.errors import UserError
 from conformance.model.rules import RULE_ID
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
-from conformance.results.defect_waivers import DefectWaiver
-from conformance.results.waiver_scope import WaiverScope, version
-from conformance.results.waivers import KnownOutcome, Waiver, Waivers
+from conformance.results.waivers import DefectWaiver, KnownOutcome, Waiver, Waivers, WaiverScope, version
 from conformance.tables.schema import object_schema as _object
 from conformance.tables.suite import Suite
-from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
+from conformance.yamldoc.nodes import Location, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader, suggestion
 
 LONGEST = timedelta(days=180)
@@ -84,13 +80,12 @@ def _defect_waiver(node: Node, reader: Reader, today: date) -> DefectWaiver | No
         reader.text(reader.mapping(item, "an unsteady case", of_unsteady, of_unsteady).get("case"), "case") or ""
         for item in reader.items(fields.get("unsteady"), "unsteady")
     ]
-    where = _where(fields.get("where"), reader)
-    issue, owner, expires = _responsibility(fields, reader, today)
-    if len(reader.mistakes) > before or expires is None:
+    terms = _terms(node, fields, reader, today)
+    if len(reader.mistakes) > before or terms is None:
         return None
     severity = next(each for each in Severity if each.label == label)
     also = tuple(text for _, text in others)
-    return DefectWaiver(defect, also, severity, cases, tuple(unsteady), where, issue, owner, expires, node.location)
+    return DefectWaiver(*terms, defect, also, severity, cases, tuple(unsteady))
 
 
 def _waiver(node: Node, reader: Reader, cases: Collection[str], rules: Collection[str], today: date) -> Waiver | None:
@@ -100,18 +95,20 @@ def _waiver(node: Node, reader: Reader, cases: Collection[str], rules: Collectio
         reader.note(node.location, "a waiver is for one case, rule or defect: write `case`, `rule` or `defect`")
     case = _known_id(fields.get("case"), "case", cases, reader)
     rule = _known_id(fields.get("rule"), "rule", rules, reader)
-    where = _where(fields.get("where"), reader)
     known = _observed(fields.get("observed"), reader)
-    issue, owner, expires = _responsibility(fields, reader, today)
-    if len(reader.mistakes) > before or expires is None:
+    terms = _terms(node, fields, reader, today)
+    if len(reader.mistakes) > before or terms is None:
         return None
-    return Waiver(case, rule, where, known, issue, owner, expires, node.location)
+    return Waiver(*terms, case, rule, known)
 
 
-def _responsibility(fields: Mapping[str, Node], reader: Reader, today: date) -> tuple[str, str, date | None]:
-    """The issue, the owner and the last day of a waiver."""
-    issue, owner = _issue(fields.get("issue"), reader), reader.text(fields.get("owner"), "owner") or ""
-    return issue, owner, _expires(fields.get("expires"), reader, today)
+def _terms(
+    node: Node, fields: Mapping[str, Node], reader: Reader, today: date
+) -> tuple[WaiverScope, str, str, date, Location] | None:
+    """The values of waivers.Terms."""
+    where, issue = _where(fields.get("where"), reader), _issue(fields.get("issue"), reader)
+    owner, expires = reader.text(fields.get("owner"), "owner") or "", _expires(fields.get("expires"), reader, today)
+    return (where, issue, owner, expires, node.location) if expires else None
 
 
 def _known_id(node: Node | None, what: str, known: Collection[str], reader: Reader) -> str:

@@ -1,23 +1,79 @@
-"""Waivers: known violations with an owner and an expiry date. Pure functions.
+"""Waivers: known violations with an owner and an expiry date; and the effective verdict of a result. Pure functions.
 
 A waiver changes the effective verdict of a result, never its verdict, and only if the device fails exactly as the
-waiver describes. Not for the file of waivers (waiver_file.py).
+waiver describes. The waiver of a defect, which its fingerprint names, is for all rows and sweeps in which the defect
+shows, if it is not more severe there. Not for the file of waivers (waiver_file.py), nor for verdicts (judging/).
 """
 
-from __future__ import annotations
-
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from conformance.defects import Severity, Symptom, cause_of, is_of_stack, severity_of, symptoms_of
 from conformance.defects.symptom import fault_of
 from conformance.model.record import HeaderRecord, ResultRecord, WaiverFacts, WaiversAccount
 from conformance.model.record_shape import completed
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
-from conformance.results.defect_waivers import DefectWaiver, covering
-from conformance.results.waiver_scope import WaiverScope
 from conformance.yamldoc.nodes import Location
+
+
+@dataclass(frozen=True)
+class WaiverScope:
+    """Where a waiver holds: the driver, and kernels from one to another, both included; empty: any.
+
+    "7.2" as the last one includes every 7.2.x. `firmware` is the whole text that the device gives.
+    """
+
+    driver: str
+    kernel_from: str = ""
+    kernel_to: str = ""
+    firmware: str = ""
+
+    def holds(self, header: HeaderRecord) -> bool:
+        """Whether the run is on such a stack."""
+        device, kernel = header["device"], version(str(header["env"].get("kernel", "")))
+        first, last = version(self.kernel_from), version(self.kernel_to)
+        return (
+            device.get("driver") == self.driver
+            and (not self.firmware or device.get("fw") == self.firmware)
+            and first <= kernel
+            and (not last or kernel[: len(last)] <= last)
+        )
+
+
+def version(text: str) -> tuple[int, ...]:
+    """The numbers at the beginning of a kernel's version: 7.2.12+deb14 is (7, 2, 12)."""
+    found = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(int(number[:9]) for number in found[0].split(".")) if found else ()
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Where a waiver holds, and who is responsible for it until when. `target` is what it is for."""
+
+    where: WaiverScope
+    issue: str
+    owner: str
+    expires: date
+    location: Location
+
+    @property
+    def target(self) -> str:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{self.location}: the waiver of {self.target} ({self.owner}, {self.issue})"
+
+    def as_data(self) -> WaiverFacts:
+        return {
+            "for": self.target,
+            "issue": self.issue,
+            "owner": self.owner,
+            "expires": self.expires.isoformat(),
+            "place": str(self.location),
+        }
 
 
 @dataclass(frozen=True)
@@ -70,17 +126,12 @@ class KnownOutcome:
 
 
 @dataclass(frozen=True)
-class Waiver:
+class Waiver(Terms):
     """One waiver, for the exact `case` or for every case of `rule`; the other is empty."""
 
     case: str
     rule: str
-    where: WaiverScope
     known: KnownOutcome
-    issue: str
-    owner: str
-    expires: date
-    location: Location
 
     @property
     def target(self) -> str:
@@ -105,14 +156,58 @@ class Waiver:
             return f"it also violates {', '.join(sorted(others))}"
         return self.known.differs(record)
 
-    def as_data(self) -> WaiverFacts:
-        return {
-            "for": self.target,
-            "issue": self.issue,
-            "owner": self.owner,
-            "expires": self.expires.isoformat(),
-            "place": str(self.location),
-        }
+
+@dataclass(frozen=True)
+class DefectWaiver(Terms):
+    """The waiver of a defect that is at most as bad as `worst`.
+
+    `also` are other fingerprints of the defect. `cases` are those in which it was seen; it also covers others.
+    `unsteady` are those of them in which it does not always show.
+    """
+
+    defect: str
+    also: tuple[str, ...]
+    worst: Severity
+    cases: tuple[str, ...]
+    unsteady: tuple[str, ...]
+
+    @property
+    def target(self) -> str:
+        return f"defect {self.defect}"
+
+    def covers(self, symptom: Symptom) -> bool:
+        """Whether the symptom is of the defect, and not worse than it."""
+        return self.is_of(symptom) and severity_of(symptom).rank >= self.worst.rank
+
+    def is_of(self, symptom: Symptom) -> bool:
+        """Whether the symptom is of the defect, however bad it is."""
+        return cause_of(symptom).fingerprint in (self.defect, *self.also)
+
+    def problems(self, results: Sequence[ResultRecord], today: date) -> Iterator[str]:
+        """What is wrong with it in a run; nothing if its cases were not judged."""
+        shown = [symptom for record in results for symptom in symptoms(record) if self.is_of(symptom)]
+        if shown and self.expires < today:
+            yield f"{self} expired on {self.expires}"
+        for symptom in shown:
+            if not self.covers(symptom):
+                yield f"{self} does not fit: {symptom.case} is worse, {severity_of(symptom).label}"
+        steady = set(self.cases) - set(self.unsteady)
+        judged = {record["case"] for record in results if record["verdict"] not in INCOMPLETE}
+        if not shown and steady and steady <= judged:
+            yield f"{self} is not needed any more: it shows in none of its cases"
+
+
+def symptoms(record: ResultRecord) -> list[Symptom]:
+    """The symptoms of a result as it is written; none unless it is a violation."""
+    if record["verdict"] not in VIOLATIONS:
+        return []
+    return list(symptoms_of(completed(record, "")))
+
+
+def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:
+    """The waiver of the first symptom if each symptom of the result has one; None otherwise."""
+    found = [next((waiver for waiver in waivers if waiver.covers(symptom)), None) for symptom in symptoms(record)]
+    return found[0] if found and all(found) and not record.get("deviations_left_out") else None
 
 
 @dataclass(frozen=True)
@@ -164,17 +259,16 @@ class Waivers:
 
         A run without the `whole` of it does not show that it is no longer needed.
         """
-        subject = f"{waiver.location}: the waiver of {waiver.target} ({waiver.owner}, {waiver.issue})"
         covered = [record for record in results if waiver.covers(record)]
         violations = [record for record in covered if waiver.violated(record)]
         if covered and waiver.expires < self.today:
-            yield f"{subject} expired on {waiver.expires}"
+            yield f"{waiver} expired on {waiver.expires}"
         if covered and not violations and whole:
-            yield f"{subject} is not needed any more: {covered[0]['case']} is {covered[0]['verdict']}"
+            yield f"{waiver} is not needed any more: {covered[0]['case']} is {covered[0]['verdict']}"
         for record in violations:
             difference = waiver.differs(record)
             if difference and record["effective"] != Verdict.WAIVED:
-                yield f"{subject} does not fit: {record['case']} fails differently, {difference}"
+                yield f"{waiver} does not fit: {record['case']} fails differently, {difference}"
 
 
 def _raw(record: ResultRecord) -> ResultRecord:
@@ -183,3 +277,17 @@ def _raw(record: ResultRecord) -> ResultRecord:
 
 def _format_value(value: object) -> str:
     return (" ".join(map(str, value)) if isinstance(value, list) else str(value)) or "nothing"
+
+
+def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers | None) -> ResultRecord:
+    """The result with its effective verdict in the run of this header: waived, or of the stack in a run about a device.
+
+    A run has a subject: a device with its driver, firmware and provider, or the whole stack.
+    """
+    if waivers:
+        record = waivers.applied(record, header)
+    elif record["effective"] == Verdict.STACK:
+        record = {**record, "effective": record["verdict"]}
+    if header.get("subject") == "device" and record["effective"] in VIOLATIONS and is_of_stack(record):
+        return {**record, "effective": Verdict.STACK}
+    return record

@@ -3,11 +3,10 @@
 One process at a time: the file is locked while it is open. The kernel unlocks it when the process ends in any way.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os
+import re
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +21,12 @@ from conformance.results.checked_json import values_in
 from conformance.results.files import not_written, write_all
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
-from conformance.results.records import Recorded, encode, read_results
+from conformance.results.records import Recorded, decode, encode, read_results
+from conformance.results.repeated import Repeated
 from conformance.sweeps.outcome import OUTSIDE, Points
+
+_MANY = 10_000  # cases of a run whose repeated values are not counted
+_ESCAPED = re.compile(rb"\\[bfnrtu]")  # a line that readers may show, and count, in another way
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
@@ -77,8 +80,9 @@ class ResultsFile:
         """
         self.path = path
         self._durable = durable
-        self._values = 0  # in its records
-        self._content = hashlib.sha256()  # of what the file has, as far as this process knows
+        self._values = 0  # in its records, as readers count them
+        self._repeated: Repeated | None = None  # of a run that may have so many
+        self._content = hashlib.sha256()  # of what this process knows to be in the file
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -129,7 +133,8 @@ class ResultsFile:
             raise UserError(f"{self.path} does not end like the results of a run; it cannot be resumed")
         self._keep = len(whole) - len(end)
         self._content = hashlib.sha256(whole[: self._keep])
-        self._values = values_in(whole[: self._keep])
+        lines = filter(None, whole[: self._keep].split(b"\n"))
+        self._values = sum(self._new_values(decode(line), line) for line in lines)
         return PriorSessions.of(recorded, ended)
 
     def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
@@ -140,18 +145,29 @@ class ResultsFile:
 
     def append(self, record: Record) -> None:
         """Appends one record, after the points of a sweep. Raises UserError (status 3) if the disk is full."""
-        data = encode(self.prepared(record) if record["type"] == "result" else record)
+        record = self.prepared(record) if record["type"] == "result" else record
+        data = encode(record)
         try:
             if self._keep is not None:
                 os.ftruncate(self._fd, self._keep)
                 self._keep = None
             write_all(self._fd, data)
             self._content.update(data)
-            self._values += values_in(data)
+            self._values += self._new_values(record, data[:-1])
             if self._durable:
                 os.fdatasync(self._fd)
         except OSError as error:
             raise not_written(self.path, error) from error
+
+    def _new_values(self, record: Record, line: bytes) -> int:
+        """How many values of a record count: those that earlier results have take readers no memory."""
+        if record["type"] == "header":
+            self._repeated = Repeated() if len(record["planned"]) > _MANY else None
+        if self._repeated and record["type"] == "result" and not _ESCAPED.search(line):
+            if self._repeated.read(line):
+                return 0
+            return self._repeated.learn(line, {**record}, {**record})
+        return values_in(line)
 
     def lacks_room(self, record: ResultRecord) -> str:
         """Why the file would be larger with this record than readers take; empty if it would not."""

@@ -7,8 +7,6 @@ Then the shortest list of such cases after which it occurs is searched by halvin
 running a worker (repetition.py).
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Sequence
@@ -171,11 +169,11 @@ class Confirmation:
         return needed
 
     def _last_repeated(self, start: Start, names: Sequence[str]) -> ResultRecord | None:
-        """The result of the last case in a worker that runs these; None if it never came to that."""
+        """The result of the last of these cases, run in one worker; None if the worker did not reach it."""
         return self._repeated(start, names).get(names[-1])
 
     def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
-        """The results of a worker that runs these; of the first of a few that came to the last of them, or to any."""
+        """The results of one worker that runs these cases. A few workers are tried until one reaches the last case."""
         plan = self._recording.plan
         cases = {name: case for name in names if (case := plan.suite.find(name))}
         found: dict[str, ResultRecord] = {}
@@ -210,7 +208,7 @@ def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violatio
 
 
 def _batches(like: Sequence[Violation], workers: int) -> list[Sequence[Violation]]:
-    """In the opposite order, and in parts of like size, for at least as many workers as there are."""
+    """The violations in reverse order, in batches of similar size, at least one for each worker."""
     count = max(workers, -(-len(like) // MOST_TOGETHER))
     backwards = like[::-1]
     return [part for number in range(count) if (part := backwards[number::count])]

@@ -5,8 +5,6 @@ source are those of the plan, and the verdict follows from the observation, as `
 the order of lines (session.py) and not for writing results (recording.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -41,7 +39,7 @@ class Examiner:
     @classmethod
     def of(
         cls, registry: Registry, profile: Profile, header: HeaderRecord, offered: OfferedRecord | None = None
-    ) -> Examiner:
+    ) -> "Examiner":
         """The examiner for a worker that has sent this. Both records have the shape of their types."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
@@ -117,7 +115,7 @@ def _whole(duration_us: float | None) -> int | None:
 
 
 def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
-    """The record with no more of kernel lines, alarms and texts than a result keeps, and with what was cut."""
+    """The record with as many kernel lines, alarms and texts as a result keeps, and with what was cut."""
     record["reason"] = cut(record["reason"])
     if "fault" in record:
         seen = record["fault"].get("seen", [])

@@ -1,9 +1,7 @@
 """What became of a case whose worker died or hung: a fault, by how the worker ended and what it said last.
 
-Not for workers of which it is not known what they were doing.
+Not for workers whose case in flight is not known.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Although workers run at the same time, only one thread at a time may use it (sup
 workers (session.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -30,9 +28,9 @@ from conformance.model.record import (
     WorkerRecord,
 )
 from conformance.model.verdict import Verdict
-from conformance.results.effective import with_effective
 from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import Recorded, encode, footer_record, result_record
+from conformance.results.waivers import with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log
 from conformance.supervision.losses import loss_of
@@ -141,12 +139,12 @@ class Recording:
             self._device_of[worker] = worker_header["device"].get("name", "")
 
     def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
-        """What judges the lines of a worker that has sent these. Raises UserError if it has another stack."""
+        """The examiner for the lines of a worker that sent this header. Raises UserError if it has another stack."""
         self.check(worker_header)
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        """The header of the run: from the worker's only what no one else can know."""
+        """The header of the run; only what the worker alone can know comes from its header."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
         header = cast(HeaderRecord, {**own, **self.plan.facts, **self._known()})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
@@ -222,7 +220,7 @@ class Recording:
         self.listener.result_recorded(record, len(self.done), len(self.cases))
 
     def unconfirmed(self) -> list[Violation]:
-        """The violations of which it is not recorded whether they occur alone. They are to be confirmed now."""
+        """The violations that are to be confirmed now: the file does not say whether they occur alone."""
         self._confirmations = self._confirmations or []
         known = {(record["case"], record.get("point", "")) for record in self._confirmations}
         return [each for each in violations(self.done, self.cases) if (each.case, each.point) not in known]

@@ -3,8 +3,6 @@
 Not for deciding what to repeat (confirmation.py).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Mapping
 
@@ -26,7 +24,7 @@ NewExaminer = Callable[[HeaderRecord, OfferedRecord | None], Examiner]
 def repeat(
     worker: Worker, cases: Mapping[str, Case], case_deadline_s: float, examiner: NewExaminer
 ) -> dict[str, ResultRecord]:
-    """The results of those of these cases, in their order, to which the worker came.
+    """The results of the cases that the worker reached, in their order.
 
     The worker was started with `cases`. One that dies or is silent for `case_deadline_s` seconds in a case gives CRASH
     or HANG, and none of those after it. Raises UserError for the header of another stack. Closes the worker.

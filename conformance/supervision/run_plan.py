@@ -2,8 +2,6 @@
 (runs/plan.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +25,7 @@ class RunPlan:
     the same target, on the device of that name if several share the cases. `boot_id` returns what identifies the boot
     of the kernel under test if that is the kernel of a host, which may go down and take this process along: the file
     then records the start of each case, too. `waivers` determine effective verdicts, and `profile` what the device must
-    have. `devices` are the names of which a worker's device has to have one, if that is known. `durations` are the
+    have. `devices` are the names of the devices that a worker may have, if they are known. `durations` are the
     seconds that cases took in an earlier run, by id; they only decide who runs what. Random sequences are tried for
     `sequences_s` seconds.
     """

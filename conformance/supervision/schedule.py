@@ -3,8 +3,6 @@
 Knows no workers and no threads (supervisor.py), and not where durations are stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.model.case import Case

@@ -5,8 +5,6 @@ or about other cases, changes nothing. Not for verdicts (examiner.py) and not fo
 (supervisor.py).
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

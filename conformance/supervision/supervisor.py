@@ -4,8 +4,6 @@ Each place for a worker has a thread, the first one the caller's own; what they 
 what is recorded (recording.py), for the stream of a worker (session.py) or for who runs what (schedule.py).
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Sequence

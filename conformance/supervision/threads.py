@@ -1,7 +1,5 @@
 """Runs functions at the same time, the first one in the caller's thread. Not for what they share."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 

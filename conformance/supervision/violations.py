@@ -2,8 +2,6 @@
 (confirmation.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The interface between the supervisor and what it uses: workers, how they end, and who is notified. Not for logic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -5,13 +5,17 @@ minimises the rest. Points with another expectation are ignored: the formula dis
 others with the same expectation. Not for finding the points that deviate (outcome.py).
 """
 
-from __future__ import annotations
-
+import functools
 import itertools
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeAlias
 
+from conformance import cache
 from conformance.model.space import Space
 from conformance.model.verdict import Verdict
 from conformance.sweeps.outcome import OUTSIDE, Points
@@ -20,11 +24,13 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 MAX_VARIABLES = 8
 # A set is split into at most this many parts; a longer formula would not help anybody.
 _MAX_PARTS = 64
+_MOST_KEPT = 10_000  # sums of products; default runs of one stack need twenty
 # How many sets are minimised for one sweep, at a third of a second each; no recorded sweep needed ten.
 _MOST_MINIMISED = 70
 # Points that were not tested: whether they would deviate is unknown.
 _NOT_TESTED = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 ALWAYS, NEVER = "always", "never"
+_Product: TypeAlias = "Sequence[tuple[int, int, bool]]"  # of literals: a variable, one of its classes, whether negated
 NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
 
 
@@ -73,9 +79,7 @@ def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[
 
     It is true where `table` is 2 and false where it is 1; where `table` is 0, it may be either.
     """
-    try:
-        import sympy.logic  # noqa: F401
-    except ImportError:
+    if find_spec("sympy") is None:
         return NO_SYMPY, False
     return _Set(_variables_of(space), table, effort or Effort()).formula()
 
@@ -219,7 +223,17 @@ class _Set:
         return [(number, value) for number, size in numbered for value in ((1,) if size == 2 else range(size))]
 
     def _minimised(self) -> str:
-        """The minimal sum of products, by sympy."""
+        """The minimal sum of products, which depends on the table and the number of classes alone."""
+        key = cache.digest_of([bytes(len(each.classes) for each in self.variables), self.table])
+        known = _found_before()
+        if key not in known:
+            known[key] = list(self._products())
+            if len(known) <= _MOST_KEPT:
+                cache.store(_cache_name(), json.dumps(known).encode())
+        return " | ".join(text for _, text in sorted(map(self._term, known[key])))
+
+    def _products(self) -> Iterator[_Product]:
+        """The products of a minimal sum, by sympy."""
         from sympy import Symbol
         from sympy.logic import SOPform
 
@@ -231,22 +245,38 @@ class _Set:
         symbols = [Symbol(f"x{number}") for number in range(len(variables))]
         inside, either = ([list(bits) for bits, mark in marks.items() if mark == wanted] for wanted in (2, 0))
         found = SOPform(symbols, inside, either)
-        terms = [self._term(term, symbols, variables) for term in _parts(found, "Or")]
-        return " | ".join(text for _, text in sorted(terms))
+        for term in _parts(found, "Or"):
+            product = []
+            for factor in _parts(term, "And"):
+                negated = type(factor).__name__ == "Not"
+                index = symbols.index(factor.args[0] if negated else factor)  # type: ignore[attr-defined]
+                product.append((*variables[index], negated))
+            yield product
 
-    def _term(
-        self, term: object, symbols: Sequence[object], variables: Sequence[tuple[int, int]]
-    ) -> tuple[list[int], str]:
+    def _term(self, product: _Product) -> tuple[list[int], str]:
         """One product as text, and the key by which products are sorted."""
         literals = []
-        for factor in _parts(term, "And"):
-            negated = type(factor).__name__ == "Not"
-            index = symbols.index(factor.args[0] if negated else factor)  # type: ignore[attr-defined]
-            number, value = variables[index]
+        for number, value, negated in product:
             variable = self.variables[number]
             literals.append((variable.rank, variable.negated(value) if negated else variable.literal(value)))
         literals.sort()
         return [rank for rank, _ in literals], " & ".join(text for _, text in literals)
+
+
+@functools.cache
+def _cache_name() -> str:
+    return f"formulas-{cache.digest_of([Path(__file__).read_bytes()])}.json"
+
+
+@functools.cache
+def _found_before() -> dict[str, list[_Product]]:
+    """The sums of products that earlier processes have found."""
+    path = cache.lookup(_cache_name())
+    try:
+        found: dict[str, list[_Product]] = json.loads(path.read_bytes()) if path else {}
+    except (OSError, ValueError):
+        return {}
+    return found
 
 
 def _points(variables: Sequence[_Variable]) -> int:

@@ -3,8 +3,6 @@
 Not for running a sweep (run.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -43,7 +43,6 @@ class Outcome:
     fault: Fault | None = None
 
     def as_data(self) -> OutcomeFacts:
-        """The outcome in the form of the side file."""
         data: OutcomeFacts = {
             "verdict": Verdict(self.verdict),
             "expected": self.expected,
@@ -106,7 +105,6 @@ class Points:
         return int.from_bytes(bytes(map(OUTSIDE.__ne__, self.index)), "little")
 
     def as_data(self, case: str) -> PointsFile:
-        """The points in the form of the side file."""
         return {
             "case": case,
             "axes": self.space.as_data(),

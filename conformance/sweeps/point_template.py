@@ -3,8 +3,6 @@
 Not for resolving rows (tables/row_resolution.py).
 """
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 from conformance.model.case import Case, Given, Step

@@ -3,8 +3,6 @@
 A point of a sweep has no runner of its own, because it is run as a row. Not for running (execution/runner.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from conformance.execution.runner import CaseRun, KindRunner, Progress, RunContext, run_api, run_calls, run_observing

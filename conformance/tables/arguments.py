@@ -3,8 +3,6 @@
 Not for the objects that exist before a call (given.py) and not for files, rows and their expansion (loader.py).
 """
 
-from __future__ import annotations
-
 import re
 
 from conformance.model import quantity, vocabulary
@@ -12,6 +10,7 @@ from conformance.model.case import Argument, Arguments, Expectation, Flags, SgeS
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import CALLS, NULL
 from conformance.verbs import ENUMS, INT_BITS, ArgumentSpec
+from conformance.verbs.reg_mr import INVENTED
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, suggestion
 
@@ -77,6 +76,7 @@ def _argument(reader: Reader, parameter: ArgumentSpec, key: str, node: Node, nam
         known = [name for name, kind in names.items() if kind == parameter.of]
         known += [NULL] if parameter.nullable else []
         known += vocabulary.BAD_FDS if parameter.of == "dmabuf" else []
+        known += [INVENTED] if parameter.of == "dmah" and parameter.nullable else []
         return reader.word(node, key if key == parameter.of else f"{parameter.of} for {key}", known)
     if node.value == "" and parameter.default == "":
         return ""

@@ -5,8 +5,6 @@ reported at the location of that value. The order is that of the file, the same 
 Not for the axes of a sweep (sweep_reader.py).
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping

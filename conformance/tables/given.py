@@ -3,8 +3,6 @@
 From located YAML into the frozen data of model/case.py. Not for calls and their arguments (arguments.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -109,7 +107,6 @@ def read_memory(reader: Reader, section: str, node: Node) -> MemorySpec:
 
 
 def read_memlock(reader: Reader, node: Node) -> Quantity | None:
-    """Reads the limit of locked memory."""
     return _size(reader, node, "a limit")
 
 

@@ -3,8 +3,6 @@
 Not for the arguments of calls and the keys of `then`, which the vocabulary has (model/vocabulary.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

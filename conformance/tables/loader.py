@@ -5,8 +5,6 @@ column; a table with a mistake has no cases. Not for reading rules (rules_file.p
 cases (execution/runner.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

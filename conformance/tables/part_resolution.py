@@ -4,8 +4,6 @@ Lists of flags are resolved element by element, because an axis of subsets can h
 for the structure of a row (row_resolution.py).
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

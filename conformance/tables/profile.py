@@ -3,8 +3,6 @@
 Both map a capability to the reason. Not for applying a profile to verdicts (judging/).
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

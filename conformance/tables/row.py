@@ -3,8 +3,6 @@
 Called by loader.py for each expanded row. Not for the arguments of calls (arguments.py) and not for ids and rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ An axis can occur in arguments, in expectations and in `given`. Each such part i
 axes. Not for the keys of the sweep itself (sweep_reader.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Used only while a table is loaded. Not for the data that a run uses (row_resolution.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

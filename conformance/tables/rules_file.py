@@ -3,8 +3,6 @@
 Not for the type of a rule (model/rules.py) and not for tables (loader.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,7 +17,7 @@ from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
-# Of a predicate that is true where any flag of an enumeration is, beside those that are excepted.
+# Of a predicate that is true where any flag of an enumeration is, except those that it names.
 FLAGS, EXCEPT = "flags of", "except"
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -5,8 +5,6 @@ without a change here. Shared parts are defined once, under `$defs`. Not for dec
 loader also checks what a schema cannot express, such as which objects exist and how many cases the rows expand to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

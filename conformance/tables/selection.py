@@ -3,8 +3,6 @@
 Not for the order of the cases and not for what a tier contains (tiers.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ durations and on N alone, so that machines agree without asking each other. Not 
 (results/merging.py).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from argparse import ArgumentTypeError
@@ -39,7 +37,7 @@ class Shard:
         return f"{self.number}/{self.of}"
 
     @staticmethod
-    def parse(text: str) -> Shard:
+    def parse(text: str) -> "Shard":
         """The shard in a text such as 1/4. Raises ArgumentTypeError."""
         match = _SHARD.fullmatch(text)
         number, of = map(int, match.groups()) if match else (1, 0)

@@ -4,8 +4,6 @@ A case must not be lost because its file has another suffix, is in the wrong fol
 verb without a test function. Not for the content of tables (loader.py).
 """
 
-from __future__ import annotations
-
 import ast
 import os
 from collections.abc import Iterable, Iterator

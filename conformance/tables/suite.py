@@ -3,8 +3,6 @@
 Not for selecting cases (selection.py) and not for running them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -3,8 +3,6 @@
 Not for the parts of the row that depend on axes (row_resolution.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

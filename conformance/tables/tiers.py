@@ -4,8 +4,6 @@ Each tier contains the cases of the smaller ones. The cases of the smallest tier
 only, so that two runs of it are the same. Not for other criteria of a selection (selection.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 

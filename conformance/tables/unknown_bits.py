@@ -4,8 +4,6 @@ Derived from the descriptions in verbs/, so that a bit leaves the axis when it g
 (sweep_reader.py).
 """
 
-from __future__ import annotations
-
 from conformance.verbs import ENUMS, OPTIONAL_ACCESS
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader

@@ -5,13 +5,11 @@ loads no other library and opens no device. The source of the descriptions is th
 rdma-core; `conformance.header` compares them with an installed header. Not for what a device does.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from conformance.verbs import advise_mr, bind_mw, buffers, dm, enums, made_otherwise, pd, reg_mr, rereg_mr, structs
+from conformance.verbs import advise_mr, bind_mw, buffers, dm, dmah, enums, made_otherwise, reg_mr, rereg_mr, structs
 from conformance.verbs.forms import REGION, arguments_of, leaves_objects, product_of
 from conformance.verbs.types import (
     EXPERIMENTAL,
@@ -40,9 +38,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             advise_mr.ADVISE_MR,
             *bind_mw.ALL,
             *buffers.ALL,
-            *pd.ALL,
             *made_otherwise.ALL,
             *dm.ALL,
+            *dmah.ALL,
         )
     }
 )

@@ -1,7 +1,5 @@
 """ibv_advise_mr(3): advice to the kernel about the use of on-demand regions. Data only."""
 
-from __future__ import annotations
-
 import errno
 
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, ReturnCode, Verb

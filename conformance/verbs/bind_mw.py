@@ -1,7 +1,5 @@
 """ibv_bind_mw(3) and ibv_alloc_mw(3): allocating, binding and deallocating memory windows. Data only."""
 
-from __future__ import annotations
-
 from conformance.verbs.types import Convention, Linkage, Parameter, Verb
 
 ALLOC_DOCUMENT = "ibv_alloc_mw(3)"

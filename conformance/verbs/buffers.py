@@ -1,7 +1,5 @@
 """ibv_alloc_buf(3): buffers that a provider allocates, and their registration. Data only."""
 
-from __future__ import annotations
-
 from conformance.verbs.types import Convention, Linkage, Parameter, Verb
 
 DOCUMENT = "ibv_alloc_buf(3)"

@@ -1,12 +1,11 @@
 """ibv_alloc_dm(3): memory of the device, copies to and from it, and its registration. Data only."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from functools import partial
 
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
-DOCUMENT = "ibv_alloc_dm(3)"
+_verb = partial(Verb, document="ibv_alloc_dm(3)", linkage=Linkage.INLINE, since="18")
 _DM = Parameter("dm", "struct ibv_dm *", "The device memory.")
 _OFFSET = Parameter("dm_offset", "uint64_t", "The first byte in the device memory.", default="0")
 _LENGTH = Parameter("length", "size_t", "So many bytes.", unit="bytes", default="1 page")
@@ -14,7 +13,7 @@ _HOST = Parameter("host_addr", "void *", "The first byte in memory of the proces
 _NULL = "NULL; errno is the reason."
 _REASON = "The reason."
 
-ALLOC_DM = Verb(
+ALLOC_DM = _verb(
     name="ibv_alloc_dm",
     summary="Allocate memory of the device.",
     returns="struct ibv_dm *",
@@ -33,13 +32,10 @@ ALLOC_DM = Verb(
     convention=Convention.POINTER_OR_NULL,
     success="A pointer to the device memory.",
     failure=_NULL,
-    document=DOCUMENT,
-    linkage=Linkage.INLINE,
-    since="18",
     notes=("May fail if the device has no more memory; max_dm_size is the maximum.",),
 )
 
-FREE_DM = Verb(
+FREE_DM = _verb(
     name="ibv_free_dm",
     summary="Free memory of the device.",
     returns="int",
@@ -47,14 +43,11 @@ FREE_DM = Verb(
     convention=Convention.ZERO_OR_ERRNO,
     success="0; the device memory is gone.",
     failure="The value of errno, which is the reason.",
-    document=DOCUMENT,
-    linkage=Linkage.INLINE,
-    since="18",
     destroys=True,
     notes=("May fail if a region is still associated with it.",),
 )
 
-MEMCPY_TO_DM = Verb(
+MEMCPY_TO_DM = _verb(
     name="ibv_memcpy_to_dm",
     summary="Copy from memory of the process to that of the device.",
     returns="int",
@@ -62,12 +55,9 @@ MEMCPY_TO_DM = Verb(
     convention=Convention.ZERO_OR_ERRNO,
     success="0; the bytes are there.",
     failure=_REASON,
-    document=DOCUMENT,
-    linkage=Linkage.INLINE,
-    since="18",
 )
 
-MEMCPY_FROM_DM = Verb(
+MEMCPY_FROM_DM = _verb(
     name="ibv_memcpy_from_dm",
     summary="Copy from memory of the device to that of the process.",
     returns="int",
@@ -75,9 +65,6 @@ MEMCPY_FROM_DM = Verb(
     convention=Convention.ZERO_OR_ERRNO,
     success="0; the bytes are there.",
     failure=_REASON,
-    document=DOCUMENT,
-    linkage=Linkage.INLINE,
-    since="18",
     only_in_tables=(
         Parameter(
             "holds",
@@ -88,7 +75,7 @@ MEMCPY_FROM_DM = Verb(
     ),
 )
 
-REG_DM_MR = Verb(
+REG_DM_MR = _verb(
     name="ibv_reg_dm_mr",
     summary="Register a range of device memory as a region.",
     returns="struct ibv_mr *",
@@ -102,9 +89,6 @@ REG_DM_MR = Verb(
     convention=Convention.POINTER_OR_NULL,
     success="A pointer to the region, whose keys take offsets from its first byte.",
     failure=_NULL,
-    document=DOCUMENT,
-    linkage=Linkage.INLINE,
-    since="18",
 )
 
 ALL = (ALLOC_DM, FREE_DM, MEMCPY_TO_DM, MEMCPY_FROM_DM, REG_DM_MR)

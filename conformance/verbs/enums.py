@@ -4,8 +4,6 @@ The names are from the pages; the numbers are those of rdma-core 65's verbs.h. N
 supports (model/capability.py).
 """
 
-from __future__ import annotations
-
 from conformance.verbs.types import EXPERIMENTAL, Constant, Enum, EnumValue
 
 V = EnumValue
@@ -242,8 +240,32 @@ MR_INIT_ATTR_MASK = Enum(
     flags=True,
 )
 
+DMAH_INIT_ATTR_MASK = Enum(
+    "ibv_dmah_init_attr_mask",
+    "IBV_DMAH_INIT_ATTR_MASK_",
+    "Which fields of struct ibv_dmah_init_attr apply.",
+    (
+        V("IBV_DMAH_INIT_ATTR_MASK_CPU_ID", 1 << 0, "cpu_id", since="59"),
+        V("IBV_DMAH_INIT_ATTR_MASK_PH", 1 << 1, "ph", since="59"),
+        V("IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE", 1 << 2, "tph_mem_type", since="59"),
+    ),
+    flags=True,
+)
+
+TPH_MEM_TYPE = Enum(
+    "ibv_tph_mem_type",
+    "IBV_TPH_MEM_TYPE_",
+    "The memory that a dma handle is for.",
+    (
+        V("IBV_TPH_MEM_TYPE_VM", 0, "volatile memory", since="59"),
+        V("IBV_TPH_MEM_TYPE_PM", 1, "persistent memory", since="59"),
+    ),
+)
+
 ALL = (
     MR_INIT_ATTR_MASK,
+    DMAH_INIT_ATTR_MASK,
+    TPH_MEM_TYPE,
     NODE_TYPE,
     TRANSPORT_TYPE,
     QP_STATE,

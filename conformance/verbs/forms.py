@@ -5,8 +5,6 @@ a dma-buf, a struct that tables write field by field) the parameter says. Not fo
 which the vocabulary describes itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from conformance.verbs.types import ArgumentSpec, Parameter, Verb
@@ -19,9 +17,10 @@ OBJECTS: Mapping[str, str] = {
     "struct ibv_qp *": "qp",
     "struct ibv_buf *": "buffer",
     "struct ibv_dm *": "dm",
+    "struct ibv_dmah *": "dmah",
 }
 # The name of the one that a table means if it names none.
-_USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm"}
+_USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah"}
 # What a verb creates: the kind of the object, and its name in later steps.
 REGION = ("mr", "new")
 _PRODUCTS = {
@@ -30,6 +29,7 @@ _PRODUCTS = {
     "struct ibv_pd *": ("pd", "new_pd"),
     "void *": ("buffer", "new_buffer"),
     "struct ibv_dm *": ("dm", "new_dm"),
+    "struct ibv_dmah *": ("dmah", "new_dmah"),
 }
 
 

@@ -1,26 +1,24 @@
-"""Regions and domains that are made otherwise: null regions, imports, parent domains. Data only."""
+"""Null regions, imports and parent domains, and the deallocation of a domain. Data only."""
 
-from __future__ import annotations
+from functools import partial
 
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
 _CONTEXT = Parameter("context", "struct ibv_context *", "The open device.", implied=True)
-_FAILURE = "NULL; errno is the reason."
+_made = partial(Verb, convention=Convention.POINTER_OR_NULL, failure="NULL; errno is the reason.")
 
-ALLOC_NULL_MR = Verb(
+ALLOC_NULL_MR = _made(
     name="ibv_alloc_null_mr",
     summary="Allocate a region that discards what is written to it and reads as zeros.",
     returns="struct ibv_mr *",
     parameters=(Parameter("pd", "struct ibv_pd *", "The protection domain of the region."),),
-    convention=Convention.POINTER_OR_NULL,
     success="A pointer to the region, of which only the lkey is valid.",
-    failure=_FAILURE,
     document="ibv_alloc_null_mr(3)",
     linkage=Linkage.INLINE,
     notes=("It has the maximum length.", "ibv_rereg_mr and ibv_bind_mw may not be called with it."),
 )
 
-IMPORT_MR = Verb(
+IMPORT_MR = _made(
     name="ibv_import_mr",
     summary="Get a second structure of a region, by its handle.",
     returns="struct ibv_mr *",
@@ -28,9 +26,7 @@ IMPORT_MR = Verb(
         Parameter("pd", "struct ibv_pd *", "A protection domain of the context that the region is in."),
         Parameter("mr_handle", "uint32_t", "The handle of a region.", table=ArgumentSpec("object", "mr", "mr")),
     ),
-    convention=Convention.POINTER_OR_NULL,
     success="A pointer to a region whose addr is NULL.",
-    failure=_FAILURE,
     document="ibv_import_mr(3)",
     linkage=Linkage.EXPORTED,
     since="30",
@@ -44,7 +40,7 @@ IMPORT_MR = Verb(
     ),
 )
 
-IMPORT_PD = Verb(
+IMPORT_PD = _made(
     name="ibv_import_pd",
     summary="Get a second structure of a protection domain, by its handle.",
     returns="struct ibv_pd *",
@@ -52,15 +48,13 @@ IMPORT_PD = Verb(
         _CONTEXT,
         Parameter("pd_handle", "uint32_t", "The handle of a domain.", table=ArgumentSpec("object", "pd", "pd")),
     ),
-    convention=Convention.POINTER_OR_NULL,
     success="A pointer to the domain.",
-    failure=_FAILURE,
     document="ibv_import_pd(3)",
     linkage=Linkage.EXPORTED,
     since="30",
 )
 
-ALLOC_PARENT_DOMAIN = Verb(
+ALLOC_PARENT_DOMAIN = _made(
     name="ibv_alloc_parent_domain",
     summary="Allocate a domain that stands for another one.",
     returns="struct ibv_pd *",
@@ -73,11 +67,23 @@ ALLOC_PARENT_DOMAIN = Verb(
             written_as=(Parameter("pd", "struct ibv_pd *", "The domain; it cannot be NULL.", nullable=True),),
         ),
     ),
-    convention=Convention.POINTER_OR_NULL,
     success="A pointer to the parent domain.",
-    failure=_FAILURE,
     document="ibv_alloc_parent_domain(3)",
     linkage=Linkage.INLINE,
 )
 
-ALL = (ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN)
+DEALLOC_PD = Verb(
+    name="ibv_dealloc_pd",
+    summary="Deallocate a protection domain.",
+    returns="int",
+    parameters=(Parameter("pd", "struct ibv_pd *", "The domain.", default="other"),),
+    convention=Convention.ZERO_OR_ERRNO,
+    success="0; the domain is gone.",
+    failure="The value of errno, which is the reason.",
+    document="ibv_alloc_pd(3)",
+    linkage=Linkage.EXPORTED,
+    destroys=True,
+    notes=("May fail if any other resource is still associated with the domain.",),
+)
+
+ALL = (DEALLOC_PD, ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN)

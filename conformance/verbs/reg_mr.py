@@ -1,12 +1,12 @@
 """ibv_reg_mr(3): three ways of registering a memory region, and deregistering it. Data only."""
 
-from __future__ import annotations
+from functools import partial
 
 from conformance.verbs.structs import SIZE_T_AS_INT
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
 DOCUMENT = "ibv_reg_mr(3)"
-DMAHS = ("NULL", "invented")  # what a table can give as a dma handle: none, or a pointer to memory of zeros
+INVENTED = "invented"  # as a dma handle: a pointer to memory of zeros
 
 _PD = Parameter("pd", "struct ibv_pd *", "The protection domain that the region joins.")
 _ADDR = Parameter(
@@ -27,15 +27,15 @@ _FAILURE = "NULL; current pages add that errno is the reason."
 _RIGHTS = "REMOTE_WRITE and REMOTE_ATOMIC each require LOCAL_WRITE; local reading is always allowed."
 _REASONS = "The page of older releases does not say that errno is set; rdma-core 65's does, with EINVAL as an example."
 
-REG_MR = Verb(
+_registration = partial(
+    Verb, returns="struct ibv_mr *", convention=Convention.POINTER_OR_NULL, success=_SUCCESS, document=DOCUMENT
+)
+
+REG_MR = _registration(
     name="ibv_reg_mr",
     summary="Register memory of the process as a region.",
-    returns="struct ibv_mr *",
     parameters=(_PD, _ADDR, _LENGTH, _ACCESS),
-    convention=Convention.POINTER_OR_NULL,
-    success=_SUCCESS,
     failure=_FAILURE,
-    document=DOCUMENT,
     linkage=Linkage.MACRO,
     command="REG_MR",
     notes=(
@@ -49,10 +49,9 @@ REG_MR = Verb(
     discrepancies=(_REASONS,),
 )
 
-REG_MR_IOVA = Verb(
+REG_MR_IOVA = _registration(
     name="ibv_reg_mr_iova",
     summary="Register memory of the process under an address of the caller's choice.",
-    returns="struct ibv_mr *",
     parameters=(
         _PD,
         _ADDR,
@@ -67,10 +66,7 @@ REG_MR_IOVA = Verb(
         ),
         _ACCESS,
     ),
-    convention=Convention.POINTER_OR_NULL,
-    success=_SUCCESS,
     failure=_FAILURE,
-    document=DOCUMENT,
     linkage=Linkage.MACRO,
     command="REG_MR",
     notes=("An access at iova reaches addr + (iova - hca_va).", "hca_va 0 has the effect of ZERO_BASED.", _RIGHTS),
@@ -78,10 +74,9 @@ REG_MR_IOVA = Verb(
     since="25",
 )
 
-REG_DMABUF_MR = Verb(
+REG_DMABUF_MR = _registration(
     name="ibv_reg_dmabuf_mr",
     summary="Register part of a dma-buf as a region.",
-    returns="struct ibv_mr *",
     parameters=(
         _PD,
         Parameter("offset", "uint64_t", "Where in the dma-buf the region starts.", unit="bytes", default="0"),
@@ -103,10 +98,7 @@ REG_DMABUF_MR = Verb(
             allowed=("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "RELAXED_ORDERING"),
         ),
     ),
-    convention=Convention.POINTER_OR_NULL,
-    success=_SUCCESS,
     failure=_FAILURE,
-    document=DOCUMENT,
     linkage=Linkage.EXPORTED,
     command="REG_DMABUF_MR",
     notes=(_RIGHTS,),
@@ -114,10 +106,9 @@ REG_DMABUF_MR = Verb(
     since="34",
 )
 
-REG_MR_EX = Verb(
+REG_MR_EX = _registration(
     name="ibv_reg_mr_ex",
     summary="Register memory, part of a dma-buf or of a buffer, as the fields say that the mask selects.",
-    returns="struct ibv_mr *",
     parameters=(
         _PD,
         Parameter(
@@ -132,17 +123,12 @@ REG_MR_EX = Verb(
                 Parameter("addr", "void *", "The first byte.", default="0"),
                 Parameter("fd", "int", "A dma-buf.", table=ArgumentSpec("object", "dmabuf", "minus_one")),
                 Parameter("fd_offset", "uint64_t", "Where in the dma-buf the region starts.", default="0"),
-                Parameter(
-                    "dmah", "struct ibv_dmah *", "A dma handle.", table=ArgumentSpec("word", "dmah", "NULL", DMAHS)
-                ),
+                Parameter("dmah", "struct ibv_dmah *", "A dma handle.", default="NULL", nullable=True),
                 Parameter("buf", "struct ibv_buf *", "A buffer.", default="NULL", nullable=True),
             ),
         ),
     ),
-    convention=Convention.POINTER_OR_NULL,
-    success=_SUCCESS,
     failure="NULL, and errno is the reason.",
-    document=DOCUMENT,
     linkage=Linkage.EXPORTED,
     command="REG_MR",
     notes=("One among fd and addr is required; both cannot come together.", _RIGHTS),

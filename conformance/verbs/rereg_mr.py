@@ -1,7 +1,5 @@
 """ibv_rereg_mr in both dialects: the manual page's, and that of a vendor's experimental verb. Data only."""
 
-from __future__ import annotations
-
 from conformance.verbs.enums import REREG_CODES
 from conformance.verbs.structs import SIZE_T_AS_INT
 from conformance.verbs.types import EXPERIMENTAL, Convention, Linkage, Parameter, ReturnCode, Verb

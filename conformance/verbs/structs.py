@@ -5,8 +5,6 @@ The types are those of the manual pages and verbs.h. Printed listings of the API
 bindings make those.
 """
 
-from __future__ import annotations
-
 from conformance.verbs.types import EXPERIMENTAL, Field, Struct
 
 F = Field

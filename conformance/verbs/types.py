@@ -1,11 +1,9 @@
-"""The types of which the descriptions of verbs consist; all are frozen.
+"""The types of the descriptions of verbs; all are frozen.
 
 Not for the descriptions themselves (each manual page has a module) and not for calling anything.
 C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`,
 so that the same string can be shown, used in a declaration, and compared by the compiler.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -202,7 +200,7 @@ class Parameter:
     default: str | None = None
     nullable: bool = False
     table: ArgumentSpec | None = None
-    written_as: tuple[Parameter, ...] = ()
+    written_as: "tuple[Parameter, ...]" = ()
     implied: bool = False
 
 

@@ -8,8 +8,6 @@ message, not a crash), no Python objects are constructed, and duplicate keys and
 Mistakes that leave the structure readable are collected and reported together.
 """
 
-from __future__ import annotations
-
 import errno
 import re
 from collections.abc import Sequence
@@ -47,7 +45,7 @@ Scalar = str | int | bool | None
 class Location:
     """A location in a file. `line` and `column` count from 1; `file` is the path as messages show it.
 
-    Line 0 is the file as a whole, of which messages show only the path.
+    Line 0 is the file as a whole; messages then show only the path.
 
     `within` is appended to messages. It says where the value at this location was inserted, for example
     the text that contains the placeholder of an axis.
@@ -73,7 +71,7 @@ class Mistake:
         return f"{self.location}: {self.message}{self.location.within}"
 
 
-def plain(node: Node) -> object:
+def plain(node: "Node") -> object:
     """The value of a node as plain Python data, without locations."""
     if isinstance(node.value, dict):
         return {key: plain(value) for key, value in node.value.items()}
@@ -95,7 +93,7 @@ class Node:
     `keys` has the location of each key of a mapping. `plain` is True for a scalar without quotes.
     """
 
-    value: Scalar | tuple[Node, ...] | dict[str, Node]
+    value: "Scalar | tuple[Node, ...] | dict[str, Node]"
     location: Location
     plain: bool = True
     keys: dict[str, Location] | None = None

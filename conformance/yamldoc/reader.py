@@ -5,8 +5,6 @@ records a mistake and returns None or an empty value. Used for tables, rules and
 people write. Not for the meaning of a particular file.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar

@@ -251,6 +251,7 @@
   function follow() {
     let name = "";
     try { name = decodeURIComponent(location.hash.slice(1)); } catch { return; }
+    if (["data-path", "sweeps"].includes(name)) showInFull();
     const target = name && (document.getElementById(name) ?? made(name));
     if (!target) return;
     for (let each = target; each; each = each.parentElement) {
@@ -308,7 +309,10 @@
   let opened = [];
   $("#print").addEventListener("click", async () => {
     document.body.classList.add("everything");
-    for (const rule of rules.values()) list(rule, rule.shown.filter((at) => isBad(at) || row(at).open), Infinity);
+    for (const rule of rules.values()) {
+      list(rule, rule.shown.filter((at) => isBad(at) || row(at).open), Infinity);
+      if (rule.shown.length) build(rule.element);
+    }
     showInFull(data.sweeps, Infinity);
     for (const each of $$("details.sweep")) build(each);
     await Promise.all(drawings);
@@ -316,13 +320,10 @@
   });
   addEventListener("beforeprint", () => {
     const everything = document.body.classList.contains("everything");
-    const closed = (selector) => $$(`details${selector}:not([open])`);
-    opened = [...closed(".hashes"), ...everything ? [...closed(".sweep"), ...closed(".rule")] : []].filter((each) =>
-      !each.matches(".rule") || $(":scope > summary .v:is(.FAIL, .CRASH, .HANG)", each));
+    const violated = [...rules.values()].filter((rule) => rule.shown.some(isBad)).map((rule) => rule.element);
+    const all = everything ? [...violated, ...$$("details.sweep"), ...$$("details.case:has(.FAIL, .CRASH, .HANG)")] : [];
+    opened = [...$$(".hashes"), ...all].filter((each) => !each.open);
     opened.forEach(open);
-    const cases = everything ? closed(".case").filter((each) => $(":scope .v:is(.FAIL, .CRASH, .HANG)", each)) : [];
-    cases.forEach(open);
-    opened.push(...cases);
   });
   addEventListener("afterprint", () => {
     for (const each of opened) each.open = false;
@@ -409,17 +410,17 @@
     el("thead", {}, el("tr", {}, el("td"), ...found.positions.map((each) => el("th", { scope: "col" }, each)))),
     el("tbody", {}, ...lines.map((cells, number) => el("tr", {}, el("th", { scope: "row" }, found.operations[number]),
       ...cells.map((cell) => cell ? el("td", { class: cell[0], title: cell[2] }, cell[1]) : el("td"))))));
-  const path = (at) => el("div", { class: "path" }, el("div", { class: "sides" },
+  const path = kept((at) => el("div", { class: "path" }, el("div", { class: "sides" },
     el("h3", {}, link(data.cases[at])), ...inRuns(at, (run, number) => matrixOf(run, at) ? [
       ...heading(number, found(run, at)),
-      el("div", { class: "blocks" }, ...matrixOf(run, at).blocks.map((block) => table(matrixOf(run, at), block)))] : [])));
+      el("div", { class: "blocks" }, ...matrixOf(run, at).blocks.map((block) => table(matrixOf(run, at), block)))] : []))));
   const [paths, sweeps] = $$(".in-full > section");
   const matrices = data.sweeps.filter((at) => data.runs.some((run) => matrixOf(run, at)));
   paths.classList.toggle("hidden", !matrices.length);
   sweeps.classList.toggle("hidden", !data.sweeps.length);
   function showInFull(shown = data.sweeps, step = STEP) {
     near.disconnect();
-    fill($("div", paths), matrices, kept(path), step);
+    fill($("div", paths), matrices, path, step);
     fill($("div", sweeps), shown, sweep, step);
   }
   const near = new IntersectionObserver(([entry]) => { if (entry.isIntersecting) showInFull(); }, { rootMargin: "100%" });

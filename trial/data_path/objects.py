@@ -1,6 +1,6 @@
 """What a device knows while it carries out requests: regions, bindings of windows, queue pairs, requests under way.
 
-Kept beside the real device, so that an alteration can decide what it would do with a request.
+An alteration uses it to decide what it would do with a request; the real device has its own state.
 """
 
 from collections import deque

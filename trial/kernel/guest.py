@@ -22,15 +22,12 @@ from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.tables.suite import ROOT
 from fixtures.guest import derivation, freezing
-from fixtures.guest.driver import driver_for
+from fixtures.guest.driver import Driver
 from fixtures.guest.guest import Guest, boot
-from fixtures.guest.image import Image
 from fixtures.guest.job import Job
-from fixtures.guest.mending import Mended
-from fixtures.guest.recipe import recipe_for
 from fixtures.guest.request import Request, encode
 from fixtures.guest.start import Starter
-from fixtures.guest.under_test import Builds, DriverModule, Prepared, UnderTest
+from fixtures.guest.under_test import Prepared, UnderTest
 from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS
 
@@ -72,18 +69,16 @@ class NoSession(Exception):
 
 
 class Guests:
-    """Makes guests with the mended stack. Call it from the thread that uses them."""
+    """Makes guests with what is under test. Call it from the thread that uses them."""
 
-    def __init__(self, stack: str, image: Image, mended: Mended, out: Path, say: Callable[[str], None]) -> None:
-        self._out, self._say = out, say
+    def __init__(self, under_test: UnderTest, driver: Driver, out: Path, say: Callable[[str], None]) -> None:
+        self._under_test, self._driver, self._out = under_test, driver, out
         self._stage = tempfile.TemporaryDirectory(prefix="work-", dir=out)
-        module = DriverModule(driver_for().module, lambda: mended.module, mended.laid)
         self._prepared: Prepared | None = None
-        self._under_test = UnderTest(Builds(), image, recipe_for(stack), module)
         self._starter = Starter(cache_directory(), say)
 
     def start(self, cases: Sequence[Case]) -> MutantGuest:
-        """A new guest, which has these cases and the mended driver."""
+        """A new guest, which has these cases and the driver without a mutant."""
         if self._prepared is None:
             self._prepared = self._under_test.lay_out(Path(self._stage.name))
         prepared, console = self._prepared, self._out / "console.log"
@@ -99,7 +94,7 @@ class Guests:
 
     def _job(self, prepared: Prepared) -> Job:
         tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, *_MORE) if part not in _LEFT_OUT)
-        environment = {cache.DIRECTORY: derivation.FOLDER, **driver_for().environment, **prepared.environment}
+        environment = {cache.DIRECTORY: derivation.FOLDER, **self._driver.environment, **prepared.environment}
         kept = derivation.folder_of(cache_directory(), prepared.image.base)
         return Job(tree, shlex.join([*_PYTHON.split(), PORT]), environment, prepared.prepare, kept)
 
@@ -107,17 +102,20 @@ class Guests:
 class MutantGuest:
     def __init__(self, guest: Guest, cases: Sequence[Case]) -> None:
         self._guest = guest
-        self.module: Path | None = None  # None: the mended driver, with which it was started
+        self.module: Path | None = None  # None: the driver with which it was started
         self.loads = 0
         self._next("before its first order")  # what comes while nobody has the port open is lost
         self._order(cases=_packed(pickle.dumps(list(cases))))
 
     def load(self, module: Path) -> str:
-        """Exchanges the driver's module; why it does not load, or empty. Raises Lost."""
+        """Exchanges the module, and the provider if one is beside it; why it does not load, or empty. Raises Lost."""
         if self.module == module:
             return ""
         self.module, self.loads = module, self.loads + 1
-        self._order(module=_packed(module.read_bytes()))
+        provider = module.with_suffix(".so")
+        self._order(
+            module=_packed(module.read_bytes()), provider=_packed(provider.read_bytes()) if provider.exists() else ""
+        )
         answer = self._next("while a module was exchanged")
         if answer["event"] == "stuck":
             raise Lost(answer["reason"])
@@ -147,6 +145,19 @@ class MutantGuest:
                     return
                 case "done":
                     return
+
+    def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Runs other tests by a packed program of Python; each one's name and outcome. Raises Lost."""
+        self._order(program=_packed(program), arguments=list(arguments))
+        running = ""
+        while (answer := self._next(f"in {running}", running))["event"] != "done":
+            if "test" in answer:
+                running = answer["test"]
+            if answer.get("outcome"):
+                yield running, answer["outcome"]
+                running = ""
+        if running:
+            yield running, f"ended with status {answer['status']}"
 
     def close(self) -> None:
         self._guest.close()

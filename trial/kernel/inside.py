@@ -3,7 +3,8 @@
     python3 -m trial.kernel.inside PORT
 
 It waits to be frozen as a template of guests (fixtures/guest/warm.py), and takes orders from the port then, as lines of
-JSON: `cases` to have, a `module` to load, ids to `run`. Not for judging what came of them (trying.py).
+JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`, or a `program` with other tests. Not for
+judging what came of them (trying.py).
 """
 
 import base64
@@ -34,7 +35,8 @@ from fixtures.guest.exchange import DEVICE, exchange
 from fixtures.guest.request import decode
 from trial.running import run_context, violations_by
 
-_FILE = Path("/tmp/mutant.ko")
+_FILE, _PROGRAM = Path("/tmp/mutant.ko"), Path("/tmp/tests.pyz")
+_PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
 _CHUNK = 1 << 20
 _PROGRESS_S = 2.0
 
@@ -110,9 +112,34 @@ def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
+    """Runs a program of Python, packed in one file, and passes on its lines of JSON; its status."""
+    _PROGRAM.write_bytes(unpacked(packed))
+    command = [sys.executable, str(_PROGRAM), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            orders.answer("line", **json.loads(line))
+    return process.returncode
+
+
+def exchange_provider(packed: str) -> None:
+    """Puts a provider in place of that of the guest, or that one back; who has it loaded keeps what it has."""
+    (file,) = _PROVIDERS.glob("librxe-rdmav*.so")
+    kept = file.with_suffix(".kept")
+    if not kept.exists():
+        file.rename(kept)
+    file.unlink(missing_ok=True)
+    file.write_bytes(unpacked(packed) if packed else kept.read_bytes())
+
+
+def unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
+
+
 def main(port: str) -> int:
     """Waits to be asked, and obeys."""
-    warm.load_code()
+    warm.load_code(providers=False)  # each child loads that of its mutant
     gc.freeze()
     _, moment = decode(warm.wait(port))
     warm.wake(moment)
@@ -121,10 +148,11 @@ def main(port: str) -> int:
     orders.answer("open")
     for order in orders:
         if "cases" in order:
-            known |= {case.id: case for case in pickle.loads(zlib.decompress(base64.b64decode(order["cases"])))}
+            known |= {case.id: case for case in pickle.loads(unpacked(order["cases"]))}
         if "module" in order:
+            exchange_provider(order["provider"])
             try:
-                _FILE.write_bytes(zlib.decompress(base64.b64decode(order["module"])))
+                _FILE.write_bytes(unpacked(order["module"]))
                 reason = exchange(_FILE)
             except subprocess.TimeoutExpired as error:
                 orders.answer("stuck", reason=f"{' '.join(error.cmd)} hangs")
@@ -133,6 +161,8 @@ def main(port: str) -> int:
         if "run" in order:
             status = in_child([known[name] for name in order["run"]], orders, order["all"])
             orders.answer("done", status=status)
+        if "program" in order:
+            orders.answer("done", status=run_program(order["program"], order["arguments"], orders))
     return 0
 
 

@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from conformance.errors import UserError
-from fixtures.guest.changes import Change, apply, read_changes
+from fixtures.guest.changes import RDMA_CORE, Change, apply, read_changes
+from fixtures.guest.driver import DEFAULT_DRIVER, Driver
 from fixtures.guest.image import Image
-from fixtures.guest.mending import MODULE, Mender, mender
+from fixtures.guest.mending import Mender, mender
 from fixtures.guest.recipe import Recipe
 
 KEPT = 2000  # modules; those used last
@@ -27,26 +28,31 @@ class NotMade(Exception):
 
 
 class Modules:
-    """The modules of sets of mutants, each applied over the mended sources."""
+    """The modules of sets of mutants, each applied over the driver's sources, which are mended if it is rxe."""
 
-    def __init__(self, recipe: Recipe, image: Image, cache: Path) -> None:
+    def __init__(self, recipe: Recipe, image: Image, cache: Path, driver: Driver) -> None:
         self._recipe, self._image, self._cache = recipe, image, cache
+        self._driver = driver
         self._folder = cache / "mutants"
         self._folder.mkdir(parents=True, exist_ok=True)
         self.seconds: list[float] = []  # what each compilation took
-        self._mended: dict[str, str] = {}
+        self._unmutated: dict[str, str] = {}
         with self._workshop() as shop:
-            self._mended = apply(read_changes(), shop.pristine)[0]
+            changes = read_changes() if self._driver.name == DEFAULT_DRIVER else ()
+            self._unmutated = apply(changes, shop.pristine)[0]
 
     def check(self, changes: Sequence[Change]) -> dict[str, str]:
         """The sources with these changes. Raises NotMade if they do not fit, or not together."""
-        texts, misfits = apply(changes, self._mended)
+        texts, misfits = apply(changes, self._unmutated)
         if misfits:
             raise NotMade(next(iter(misfits.values())), fits=False)
         return texts
 
     def of(self, changes: Sequence[Change]) -> Path:
-        """The module with these changes, which is compiled if it is not there. Raises NotMade."""
+        """The module with these changes, which is compiled if it is not there. Raises NotMade.
+
+        With changes of the provider, that is beside it, by the same name.
+        """
         texts = self.check(changes)
         path = self._folder / f"{_digest(self._image.kernel_version, texts)}.ko"
         if not path.exists():
@@ -57,12 +63,15 @@ class Modules:
                 except UserError as error:
                     raise NotMade(str(error), fits=True) from error
                 self.seconds.append(time.monotonic() - began)
-                _keep(next(each for each in made if each.stem == MODULE), path)
+                ours = any(file.startswith(RDMA_CORE) for change in changes for file in change.files)
+                for file in reversed(made):  # the module last: it says that all is there
+                    if ours or file.stem == self._driver.module:
+                        _keep(file, path.with_suffix(file.suffix))
         os.utime(path)
         return path
 
     def _workshop(self) -> AbstractContextManager[Mender]:
-        return mender(self._recipe, self._image, self._cache, lambda _: None)
+        return mender(self._recipe, self._image, self._cache, lambda _: None, self._driver)
 
 
 def _digest(kernel_version: str, texts: Mapping[str, str]) -> str:
@@ -76,3 +85,4 @@ def _keep(made: Path, path: Path) -> None:
     others = sorted(path.parent.glob("*.ko"), key=lambda each: each.stat().st_mtime)
     for old in others[:-KEPT]:
         old.unlink(missing_ok=True)
+        old.with_suffix(".so").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The mutants of the driver: anchored edits of its mended sources, several documents in one file.
+"""The mutants of a driver: anchored edits of its sources, those of rxe mended, several documents in one file.
 
 An anchor may lie in what a change of the mended stack has put in. Not for compiling a mutant (modules.py).
 """
@@ -12,8 +12,9 @@ from conformance.errors import UserError
 from conformance.yamldoc.nodes import Node, TextError, read_bytes
 from conformance.yamldoc.reader import Reader, suggestion
 from fixtures.guest.changes import Change, read_edits
+from fixtures.guest.driver import DEFAULT_DRIVER
 
-FOLDER = Path(__file__).with_name("rxe")
+FOLDER = Path(__file__).parent  # with one for each driver
 _KEYS = ("name", "about", "rules", "kind", "kills", "leaks", "permitted", "departs_from", "equivalent", "edits")
 _REQUIRED = ("name", "about", "rules", "kind", "edits")
 _SEPARATOR = b"---\n"
@@ -56,8 +57,8 @@ class Mutant:
         return self.change.about
 
 
-def read_mutants(folder: Path = FOLDER) -> tuple[Mutant, ...]:
-    """All mutants, by file. Raises UserError (status 2) that names file, line and column of each mistake."""
+def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
+    """All mutants of a driver, by file. Raises UserError (status 2) that names each mistake by file and line."""
     reader, found, names = Reader(), list[Mutant](), dict[str, str]()
     for path in sorted(folder.glob("*.yaml")):
         for node in _documents(path):

@@ -30,8 +30,8 @@ SCHEMA = "rdma-cts-kernel-trial/1"
 _FILE = "kernel.json"
 KILLED = (BY_ITS_RULE, ELSEWHERE)
 # What says something about the suite: a mutant that was run, or should have been.
-_COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
-_COLUMNS = (*_COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
+COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
+_COLUMNS = (*COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
 
 History = dict[str, dict[str, Any]]
 
@@ -77,7 +77,7 @@ def line(found: Finding) -> str:
 def summary(findings: Sequence[Finding], lost: Sequence[Finding], seconds: float) -> str:
     """The last lines of the output."""
     counts = collections.Counter(each.outcome for each in findings)
-    counted = sum(counts[outcome] for outcome in _COUNTED)
+    counted = sum(counts[outcome] for outcome in COUNTED)
     killed = sum(counts[outcome] for outcome in KILLED)
     lines = [f"no longer killed: {line(each)}" for each in lost]
     lines.append(f"{killed} of {counted} mutants killed, {counts[BY_ITS_RULE]} by their own rule, in {seconds:.0f} s")
@@ -93,6 +93,7 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
     for kind in (*kinds, "all"):
         of = collections.Counter(each["outcome"] for each in findings if kind in (each["kind"], "all"))
         lines.append(f"| {kind} | {' | '.join(str(of[outcome]) for outcome in used)} |")
+    lines += _beside(findings, kinds)
     lines += ["", "| not killed | rules | what it does | outcome |", "|---|---|---|---|"]
     for each in findings:
         if each["outcome"] in (SURVIVED, BROKEN, HANG, FALSE_ALARM, NO_FIT, NOT_COMPILED, NOT_LOADED):
@@ -102,3 +103,18 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
                 f"| {each['about']} | {each['outcome']}{why} |"
             )
     return "\n".join(lines) + "\n"
+
+
+def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
+    """By kind of mistake, of what rdma-core's own tests were run on: what those detected, and what the cases did."""
+    tried = [each for each in findings if each.get("peer") is not None]
+    if not tried:
+        return []
+    lines = ["", "| kind | tried | by both | by the cases alone | by rdma-core's tests alone | by neither |"]
+    lines.append("|---|" + "---:|" * 5)
+    for kind in (*kinds, "all"):
+        of = [(each["outcome"] in KILLED, bool(each["peer"])) for each in tried if kind in (each["kind"], "all")]
+        counts = (of.count(which) for which in ((True, True), (True, False), (False, True), (False, False)))
+        if of:
+            lines.append(f"| {kind} | {len(of)} | {' | '.join(map(str, counts))} |")
+    return lines

@@ -1,7 +1,5 @@
 """Which combinations of access flags are granted."""
 
-from __future__ import annotations
-
 import errno
 
 from reference.device import Device

@@ -1,7 +1,5 @@
 """Advice: lists of which only some elements are followed or looked at."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge

@@ -1,54 +1,13 @@
 """REMOTE_ATOMIC: what it grants, what is refused without it, and what atomics compute."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import REMOTE_ATOMIC, REMOTE_WRITE, Region
-from reference.queues import SUCCESS, Queue
+from reference.queues import Queue
 from trial.mutants.bases import WORD_LENGTH
-from trial.violation import plain, violates
-
-
-@violates("REG-07", Device.atomic)
-def refused_atomic_tells(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A refused atomic changes nothing, but returns the value to the requester."""
-    found = self.found(request.rkey)
-    if isinstance(found, Region) and self.opens(found, queue.peer.domain) and not self.allows(found, REMOTE_ATOMIC):
-        at = self.place(found, request.remote_addr, 8)
-        content = self.memory.read(at, 8) if at is not None and not request.remote_addr % 8 else None
-        if content is not None:
-            self.scatter(queue, request.sges, content)
-    return plain(self).atomic(queue, request)
-
-
-@violates("REG-07", Device.atomic)
-def atomics_give_back_the_new_value(self: Device, queue: Queue, request: SendRequest) -> str:
-    """An atomic returns the new value instead of the old one."""
-    status = plain(self).atomic(queue, request)
-    found = self.target(queue, request, 8)
-    if status == "SUCCESS" and found is not None:
-        self.scatter(queue, request.sges, self.memory.read(found, 8) or b"")
-    return status
-
-
-@violates("REG-07", Device.atomic, written="blind")
-def refused_swap_swaps(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A compare-and-swap refused for want of REMOTE_ATOMIC on a writable region swaps all the same."""
-    status = plain(self).atomic(queue, request)
-    region = self.found(request.rkey)
-    if status == SUCCESS or request.opcode != "ATOMIC_CMP_AND_SWP" or not isinstance(region, Region):
-        return status
-    writable = region.usable and region.access & REMOTE_WRITE
-    if writable and self.contains(region, request.remote_addr, WORD_LENGTH):
-        place = self.translate(region, request.remote_addr)
-        before = self.memory.read(place, WORD_LENGTH)
-        if before == request.compare_add.to_bytes(WORD_LENGTH, "little"):
-            self.memory.write(place, request.swap.to_bytes(WORD_LENGTH, "little"))
-    return status
+from trial.violation import violates
 
 
 @violates("REG-07", written="blind")

@@ -1,7 +1,5 @@
 """What mutants of several topics rest on."""
 
-from __future__ import annotations
-
 from copy import copy
 from typing import NoReturn
 

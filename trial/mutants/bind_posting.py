@@ -1,7 +1,5 @@
 """Binds: posting, completion and queue pairs."""
 
-from __future__ import annotations
-
 import errno
 
 from conformance.bench.work_requests import BindInfo, SendRequest

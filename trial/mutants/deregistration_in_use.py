@@ -1,24 +1,13 @@
 """Deregistration with bound windows and with requests in flight."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from conformance.bench.calls import Sge
 from reference.device import Device
-from reference.objects import Domain, Refused, Region, Window
+from reference.objects import Domain, Region, Window
 from reference.queues import Queue
 from trial.mutants.bases import SENDS, Watching
-from trial.violation import plain, violates
-
-
-@violates("DEREG-02", Device.busy)
-def window_unbound_by_refusal(self: Device, region: Region) -> bool:
-    """A refused deregistration unbinds the window."""
-    bound = plain(self).busy(region)
-    for window in list(region.windows):
-        window.access = 0
-    return bound
+from trial.violation import violates
 
 
 class _Unbinding(Device):
@@ -29,45 +18,6 @@ class _Unbinding(Device):
         if region.handle not in self.regions:
             for window in list(region.windows):
                 self.unbind(window)
-
-
-@violates("DEREG-02", written="blind")
-class PostedWindowsDoNotCount(_Unbinding):
-    """A region to which a type 2 window is bound can be deregistered."""
-
-    def busy(self, region: Region) -> bool:
-        return any(each.kind == 1 for each in region.windows)
-
-
-@violates("DEREG-02", written="blind")
-class WindowsWithoutRightsDoNotCount(_Unbinding):
-    """A region can be deregistered if the windows bound to it have no rights."""
-
-    def busy(self, region: Region) -> bool:
-        return any(each.access for each in region.windows)
-
-
-@violates("DEREG-02", Device.deregister, written="blind")
-def failed_deregistration_ends_the_key(self: Device, handle: int) -> None:
-    """A deregistration that fails for a bound window makes the region unusable."""
-    try:
-        plain(self).deregister(handle)
-    except Refused:
-        if handle in self.regions:
-            self.regions[handle].usable = False
-        raise
-
-
-@violates("DEREG-02", Device.deregister, written="blind")
-def failed_deregistration_unbinds(self: Device, handle: int) -> None:
-    """A deregistration that fails for a bound window takes the window off the region."""
-    try:
-        plain(self).deregister(handle)
-    except Refused:
-        if handle in self.regions:
-            for window in list(self.regions[handle].windows):
-                self.unbind(window)
-        raise
 
 
 @violates("DEREG-02", written="blind")
@@ -93,39 +43,6 @@ class InvalidatedWindowStillCounts(Device):
     def dealloc_mw(self, window: Window) -> None:
         super().dealloc_mw(window)
         self._held.pop(id(window), None)
-
-
-@violates("DEREG-02", written="blind")
-class OneWindowGoneAllGone(_Unbinding):
-    """With two windows bound to it a region can be deregistered as soon as one of them is unbound."""
-
-    def release_region(self, window: Window, region: Region) -> None:
-        super().release_region(window, region)
-        self._released.append(region)
-
-    def setup(self) -> None:
-        self._released: list[Region] = []
-
-    def busy(self, region: Region) -> bool:
-        return super().busy(region) and not (len(region.windows) == 1 and region in self._released)
-
-
-@violates("DEREG-04")
-class PostedReceivesKeepTheirRegion(Device):
-    """A region can be written as long as a receive that names it is posted."""
-
-    def setup(self) -> None:
-        self._named: dict[int, Region] = {}
-
-    def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
-        for sge in sges:
-            found = self.keys.get(sge.lkey)
-            if isinstance(found, Region):
-                self._named[sge.lkey] = found
-        return super().post_receive(queue, sges, wr_id)
-
-    def found(self, key: int) -> Region | Window | None:
-        return super().found(key) or self._named.get(key)
 
 
 @violates("DEREG-04", written="blind")

@@ -1,23 +1,7 @@
 """dma-bufs: what is registered and what is refused."""
 
-from __future__ import annotations
-
-import errno
-
 from reference.device import Device
 from reference.objects import Refused
-from trial.violation import permits, plain, violates
-
-
-@violates("DMA-04", Device.dmabuf)
-def dmabuf_of_any_file(self: Device, fd: int) -> tuple[int, int]:
-    """Any file is accepted as a dma-buf."""
-    try:
-        return plain(self).dmabuf(fd)
-    except Refused:
-        if fd < 0 or self.memory.is_open(fd) is False:
-            raise
-        return 0, 1 << 40
 
 
 class _LastBuffer(Device):
@@ -33,12 +17,3 @@ class _LastBuffer(Device):
             if refused.errno != self.excused or not self._last[0]:
                 raise
         return self._last
-
-
-@permits("DMA-04", Device.dmabuf, written="blind")
-def wrong_descriptors_are_ebadf(self: Device, fd: int) -> tuple[int, int]:
-    """A descriptor that is not a dma-buf is refused with EBADF."""
-    try:
-        return plain(self).dmabuf(fd)
-    except Refused as refused:
-        raise Refused(errno.EBADF) from refused

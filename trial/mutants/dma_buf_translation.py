@@ -1,26 +1,8 @@
 """dma-bufs: which bytes a region has and which address reaches them."""
 
-from __future__ import annotations
-
-from reference.device import Device
-from reference.memory import PAGE
 from reference.objects import Domain, Region
 from trial.mutants.bases import Knowing
-from trial.violation import plain, violates
-
-
-@violates("DMA-06", Device.local)
-def dmabuf_by_lkey_from_its_beginning(
-    self: Device, lkey: int, domain: Domain, addr: int, length: int, write: bool
-) -> int | None:
-    """Through its lkey, a dma-buf region begins at the beginning of the dma-buf."""
-    at, found = plain(self).local(lkey, domain, addr, length, write), self.found(lkey)
-    if at is None or not isinstance(found, Region) or not self.memory.in_dmabuf(found.addr):
-        return at
-    before = found.addr
-    while self.memory.in_dmabuf(before - PAGE):
-        before -= PAGE
-    return at - (found.addr - before)
+from trial.violation import violates
 
 
 @violates("DMA-06", written="blind")

@@ -1,7 +1,5 @@
 """Which pages forked children get, and what a fork leaves to the device."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from pathlib import Path
@@ -9,8 +7,6 @@ from pathlib import Path
 from reference.device import Device
 from reference.memory import PAGE
 from reference.objects import ON_DEMAND, REMOTE_READ, Domain, Region
-from reference.reregistration import Change
-from trial.violation import plain, violates
 
 _MADV_SEQUENTIAL = 2
 _libc = ctypes.CDLL(None)
@@ -46,24 +42,9 @@ class _Shared(Device):
         return ctypes.addressof(buffer)
 
 
-@violates("FORK-04", Device.rereg_code)
-def old_range_stays_kept(self: Device, handle: int, change: Change) -> tuple[int, int, Region | None]:
-    """After a change of the translation the old range stays marked."""
-    region = self.regions.get(handle)
-    old = (region.addr, region.length) if region else (0, 0)
-    answer = plain(self).rereg_code(handle, change)
-    if answer[2] and answer[2].addr != old[0]:
-        self.dont_fork(*old)
-    return answer
-
-
-@violates("FORK-04", Device.deregister)
-def mappings_stay_split(self: Device, handle: int) -> None:
-    """A deregistered range stays a mapping of its own."""
-    region = self.regions.get(handle)
-    plain(self).deregister(handle)
-    if region and not region.access & ON_DEMAND:
-        _libc.madvise(region.addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)
+def set_apart(addr: int) -> None:
+    """Makes the page of an address a mapping of its own, by an advice that its neighbours do not have."""
+    _libc.madvise(addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)
 
 
 def _has_child() -> bool:

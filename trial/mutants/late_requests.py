@@ -1,7 +1,5 @@
 """Requests that are carried out once more after the key that they were posted with has ended."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

@@ -1,17 +1,12 @@
 """Memory that cannot be registered."""
 
-from __future__ import annotations
-
 import ctypes
-import errno
 import mmap
 import os
 
 from reference.device import Device
 from reference.memory import PAGE
-from reference.objects import Refused, Region
 from reference.reregistration import CHANGE_ACCESS, CHANGE_TRANSLATION
-from trial.violation import plain, violates
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -52,26 +47,3 @@ class _RightsUnchecked(Device):
         """Removes the protection of the pages of a range."""
         start = addr // PAGE * PAGE
         _libc.mprotect(start, addr + length - start, mmap.PROT_READ | mmap.PROT_WRITE)
-
-
-@violates("REG-23", Device.register, written="blind")
-def refused_memory_keeps_the_domain(self: Device, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
-    """A registration that is refused for its memory leaves the PD in use forever."""
-    try:
-        return plain(self).register(pd, addr, length, hca_va, access)
-    except Refused as refused:
-        if refused.errno == errno.EFAULT:
-            self.domains[pd].users += 1
-        raise
-
-
-@violates("REG-23", Device.register, written="blind")
-def refused_memory_stays_registered(self: Device, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
-    """A registration over the locked-memory limit is reported to have failed, but the region stays in the account."""
-    try:
-        return plain(self).register(pd, addr, length, hca_va, access)
-    except Refused as refused:
-        if refused.errno == errno.ENOMEM:
-            handle = self.new_handle()
-            self.regions[handle] = Region(handle, self.new_key(), self.domains[pd], addr, length, addr, access)
-        raise

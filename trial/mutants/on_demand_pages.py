@@ -1,7 +1,5 @@
 """Pages of on-demand regions: which ones the device brings in, for what, and when."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import NamedTuple
 
@@ -64,7 +62,7 @@ class _DevicePages(Device):
 
 
 class _Stale(_DevicePages):
-    """A page that was used once is not looked for any more: what it held then is what is read, and writes are lost."""
+    """The device looks up a page only once: later reads give what it held then, and writes are lost."""
 
     def placed(self, use: _Use, region: Region) -> int | None:
         page = use.addr // PAGE * PAGE

@@ -1,7 +1,5 @@
 """On-demand memory by transport: what is declared and not carried out, windows over it, and advice by its addresses."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import ON_DEMAND, Region, Window
 

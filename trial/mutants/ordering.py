@@ -1,24 +1,10 @@
 """Mutants that violate REG-14, relaxed ordering. Not for short ones, which are rows of the table beside."""
 
-from __future__ import annotations
-
-from conformance.bench.work_requests import Completion, SendRequest
+from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.memory import PAGE
 from reference.objects import FLUSH_GLOBAL, FLUSH_PERSISTENT, RELAXED_ORDERING, Region
-from reference.queues import SUCCESS, Queue
-from trial.mutants.bases import ATOMICS
-from trial.violation import permits, plain, violates
-
-
-@violates("REG-14", Device.put)
-def relaxed_not_visible(self: Device, addr: int, content: bytes) -> bool:
-    """With RELAXED_ORDERING the last page arrives after the completion."""
-    relaxed = any(
-        isinstance(each, Region) and each.access & RELAXED_ORDERING and each.addr <= addr < each.addr + each.length
-        for each in self.keys.values()
-    )
-    return plain(self).put(addr, content[:-PAGE] if relaxed and len(content) > PAGE else content)
+from reference.queues import Queue
+from trial.violation import permits, violates
 
 
 @violates("REG-14", written="blind")
@@ -45,46 +31,6 @@ class RelaxedWritesCompleteTooEarly(Device):
             self._late.append((addr + len(content) - 1, content[-1:]))
             content = content[:-1]
         return super().put(addr, content)
-
-
-@violates("REG-14", written="blind")
-class AtomicsOvertakeRelaxedWrites(Device):
-    """An unsignaled write to a relaxed region is carried out after the atomic that follows it."""
-
-    def setup(self) -> None:
-        self._held: list[tuple[Queue, SendRequest]] = []
-
-    def carry_out(self, queue: Queue, request: SendRequest) -> str:
-        found = self.found(request.rkey)
-        relaxed = isinstance(found, Region) and found.access & RELAXED_ORDERING
-        if request.opcode == "RDMA_WRITE" and relaxed and not self.asks_completion(queue, request.flags):
-            self._held.append((queue, request))
-            return SUCCESS
-        held, self._held = self._held, []
-        status = super().carry_out(queue, request) if request.opcode in ATOMICS else ""
-        for each in held:
-            super().carry_out(*each)
-        return status or super().carry_out(queue, request)
-
-
-@violates("REG-14", written="blind")
-class FifthSendIsLost(Device):
-    """Every fifth SEND on a relaxed region completes at both sides, but its data is not in memory."""
-
-    _sends = 0
-
-    def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
-        peer = queue.peer
-        if content and peer.receives and peer.kind != "UD":
-            sges = peer.receives[0][1]
-            found = self.found(sges[0].lkey) if sges else None
-            if isinstance(found, Region) and found.access & RELAXED_ORDERING:
-                self._sends += 1
-                if self._sends % 5 == 0 and self.memory_of_sge(peer, sges[0], write=True) is not None:
-                    wr_id, _ = self.next_receive(peer)
-                    peer.polled.append(Completion(wr_id, SUCCESS, "RECV", length, imm))
-                    return SUCCESS
-        return super().deliver(queue, content, imm, length)
 
 
 @permits("REG-14", written="blind")

@@ -1,7 +1,5 @@
 """Postings by the builders of ibv_wr_post(3): what is carried out, when, and by which key."""
 
-from __future__ import annotations
-
 from conformance.bench.work_requests import SendRequest
 
 

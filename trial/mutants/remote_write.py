@@ -1,12 +1,8 @@
 """Mutants that violate REG-05, REMOTE_WRITE, or choose what it leaves open. Not for short ones (the table beside)."""
 
-from __future__ import annotations
-
-from conformance.bench.work_requests import Completion, SendRequest
+from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import REMOTE_WRITE, Domain, Region
-from reference.queues import SUCCESS, Queue
-from trial.violation import permits, plain, violates
+from reference.queues import Queue
 
 WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
@@ -26,81 +22,3 @@ class _TellingOfRefused(Device):
         if request and queue.kind in self.kinds and queue.peer.receives:
             self.deliver(queue, None, request.imm, sum(sge.length for sge in request.sges))
         return super().refuse(queue, status)
-
-
-@violates("REG-05", Device.deliver)
-def immediate_by_length(self: Device, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
-    """The receive of a write with immediate data is an error if its elements are shorter than the write."""
-    peer = queue.peer
-    if content is None and peer.receives and length > sum(sge.length for sge in peer.receives[0][1]):
-        wr_id, _ = self.next_receive(peer)
-        peer.polled.append(Completion(wr_id, "LOC_LEN_ERR"))
-        self.fail(peer)
-        return SUCCESS
-    return plain(self).deliver(queue, content, imm, length)
-
-
-@violates("REG-05", Device.target)
-def remote_write_first(self: Device, queue: Queue, request: SendRequest, length: int) -> int | None:
-    """A remote write is executed first, and its right is checked afterwards."""
-    found = plain(self).target(queue, request, length)
-    if found is None and request.opcode == "RDMA_WRITE":
-        region = self.keys.get(request.rkey)
-        if isinstance(region, Region) and self.contains(region, request.remote_addr, length):
-            self.put(self.translate(region, request.remote_addr), self.gather(queue, request.sges) or b"")
-    return found
-
-
-@violates("REG-05", Device.target)
-def extended_connections_unchecked(self: Device, queue: Queue, request: SendRequest, length: int) -> int | None:
-    """Access rights are not checked on extended reliable connections."""
-    found = plain(self).target(queue, request, length)
-    region = self.keys.get(request.rkey)
-    if found is None and queue.kind == "XRC" and isinstance(region, Region):
-        return self.place(region, request.remote_addr, length)
-    return found
-
-
-@violates("REG-05", Device.write, written="blind")
-def refused_write_leaves_its_first_bytes(self: Device, queue: Queue, request: SendRequest) -> str:
-    """A write that is refused for want of REMOTE_WRITE is refused, but its first bytes are in memory."""
-    status = plain(self).write(queue, request)
-    region = self.found(request.rkey)
-    if status != SUCCESS and request.opcode in WRITES and isinstance(region, Region) and region.usable:
-        content = (self.gather(queue, request.sges) or b"")[:4]
-        if self.contains(region, request.remote_addr, 4) and not self.allows(region, REMOTE_WRITE):
-            self.memory.write(self.translate(region, request.remote_addr), content)
-    return status
-
-
-@violates("REG-05", written="blind")
-class WriteRightIsLookedUpOnce(Device):
-    """A queue pair through which a peer has written once may write to any region of its PD."""
-
-    def setup(self) -> None:
-        self._granted: set[int] = set()
-
-    def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
-        place = super().remote(rkey, domain, queue, addr, length, right)
-        found = self.found(rkey)
-        if right == REMOTE_WRITE and place is not None:
-            self._granted.add(queue)
-        elif right == REMOTE_WRITE and queue in self._granted and isinstance(found, Region):
-            return self.place(found, addr, length) if self.opens(found, domain) else None
-        return place
-
-
-@permits("REG-05", Device.refuse, departs_from=("STAT-01",), written="blind")
-def refusals_are_remote_operation_errors(self: Device, queue: Queue, status: str) -> str:
-    """A responder that refuses an access answers REM_OP_ERR."""
-    return plain(self).refuse(queue, "REM_OP_ERR" if status == "REM_ACCESS_ERR" else status)
-
-
-@permits("REG-05", Device.refuse, departs_from=("STAT-01",), written="blind")
-def responder_lives_on(self: Device, queue: Queue, status: str) -> str:
-    """A responder that refuses an access does not go to the error state itself."""
-    before = queue.peer.state
-    text = plain(self).refuse(queue, status)
-    if before in ("RTR", "RTS") and not queue.peer.receives and status == "REM_ACCESS_ERR":
-        queue.peer.state = before
-    return text

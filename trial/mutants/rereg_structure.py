@@ -1,7 +1,5 @@
 """What a re-registration leaves as it was, and what the structure says afterwards."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.reregistration import Change
 from trial.violation import permits

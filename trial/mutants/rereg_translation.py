@@ -1,7 +1,5 @@
 """Re-registration with another translation, and with several changes at once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from reference.device import Device

@@ -1,7 +1,5 @@
 """What a window opens after its region was changed by ibv_rereg_mr."""
 
-from __future__ import annotations
-
 from reference.device import Device
 from reference.objects import Region
 from reference.reregistration import Change

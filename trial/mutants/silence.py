@@ -1,7 +1,5 @@
 """Refused requests that never complete: a program that waits for their completion waits forever."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from conformance.bench.work_requests import SendRequest

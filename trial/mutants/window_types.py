@@ -1,39 +1,12 @@
 """Mutants that violate BIND-15: keys of type 2 windows, and invalidation. Not for short ones (window_types.yaml)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
-from reference.objects import REMOTE_ATOMIC, REMOTE_READ, ZERO_BASED, Domain, Window
+from reference.objects import REMOTE_READ, Domain, Window
 from reference.queues import Queue
-from trial.violation import plain, violates
-
-
-@violates("BIND-15", Device.posted_bind)
-def key_of_the_devices_own(self: Device, queue: Queue, request: SendRequest) -> str:
-    """The key of a window of type 2 is the one after the key in the request."""
-    status = plain(self).posted_bind(queue, request)
-    if status == "SUCCESS":
-        window = self.window_behind(request.window)
-        self.replace_key(window, self.next_key(window.key))
-    return status
-
-
-@violates("BIND-15")
-class OldKeyOfTypeTwoStays(Device):
-    """The key of a window of type 2 from before its bind works as well."""
-
-    def replace_key(self, window: Window, key: int) -> None:
-        before = window.key
-        super().replace_key(window, key)
-        if window.kind == 2:
-            self.keys[before] = window
-
-    def end_window_key(self, window: Window) -> None:
-        for key in [key for key, each in self.keys.items() if each is window]:
-            del self.keys[key]
+from trial.violation import violates
 
 
 @violates("BIND-15", written="blind")
@@ -76,14 +49,3 @@ class InvalidatedKeyServesOneMoreRead(Device):
             if ghost.region and ghost.region.handle in self.regions:
                 return self.through_window(ghost, domain, queue, addr, length, right)
         return super().remote(rkey, domain, queue, addr, length, right)
-
-
-@violates("BIND-15", Device.invalidate, written="blind")
-def invalidated_atomics_live_on(self: Device, key: int, queue: int, domain: Domain) -> bool:
-    """Invalidation takes every right from a type 2 window but that of atomics."""
-    window = self.keys.get(key)
-    bound = isinstance(window, Window) and window.region and window.kind == 2 and window.queue == queue
-    if bound and isinstance(window, Window) and window.access & REMOTE_ATOMIC and window.domain is domain:
-        window.access &= REMOTE_ATOMIC | ZERO_BASED
-        return True
-    return plain(self).invalidate(key, queue, domain)

@@ -4,8 +4,6 @@ A persona is data: capabilities that a driver lacks or misdeclares, and permitte
 without most of the driver's mistakes: no case may fail on it but those of the rules that the persona names.
 """
 
-from __future__ import annotations
-
 from trial.personas.persona import Persona
 from trial.personas.table import PERSONAS
 

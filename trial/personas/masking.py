@@ -1,7 +1,5 @@
 """Behaviours that keep seeded violations from being seen: a driver that has both answers as without the violation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from reference.device import Device

@@ -1,7 +1,5 @@
 """One persona: what a driver lacks and how it behaves, and the reference that is made of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -52,13 +50,13 @@ class Persona:
         return Stack(self.name, lacks, frozenset(reaches), frozenset(self.claims), frozenset(self.hides))
 
     def kind(self, base: type[Device] = Device) -> type[Device]:
-        """The reference that behaves so; `base` is a reference with a seeded violation, which comes before all else."""
+        """The reference that behaves so; the methods of `base`, a reference with a violation, are called first."""
         kinds = (base, *self.behaves) if base is not Device else (*self.behaves,)
         return type(f"{base.__name__}On{self.name}", kinds, {"setup": _set_up_all})
 
 
 def _set_up_all(device: Device) -> None:
-    """Makes what each of the combined classes keeps: none of them knows of the others."""
+    """Calls the `setup` of each combined class; none of them calls that of another."""
     for kind in reversed(type(device).__mro__):
         own = vars(kind).get("setup")
         if own is not None and own is not _set_up_all:

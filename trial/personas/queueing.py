@@ -1,7 +1,5 @@
 """Permitted behaviours of drivers: queue pairs, posting, and completions. For personas (table.py names the drivers)."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Sequence
 
@@ -223,7 +221,7 @@ class InvalidRequestsAreOperationErrors(Device):
 
 
 class ErrorsAreGeneral(Device):
-    """Errors for which there is no status complete with GENERAL_ERR."""
+    """An error without a status of its own completes with GENERAL_ERR."""
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         plain = status in (SUCCESS, FLUSHED)

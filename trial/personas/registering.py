@@ -3,8 +3,6 @@
 Each is a Device that overrides one decision. They are combined with each other, and with seeded violations.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 

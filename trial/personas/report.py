@@ -1,7 +1,5 @@
 """The report of personas as text and JSON: a table of personas and verdicts, and what is to be mended."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

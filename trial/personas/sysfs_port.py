@@ -3,8 +3,6 @@
 Not for choosing among its GIDs (conformance/device/port.py does that, as on a device).
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path

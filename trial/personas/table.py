@@ -4,8 +4,6 @@ Read from Linux 7.2 and from rdma-core 691953d. Not for what a behaviour does (r
 and the permitted variants among the mutants, some of which were found in drivers).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -407,6 +405,7 @@ _MADE_OTHERWISE = {
     "libibverbs/dummy_ops.c: import_mr": ("import_mr", (_MLX5,)),
     "libibverbs/dummy_ops.c: import_pd": ("import_pd", (_MLX5,)),
     "libibverbs/dummy_ops.c: alloc_dm": ("alloc_dm", (_MLX5, _MANA)),
+    "libibverbs/dummy_ops.c: alloc_dmah": ("dmah", (_MLX5,)),
     "libibverbs/dummy_ops.c: alloc_parent_domain": ("alloc_parent_domain", (_MLX5, _EFA, _HNS, _MANA)),
 }
 

@@ -5,8 +5,6 @@ the persona's capabilities: the persona then does what the violation breaks. Suc
 well, unless a behaviour of the persona masks it (masking.py).
 """
 
-from __future__ import annotations
-
 import collections
 import gc
 import time

@@ -1,7 +1,5 @@
 """Permitted behaviours of drivers: memory windows. For personas (table.py names the drivers)."""
 
-from __future__ import annotations
-
 import errno
 
 from conformance.bench.work_requests import BindInfo, SendRequest

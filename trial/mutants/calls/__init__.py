@@ -4,8 +4,6 @@ Only rules that Soft-RoCE keeps can be broken there. What a device that breaks t
 requesting more from the real device; what it would refuse is refused without calling the real device.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import sys

@@ -1,7 +1,5 @@
 """Altered calls of registration: rights, ranges, keys, domains and hca_va."""
 
-from __future__ import annotations
-
 from conformance.bench.calls import Pd, Return
 from conformance.bench.interface import Entry
 from conformance.verbs import ENUMS

@@ -1,7 +1,5 @@
 """Violations and permitted variants of the data path, written without sight of the cases (docs/trial.md)."""
 
-from __future__ import annotations
-
 import sys
 
 from trial.data_path import memory, objects, structures

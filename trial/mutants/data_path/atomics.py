@@ -1,12 +1,9 @@
 """Violations of atomics that are granted: what they return and what they store."""
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import QueuePair, Sent
 from trial.data_path.structures import SUCCESS, SendRequest, WorkCompletion
-from trial.violation import violates
 
 _HALF = 1 << 32
 
@@ -34,13 +31,3 @@ class _Atomic(DataPath):
     def give(self, sent: Sent, value: int) -> None:
         """Returns a value."""
         self.scatter(sent.elements, value.to_bytes(8, "little"))
-
-
-@violates("REG-07", _Atomic.completed)
-def value_returned_late(self: _Atomic, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
-    """An atomic returns its value after its completion."""
-    if sent.atomic and wc.status == SUCCESS and isinstance(sent.note, bytes):
-        content = sent.note
-        self.scatter(sent.elements, b"\x5a" * 8)
-        self.next_time(lambda: self.scatter(sent.elements, content))
-    return True

@@ -3,8 +3,6 @@
 The permitted variants at the end leave fields undefined, take time, or return few at a time.
 """
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import Posted, QueuePair, Sent
 from trial.data_path.structures import SUCCESS, WITH_IMM, WITH_INV, WorkCompletion

@@ -3,8 +3,6 @@
 Each decides for a request that the real device refuses at which address it is carried out nevertheless.
 """
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
 from trial.data_path.structures import WRITE, SendRequest
@@ -79,17 +77,3 @@ class _WithoutRight(Granting):
         if region is None or not self.opens(queue, sent, region):
             return None
         return region.place(sent.remote_addr, sent.length)
-
-
-@violates("REG-06", _WithoutRight.opens)
-def rights_of_another_region_read(self: _WithoutRight, queue: QueuePair, sent: Sent, region: Region) -> bool:
-    """A region can be read if another region of the same memory can."""
-    place = region.place(sent.remote_addr, sent.length) or 0
-    return any(
-        each is not region
-        and each.access & REMOTE_READ
-        and each.pd == region.pd
-        and each.addr <= place
-        and place + sent.length <= each.addr + each.length
-        for each in self.objects.live_regions()
-    )

@@ -1,8 +1,6 @@
 """Violations that grant what must be refused: other domains, other keys, and what is outside of a range."""
 
-from __future__ import annotations
-
-from trial.data_path.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
+from trial.data_path.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, QueuePair, Region, Sent
 from trial.mutants.data_path.granting import Granting
 from trial.violation import violates
 
@@ -41,42 +39,6 @@ class OldDomainReadsOn(_OtherDomain):
         return sent.reads and bool(region.access & REMOTE_READ)
 
 
-@violates("REG-22", Granting.granted)
-def local_domain_not_checked(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
-    """A WRITE can send from a region of another PD."""
-    sources = [self.objects.source(each.lkey) for each in sent.elements]
-    region = self.objects.region(sent.rkey)
-    foreign = any(each and each.pd != queue.pd for each in sources)
-    fine = region and region.pd == self.peer_pd(queue) and region.access & REMOTE_WRITE and sent.writes
-    return region.place(sent.remote_addr, sent.length) if region and foreign and fine else None
-
-
-@violates("REG-21", Granting.granted)
-def tags_not_read_with_reads(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
-    """A READ ignores the last eight bits of the rkey."""
-    if not sent.reads or self.objects.valid(sent.rkey):
-        return None
-    places = (
-        each.place(sent.remote_addr, sent.length)
-        for each in self.objects.live_regions()
-        if each.rkey >> 8 == sent.rkey >> 8 and each.access & REMOTE_READ
-    )
-    return next((each for each in places if each is not None), None)
-
-
-@violates("REG-21", Granting.granted)
-def tags_of_lkeys_ignored(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
-    """A WRITE ignores the last eight bits of an lkey."""
-    region = self.objects.region(sent.rkey)
-    wrong = any(
-        not self.objects.source(each.lkey)
-        and any(known.lkey >> 8 == each.lkey >> 8 for known in self.objects.live_regions())
-        for each in sent.elements
-    )
-    fine = region and region.access & REMOTE_WRITE and sent.writes and wrong
-    return region.place(sent.remote_addr, sent.length) if region and fine else None
-
-
 class _Beyond(Granting):
     """Requests may exceed the range of a region."""
 
@@ -94,18 +56,6 @@ class _Beyond(Granting):
         if region.place(sent.remote_addr, sent.length) is not None or not self.exceeds(sent, offset, region):
             return None
         return region.addr + offset
-
-
-@violates("REG-20", Granting.granted)
-def elements_exceed_their_region(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
-    """The data of a WRITE may end up to eight bytes beyond the region of their lkey."""
-    region = self.objects.region(sent.rkey)
-    for each in sent.elements:
-        source = self.objects.source(each.lkey)
-        over = each.addr + each.length - source.iova - source.length if source else 0
-        if region and sent.writes and region.access & REMOTE_WRITE and 0 < over <= 8:
-            return region.place(sent.remote_addr, sent.length)
-    return None
 
 
 @violates("REG-04")

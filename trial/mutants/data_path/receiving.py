@@ -1,12 +1,8 @@
 """Violations of what a READ or a received message leaves behind: bytes that come late, not at all, or changed."""
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
-from trial.data_path.memory import put
-from trial.data_path.objects import RELAXED_ORDERING, Posted, QueuePair, Sent
+from trial.data_path.objects import Posted, QueuePair, Sent
 from trial.data_path.structures import SUCCESS, SendRequest, WorkCompletion
-from trial.violation import violates
 
 _PACKET, _PAGE = 1024, 4096
 
@@ -37,20 +33,3 @@ class _Received(DataPath):
 
     def message(self, posted: Posted, length: int) -> None:
         """What becomes of the message, which has `length` bytes."""
-
-
-@violates("REG-14", _Received.message)
-def relaxed_receives_arrive_late(self: _Received, posted: Posted, length: int) -> None:
-    """A message received into a region with relaxed ordering arrives after its completion."""
-    region = self.objects.source(posted.elements[0].lkey)
-    if region and region.access & RELAXED_ORDERING:
-        arrived = self.gather(posted.elements) or b""
-        self.scatter(posted.elements, b"".join(each or b"" for each in posted.before))
-        self.next_time(lambda: self.scatter(posted.elements, arrived))
-
-
-@violates("REG-26", _Received.message)
-def later_elements_not_received(self: _Received, posted: Posted, length: int) -> None:
-    """Only the first of several elements of a receive is filled."""
-    for element, before in list(zip(posted.elements, posted.before, strict=True))[1:]:
-        put(self.local(element), before or b"")

@@ -1,7 +1,5 @@
 """Violations that refuse what must work."""
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import QueuePair, Sent
 from trial.data_path.structures import SendRequest

@@ -1,7 +1,5 @@
 """Violations of what a window's key opens: after it has ended, without a right, outside of the window."""
 
-from __future__ import annotations
-
 from trial.data_path.objects import REMOTE_READ, Binding, QueuePair, Sent
 from trial.mutants.data_path.granting import Granting
 from trial.violation import violates
@@ -40,14 +38,3 @@ class _ByWindow(Granting):
         if binding is None or not self.grants(queue, sent, binding):
             return None
         return binding.place(sent.remote_addr, sent.length)
-
-
-@violates("BIND-10", Granting.granted)
-def windows_read_on(self: Granting, queue: QueuePair, sent: Sent) -> int | None:
-    """A READ may end up to eight bytes beyond a window, if that is in its region."""
-    binding = self.objects.binding(sent.rkey)
-    if binding is None or not sent.reads or not binding.access & REMOTE_READ:
-        return None
-    over = sent.remote_addr + sent.length - binding.addr - binding.length
-    inside = 0 < over <= 8 and binding.region is not None
-    return binding.region.place(sent.remote_addr, sent.length) if inside and binding.region else None

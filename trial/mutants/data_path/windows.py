@@ -1,7 +1,5 @@
 """Violations of binds and invalidations: not made, not reported, in another order."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Violations of what a WRITE leaves behind: bytes that come late, short, long, torn, or in the wrong place."""
 
-from __future__ import annotations
-
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
 from trial.data_path.objects import QueuePair, Sent
@@ -38,34 +36,6 @@ class _Written(DataPath):
 def _again(place: int, before: bytes, arrived: bytes) -> None:
     if content_at(place, len(before)) == before:
         put(place, arrived)
-
-
-@violates("REG-20", _Written.written)
-def bytes_swapped_at_a_page(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """The two bytes on either side of a page boundary change places in a WRITE."""
-    first = -(-(place + 1) // _PAGE) * _PAGE
-    for boundary in range(first, place + sent.length, _PAGE):
-        put(boundary - 1, (content_at(boundary - 1, 2) or b"")[::-1])
-
-
-@violates("REG-05", _Written.written)
-def packets_begin_alike(self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-    """Each packet of a WRITE begins with the first four bytes of the first one."""
-    for offset in range(_PACKET, sent.length - 4, _PACKET):
-        put(place + offset, content_at(place, 4) or b"")
-
-
-@violates("IOVA-02", _Written.written)
-def second_page_of_an_iova_is_the_first(
-    self: _Written, queue: QueuePair, sent: Sent, place: int, before: bytes
-) -> None:
-    """A WRITE beyond the first page of a region with an hca_va of its own arrives in the first page."""
-    region = self.objects.region(sent.rkey)
-    offset = sent.remote_addr - region.iova if region else 0
-    if region and region.verb == "reg_mr_iova" and region.iova not in (0, region.addr) and offset >= _PAGE:
-        arrived = content_at(place, sent.length) or b""
-        put(place, before)
-        put(region.addr + offset % _PAGE, arrived)
 
 
 class _Shortened(DataPath):

@@ -1,0 +1,11 @@
+"""Runs the rows of this folder's tables, each as one item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.model.case import Case
+
+
+def test_alloc_dmah(case: Case, run: Callable[[Case], None]) -> None:
+    run(case)
