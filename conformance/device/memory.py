@@ -19,6 +19,7 @@ from conformance.kernel import paging
 
 PAGE = mmap.PAGESIZE
 REPEATED_PAGES = 1031
+_TEST_DEVICE = ["0x1b36", "0x0005"]  # vendor and device
 _NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
 _MAP_FIXED, _MAP_NORESERVE, _MAP_HUGETLB, _MAP_FIXED_NOREPLACE = 0x10, 0x4000, 0x40000, 0x100000
 _MADV_HUGEPAGE, _MEMFD_SECRET = 14, 447
@@ -150,6 +151,15 @@ def _locked(addr: int, size: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
+def _movable(addr: int, size: int) -> None:
+    """Raises HostLacks if the kernel does not take it from there."""
+    _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
+    ctypes.memset(addr, 0, size)
+    found, pages = paging.in_movable_zone(addr, size)
+    if found < pages:
+        raise HostLacks("this host has no free memory in a zone Movable", "boot it with movablecore=64M")
+
+
 def _of_file(open_file: Callable[[], int]) -> Callable[[int, int], None]:
     def fill(addr: int, size: int) -> None:
         fd = open_file()
@@ -189,6 +199,7 @@ _FILL: dict[str, Callable[[int, int], None]] = {
     "file": _of_file(_open_file),
     "secret": _of_file(_open_secret),
     "locked": _locked,
+    "movable": _movable,
     "transparent": _transparent,
     "huge": _huge,
 }
@@ -203,6 +214,8 @@ def allocate(kind: str, size: int) -> Memory:
         return _persistent(size)
     if kind == "clock":
         return Memory(paging.mapping_of("[vvar]"), size, None)
+    if kind == "bar":
+        return _bar(size)
     unit = hugepage_size() if kind in ("huge", "transparent") else PAGE
     rounded = max(1, -(-size // unit)) * unit
     addr, mapped = _reserve(rounded, unit)
@@ -223,6 +236,19 @@ def allocate_at(addr: int, size: int) -> Memory:
         memory.close()
         raise FileExistsError(errno.EEXIST, f"the memory at {addr:#x} is in use")
     return memory
+
+
+def _bar(size: int) -> Memory:
+    """The first BAR of a pci-testdev, QEMU's, whose registers nobody uses."""
+    for device in Path("/sys/bus/pci/devices").glob("*"):
+        if [(device / name).read_text().strip() for name in ("vendor", "device")] == _TEST_DEVICE:
+            fd = os.open(device / "resource0", os.O_RDWR | os.O_CLOEXEC)
+            try:
+                addr = map_file(fd, PAGE)
+            finally:
+                os.close(fd)
+            return Memory(addr, size, (addr, PAGE))
+    raise HostLacks("this machine has no pci-testdev", "add one: qemu-system-x86_64 -device pci-testdev")
 
 
 def _persistent(size: int) -> Memory:

@@ -4,6 +4,7 @@
 
 from conformance.device import persistent
 from conformance.device.bench import DeviceBench
+from conformance.errors import HostLacks
 from conformance.execution.claims import absent_on
 from conformance.execution.offered import keeps_from_children, offered_by, reachable_on
 from conformance.model import vocabulary
@@ -16,8 +17,17 @@ def capabilities_of(bench: DeviceBench) -> Capabilities:
     reachable["dontfork"] = keeps_from_children(bench)
     reachable["copy_on_fork"] = bench.device.netlink.copies_on_fork()
     reachable["persistent_memory"] = persistent.device() is not None
+    reachable["movable_memory"], reachable["pci_bar"] = _is_had(bench, "movable"), _is_had(bench, "bar")
     # rereg_mr is tried on a region, so an entry without this key could not register one.
     registers = {name: "rereg_mr" in tried for name, tried in offered.items()}
     reachable["raw_registration"] = registers["uverbs"] or not registers["libibverbs"]
     declared = bench.device.capabilities
     return Capabilities(declared, offered, reachable, absent_on(bench, declared))
+
+
+def _is_had(bench: DeviceBench, kind: str) -> bool:
+    try:
+        bench.allocate(kind, bench.page).close()
+    except (HostLacks, OSError):
+        return False
+    return True

@@ -16,6 +16,7 @@ from conformance.model.case import Step
 from conformance.model.observation import Observation
 
 _WRITTEN = 0xEE  # the byte that a child writes into its copy
+_COUNTED = {"present": paging.in_core, "own": paging.own_pages, "movable": paging.in_movable_zone}
 _READY, _UNHARMED, _HARMED = b"ready", b"unharmed", b"harmed"
 
 
@@ -67,20 +68,22 @@ def discard(context: CaseContext, step: Step) -> Observation:
 
 
 def resident(context: CaseContext, step: Step) -> Observation:
-    """Whether the memory's pages are resident, or the process's own: `returned` is 0 for all, `none` or `some`."""
+    """Whether the memory's pages are what vocabulary.PAGES says: `returned` is 0 for all, `none` or `some`."""
     memory = context.memory[str(step.arguments["memory"])]
-    counted = paging.in_core if step.arguments["pages"] == "present" else paging.own_pages
-    count, pages = counted(memory.addr, memory.size)
+    count, pages = _COUNTED[str(step.arguments["pages"])](memory.addr, memory.size)
     returned = "0" if count == pages else "none" if count == 0 else "some"
     return {"rc": 0, "returned": returned, "errno": "", "layer": "kernel", "pages": [count, pages]}
 
 
 def inherited(context: CaseContext, step: Step) -> Observation:
     """Whether a forked child gets a part of memory: `returned` is 0 if it gets all pages, or `none`."""
-    count, pages = paging.inherited(*context.numbers(step.arguments, "addr", "length"))
+    range_ = context.numbers(step.arguments, "addr", "length")
+    count, pages = paging.inherited(*range_)
     seen = _done("none" if count == 0 else "0") | {"pages": [count, pages]}
     if count not in (0, pages):
         seen["differences"] = [f"a child gets {count} of {pages} pages"]
+    elif (wanted := step.arguments["mappings"]) and (found := paging.mappings(*range_)) != context.number(wanted):
+        seen["differences"] = [f"the range is in {found} mappings"]
     return seen
 
 

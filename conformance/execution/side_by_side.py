@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from errno import errorcode
 from queue import SimpleQueue
 
 from conformance.bench.calls import Mr, Return, errno_name
@@ -49,7 +50,7 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
         returned = context.entry.reg_mr(pd, addr + number * length, length, access)
         if returned.mr is None:
             refused = f"region {number} was refused with {errno_name(returned.errno)}"
-            if number < _PROMISED:
+            if number < _PROMISED or returned.errno not in errorcode:
                 return _ended(refused)
             remarks.append(refused)
             break

@@ -6,6 +6,8 @@ Addresses and sizes are plain numbers, in bytes. Not for when a case does so (ex
 import ctypes
 import mmap
 import os
+import re
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from conformance.kernel.child import fork
 _ADVICE = {"DONTNEED": 4, "REMOVE": 9, "PAGEOUT": 21}
 _MAYMOVE, _FIXED = 1, 2
 _RESERVATION = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
+_ENTRY, _FRAME = 8, (1 << 55) - 1  # of /proc/self/pagemap
 _FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -75,6 +78,26 @@ def own_pages(addr: int, size: int) -> tuple[int, int]:
 def in_huge_pages(addr: int, size: int) -> bool:
     """Returns whether a part of a range is in transparent huge pages."""
     return any(int(rest[0]) for rest in _mapped(addr, size, "AnonHugePages:"))
+
+
+def in_movable_zone(addr: int, size: int) -> tuple[int, int]:
+    """Returns how many pages of a range are in the zone Movable, and how many it has; root alone is told frames."""
+    zones = re.findall(r"zone +Movable\n.*?spanned +([0-9]+)\n.*?start_pfn: +([0-9]+)", _read("zoneinfo"), re.DOTALL)
+    first, pages = addr // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
+    with open("/proc/self/pagemap", "rb") as pagemap:
+        pagemap.seek(first * _ENTRY)
+        frames = struct.unpack(f"={pages}Q", pagemap.read(pages * _ENTRY))
+    ranges = [range(int(start), int(start) + int(spanned)) for spanned, start in zones]
+    return sum(any(frame & _FRAME in zone for zone in ranges) for frame in frames), pages
+
+
+def mappings(addr: int, size: int) -> int:
+    """Returns in how many mappings a range is."""
+    return len(_mapped(addr, size, "VmFlags:"))
+
+
+def _read(name: str) -> str:
+    return (Path("/proc") / name).read_text()
 
 
 def mapping_of(name: str) -> int:

@@ -82,6 +82,8 @@ MEANING: Mapping[str, str] = {
     "rereg_absent": "the provider does not have ibv_rereg_mr",
     "swap": "pages of this system can be swapped out",
     "persistent_memory": "the run was given a device DAX",
+    "movable_memory": "memory of this system is in a zone Movable",
+    "pci_bar": "this system has a BAR of QEMU's pci-testdev, with which nothing happens",
     "failing_allocations": "the kernel can be told to fail an allocation of memory",
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
     **{name: f"the entry has {verb.name}, as rdma-core {verb.since} and later do" for name, verb in BY_SYMBOL.items()},
@@ -161,6 +163,8 @@ PRECONDITIONS: Mapping[str, str] = {
     "rereg_absent": "this stack has the verb",
     "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
+    "movable_memory": "no memory is had in a zone Movable, or the kernel does not tell frames: boot with movablecore=",
+    "pci_bar": "this machine has no pci-testdev, QEMU's device whose BAR can be mapped without harm",
     "failing_allocations": "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }

@@ -164,6 +164,7 @@ _ALL_RIGHTS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), _RIGHTS)
 # Values of arguments that are not worth showing.
 _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
     "at": ("",),
+    "mappings": ("",),
     "via": ("NULL",),
     "handle": ("own",),
     "pd_handle": ("own",),

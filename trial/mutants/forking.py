@@ -5,7 +5,12 @@ import os
 from pathlib import Path
 
 from reference.device import Device
+from reference.memory import PAGE
 from reference.objects import ON_DEMAND, REMOTE_READ, Domain, Region
+
+_MADV_SEQUENTIAL = 2
+_libc = ctypes.CDLL(None)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class _Shared(Device):
@@ -35,6 +40,11 @@ class _Shared(Device):
         buffer = ctypes.create_string_buffer(length)
         self.copies.append(buffer)
         return ctypes.addressof(buffer)
+
+
+def set_apart(addr: int) -> None:
+    """Makes the page of an address a mapping of its own, by an advice that its neighbours do not have."""
+    _libc.madvise(addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)
 
 
 def _has_child() -> bool:
