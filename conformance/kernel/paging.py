@@ -80,15 +80,21 @@ def in_huge_pages(addr: int, size: int) -> bool:
     return any(int(rest[0]) for rest in _mapped(addr, size, "AnonHugePages:"))
 
 
-def in_movable_zone(addr: int, size: int) -> tuple[int, int]:
-    """Returns how many pages of a range are in the zone Movable, and how many it has; root alone is told frames."""
+def in_movable_zone(addr: int, size: int) -> list[bool]:
+    """Returns for each page of a range whether it is in the zone Movable; the kernel tells root alone."""
     zones = re.findall(r"zone +Movable\n.*?spanned +([0-9]+)\n.*?start_pfn: +([0-9]+)", _read("zoneinfo"), re.DOTALL)
     first, pages = addr // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
     with open("/proc/self/pagemap", "rb") as pagemap:
         pagemap.seek(first * _ENTRY)
         frames = struct.unpack(f"={pages}Q", pagemap.read(pages * _ENTRY))
     ranges = [range(int(start), int(start) + int(spanned)) for spanned, start in zones]
-    return sum(any(frame & _FRAME in zone for zone in ranges) for frame in frames), pages
+    return [any(frame & _FRAME in zone for zone in ranges) for frame in frames]
+
+
+def movable_pages(addr: int, size: int) -> tuple[int, int]:
+    """Returns how many pages of a range are in the zone Movable, and how many it has."""
+    found = in_movable_zone(addr, size)
+    return sum(found), len(found)
 
 
 def mappings(addr: int, size: int) -> int:
