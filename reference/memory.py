@@ -146,7 +146,7 @@ class Memory:
 
 
 # Kinds of memory that a host may not have; the reference simulates them.
-_SIMULATED = ("huge", "persistent", "transparent", "secret", "clock", "movable", "bar")
+_SIMULATED = ("huge", "persistent", "transparent", "secret", "clock", "bar")
 
 
 def _file_of(fd: int) -> tuple[int, int]:

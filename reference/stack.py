@@ -62,7 +62,7 @@ def _stack(name: str, *reaches: str, lacks: tuple[str, ...] = ()) -> Stack:
 
 # A case runs on the first of them that meets the preconditions of the case.
 STACKS = (
-    _stack("whole", "experimental_rereg", "swap", "persistent_memory", "movable_memory", "pci_bar", "copy_on_fork"),
+    _stack("whole", "experimental_rereg", "swap", "persistent_memory", "pci_bar", "copy_on_fork"),
     _stack("fork-protection", "dontfork"),
     _stack("fork-race", "dontfork", "fork_race"),
     _stack("no-change", "rereg_absent", lacks=("rereg_mr", "rereg_translation")),

@@ -22,7 +22,7 @@ from kinds import Patch
 from samples import user_error
 
 SIZE = 3 * PAGE
-SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock", "movable", "bar"})
+SMALL_KINDS = sorted(set(MEMORY_KINDS) - {"huge", "persistent", "transparent", "secret", "clock", "bar"})
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from conformance.kernel import paging
 
 PAGE = mmap.PAGESIZE
 REPEATED_PAGES = 1031
-_SEARCHED = 32 << 20
 _TEST_DEVICE = ["0x1b36", "0x0005"]  # vendor and device
 _NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
 _MAP_FIXED, _MAP_NORESERVE, _MAP_HUGETLB, _MAP_FIXED_NOREPLACE = 0x10, 0x4000, 0x40000, 0x100000
@@ -152,21 +151,6 @@ def _locked(addr: int, size: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def _movable(addr: int, size: int) -> None:
-    """Takes pages of the zone Movable from among many. Raises HostLacks if none of them are there."""
-    start = _map(None, _SEARCHED, _READ | _WRITE, _PRIVATE)
-    try:
-        ctypes.memset(start, 0, _SEARCHED)
-        there = paging.in_movable_zone(start, _SEARCHED)
-        pages = -(-size // PAGE)
-        at = next((at for at in range(len(there) - pages + 1) if all(there[at : at + pages])), None)
-        if at is None:
-            raise HostLacks("this host has no free memory in a zone Movable", "boot it with movablecore=64M")
-        paging.move(start + at * PAGE, size, addr)
-    finally:
-        _libc.munmap(start, _SEARCHED)
-
-
 def _of_file(open_file: Callable[[], int]) -> Callable[[int, int], None]:
     def fill(addr: int, size: int) -> None:
         fd = open_file()
@@ -206,7 +190,6 @@ _FILL: dict[str, Callable[[int, int], None]] = {
     "file": _of_file(_open_file),
     "secret": _of_file(_open_secret),
     "locked": _locked,
-    "movable": _movable,
     "transparent": _transparent,
     "huge": _huge,
 }

@@ -16,7 +16,7 @@ from conformance.model.case import Step
 from conformance.model.observation import Observation
 
 _WRITTEN = 0xEE  # the byte that a child writes into its copy
-_COUNTED = {"present": paging.in_core, "own": paging.own_pages, "movable": paging.movable_pages}
+_COUNTED = {"present": paging.in_core, "own": paging.own_pages}
 _READY, _UNHARMED, _HARMED = b"ready", b"unharmed", b"harmed"
 
 

@@ -6,8 +6,6 @@ Addresses and sizes are plain numbers, in bytes. Not for when a case does so (ex
 import ctypes
 import mmap
 import os
-import re
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from conformance.kernel.child import fork
 _ADVICE = {"DONTNEED": 4, "REMOVE": 9, "PAGEOUT": 21}
 _MAYMOVE, _FIXED = 1, 2
 _RESERVATION = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100000  # MAP_FIXED_NOREPLACE
-_ENTRY, _FRAME = 8, (1 << 55) - 1  # of /proc/self/pagemap
 _FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -78,23 +75,6 @@ def own_pages(addr: int, size: int) -> tuple[int, int]:
 def in_huge_pages(addr: int, size: int) -> bool:
     """Returns whether a part of a range is in transparent huge pages."""
     return any(int(rest[0]) for rest in _mapped(addr, size, "AnonHugePages:"))
-
-
-def in_movable_zone(addr: int, size: int) -> list[bool]:
-    """Returns for each page of a range whether it is in the zone Movable; the kernel tells root alone."""
-    zones = re.findall(r"zone +Movable\n.*?spanned +([0-9]+)\n.*?start_pfn: +([0-9]+)", _read("zoneinfo"), re.DOTALL)
-    first, pages = addr // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
-    with open("/proc/self/pagemap", "rb") as pagemap:
-        pagemap.seek(first * _ENTRY)
-        frames = struct.unpack(f"={pages}Q", pagemap.read(pages * _ENTRY))
-    ranges = [range(int(start), int(start) + int(spanned)) for spanned, start in zones]
-    return [any(frame & _FRAME in zone for zone in ranges) for frame in frames]
-
-
-def movable_pages(addr: int, size: int) -> tuple[int, int]:
-    """Returns how many pages of a range are in the zone Movable, and how many it has."""
-    found = in_movable_zone(addr, size)
-    return sum(found), len(found)
 
 
 def mappings(addr: int, size: int) -> int:

@@ -50,7 +50,6 @@ MEMORY_KINDS = {
     "file": "a shared mapping of a file in the directory for temporary files",
     "secret": "a shared mapping of memfd_secret, which the kernel itself does not map",
     "clock": "the page from which this process reads the time: page frames without a struct page, to be read only",
-    "movable": "private anonymous memory whose pages are in the zone Movable, where none may be pinned for long",
     "bar": "a BAR of QEMU's pci-testdev: page frames of a device, without a struct page",
     "persistent": "persistent memory: the device DAX that the run was given",
 }
@@ -68,7 +67,6 @@ DISCARDS = {
 PAGES = {
     "present": "they are in core, be it as the shared page of zeros",
     "own": "they are pages of the process itself, as after it has written to them",
-    "movable": "their frames are in the zone Movable",
 }
 QP_STATES = ("RESET", "INIT", "RTR", "RTS", "ERR")
 # The items that rule API-01 is checked for: every described enumeration, struct and verb.

@@ -7,7 +7,7 @@ from reference.device import Device
 from reference.stack import Stack
 from trial.personas.sysfs_port import ETHERNET, SysfsPort
 
-_REACHED = ("swap", "persistent_memory", "movable_memory", "pci_bar")
+_REACHED = ("swap", "persistent_memory", "pci_bar")
 # What no driver has on Linux, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses it for all.
 _NOT_ON_LINUX = ("iova_page_offset",)
 # The rules that every driver on Linux violates for that reason, each with where.
