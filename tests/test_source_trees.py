@@ -32,7 +32,7 @@ class Compilers:
     ) -> int:
         if "mmdebstrap" in command:
             root = Path(command[-1] if command[-1].startswith("/") else command[-2])
-            for name in ("linux", "rdma-core/providers/rxe"):
+            for name in ("rxe", "siw", "rdma-core/providers/rxe", "rdma-core/providers/siw"):
                 (root / "source" / name).mkdir(parents=True)
             return 0
         with log.open("a", encoding="utf-8") as sink:

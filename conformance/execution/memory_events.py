@@ -16,7 +16,6 @@ from conformance.model.case import Step
 from conformance.model.observation import Observation
 
 _WRITTEN = 0xEE  # the byte that a child writes into its copy
-_COUNTED = {"present": paging.in_core, "own": paging.own_pages}
 _READY, _UNHARMED, _HARMED = b"ready", b"unharmed", b"harmed"
 
 
@@ -70,7 +69,8 @@ def discard(context: CaseContext, step: Step) -> Observation:
 def resident(context: CaseContext, step: Step) -> Observation:
     """Whether the memory's pages are what vocabulary.PAGES says: `returned` is 0 for all, `none` or `some`."""
     memory = context.memory[str(step.arguments["memory"])]
-    count, pages = _COUNTED[str(step.arguments["pages"])](memory.addr, memory.size)
+    counted = paging.own_pages if step.arguments["pages"] == "own" else paging.in_core
+    count, pages = counted(memory.addr, memory.size)
     returned = "0" if count == pages else "none" if count == 0 else "some"
     return {"rc": 0, "returned": returned, "errno": "", "layer": "kernel", "pages": [count, pages]}
 
