@@ -66,6 +66,11 @@ class HeldAt:
             raise OSError(value, os.strerror(value))
 
 
+def _held(returned: Return, kind: type[HeldAt], end: Callable[[Held], Return]) -> Return:
+    """A call that returned an object of a kind, unless its pointer is NULL, which `end` ends."""
+    return replace(returned, mr=None, held=kind(returned.value, end) if returned.value else None)
+
+
 class DeviceMemoryAt(HeldAt):
     """Device memory by the library's struct ibv_dm *."""
 
@@ -208,25 +213,27 @@ class Libibverbs:
         returned = self._inline(operation, pd.context_pointer, pd.pointer, *arguments)
         return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
+    def _inline_end(self, operation: str, context: int, held: HeldAt) -> Return:
+        """What an inline function does that ends an object: it returns an int, 0 or the value of errno."""
+        value = self._inline(operation, context, held.pointer).value & 0xFFFFFFFF
+        return held.ended(Return(value, value))
+
     def alloc_null_mr(self, pd: Pd) -> Return:
         return self._inline_region("alloc_null_mr", pd)
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
         attr = (ctypes.c_uint64 * 2)(length, log_align_req)  # then, in the upper half, comp_mask
         returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
-        made = DeviceMemoryAt(returned.value, self.free_dm) if returned.value else None
-        return replace(returned, held=made)
+        return _held(returned, DeviceMemoryAt, self.free_dm)
 
     def free_dm(self, dm: Held) -> Return:
         """ibv_free_dm: 0, or the value of errno."""
         assert isinstance(dm, DeviceMemoryAt)
-        value = self._inline("free_dm", dm.struct.context, dm.pointer).value & 0xFFFFFFFF
-        return dm.ended(Return(value, value))
+        return self._inline_end("free_dm", dm.struct.context, dm)
 
     def import_dm(self, context: int, handle: int) -> Return:
         """ibv_import_dm; to be given up by ibv_unimport_dm."""
-        returned = replace(self._verb("ibv_import_dm", context, handle), mr=None)
-        return replace(returned, held=DeviceMemoryAt(returned.value, self._unimport_dm)) if returned.value else returned
+        return _held(self._verb("ibv_import_dm", context, handle), DeviceMemoryAt, self._unimport_dm)
 
     def _unimport_dm(self, dm: Held) -> Return:
         self._declare("ibv_unimport_dm", ctypes.c_int, ctypes.c_void_p)(dm.pointer)
@@ -235,9 +242,7 @@ class Libibverbs:
     def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Return:
         """ibv_alloc_dmah."""
         attr = ctypes.create_string_buffer(struct.pack("=IIBB2x", comp_mask, cpu_id, ph, tph_mem_type))
-        returned = self._verb("ibv_alloc_dmah", context, ctypes.addressof(attr))
-        made = HeldAt(returned.value, self.dealloc_dmah) if returned.value else None
-        return replace(returned, mr=None, held=made)
+        return _held(self._verb("ibv_alloc_dmah", context, ctypes.addressof(attr)), HeldAt, self.dealloc_dmah)
 
     def dealloc_dmah(self, dmah: Held) -> Return:
         """ibv_dealloc_dmah: 0, or the value of errno."""
@@ -261,14 +266,12 @@ class Libibverbs:
         """ibv_alloc_td."""
         attr = ctypes.c_uint32()  # comp_mask
         returned = self._inline("alloc_td", context, context, ctypes.addressof(attr))
-        made = HeldAt(returned.value, self.dealloc_td) if returned.value else None
-        return replace(returned, held=made)
+        return _held(returned, HeldAt, self.dealloc_td)
 
     def dealloc_td(self, td: Held) -> Return:
         """ibv_dealloc_td: 0, or the value of errno."""
         context = ctypes.c_void_p.from_address(td.pointer).value or 0
-        value = self._inline("dealloc_td", context, td.pointer).value & 0xFFFFFFFF
-        return cast(HeldAt, td).ended(Return(value, value))
+        return self._inline_end("dealloc_td", context, cast(HeldAt, td))
 
     def alloc_parent_domain(self, context: int, pd: Pd | None, td: Held | None, comp_mask: int) -> Return:
         fields = (pd.pointer if pd else 0, td.pointer if td else 0, comp_mask)

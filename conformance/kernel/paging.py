@@ -82,10 +82,6 @@ def mappings(addr: int, size: int) -> int:
     return len(_mapped(addr, size, "VmFlags:"))
 
 
-def _read(name: str) -> str:
-    return (Path("/proc") / name).read_text()
-
-
 def mapping_of(name: str) -> int:
     """Returns the address of a mapping by its name in /proc/self/maps. Raises HostLacks if there is none."""
     for line in Path("/proc/self/maps").read_text().splitlines():

@@ -127,10 +127,11 @@ def exchange_provider(packed: str) -> None:
     """Puts a provider in place of that of the guest, or that one back; who has it loaded keeps what it has."""
     (file,) = _PROVIDERS.glob("librxe-rdmav*.so")
     kept = file.with_suffix(".kept")
-    if not kept.exists():
+    if kept.exists():
+        kept.replace(file)
+    if packed:
         file.rename(kept)
-    file.unlink(missing_ok=True)
-    file.write_bytes(unpacked(packed) if packed else kept.read_bytes())
+        file.write_bytes(unpacked(packed))
 
 
 def unpacked(text: str) -> bytes:
