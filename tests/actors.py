@@ -43,11 +43,14 @@ class Actor:
 
     derived = None
 
-    def __init__(self, script: Script, ending: WorkerEnd = WorkerEnd(), left: str = "", held: str = "") -> None:  # noqa: B008
+    def __init__(
+        self, script: Script, ending: WorkerEnd = WorkerEnd(), left: str = "", held: str = "", works: bool = False
+    ) -> None:  # noqa: B008
         self.script = script
         self.ending = ending
         self.left = left
         self.held = held
+        self.works = works
         self.killed = False
         self.closed = False
 
@@ -56,6 +59,9 @@ class Actor:
 
     def held_up(self) -> str:
         return self.held
+
+    def busy(self) -> bool:
+        return self.works
 
     def kill(self) -> None:
         self.killed = True

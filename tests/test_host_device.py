@@ -38,7 +38,6 @@ def test_a_device_that_is_not_there_is_named_with_those_that_are(found: dict[str
     assert output["status"] == 2
 
 
-@pytest.mark.nightly
 def test_two_devices_of_one_kind_share_the_cases_beside_others_with_shared(found: dict[str, Any]) -> None:
     output = found["in use"]["shared"]
     assert output["devices"] == ["rxe0", "rxe1"], output

@@ -421,6 +421,37 @@ def test_a_short_stop_in_a_long_loop_is_no_excuse(tmp_path: Path, monkeypatch: p
     assert pulse.held_up() == ""
 
 
+@pytest.mark.parametrize(("seconds", "busy"), [(0, False), (5, False), (7, True)])
+def test_who_uses_the_processor_in_a_silence_is_busy(
+    seconds: int, busy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 120.0])
+    monkeypatch.setattr("fixtures.system.pulse.time.monotonic", lambda: next(clock))
+    (tmp_path / "1").mkdir()
+    stat = tmp_path / "1" / "stat"
+    stat.write_text("1 (x) S" + " 0" * 20)
+    pulse = Pulse(1, tmp_path, tmp_path)
+    pulse.look()
+    stat.write_text(f"1 (x) S{' 0' * 10} {seconds * os.sysconf('SC_CLK_TCK')}{' 0' * 9}")
+    assert pulse.busy() is busy
+
+
+def test_a_worker_that_starts_slowly_is_waited_for_while_it_is_busy(tmp_path: Path) -> None:
+    slow = Actor(iter([SILENCE, HEADER, SILENCE, *ran(0, 1, 2, 3)[1:]]), WorkerEnd(), works=True)
+    assert verdicts(Stage(tmp_path).play(slow)) == ["PASS"] * 4
+    assert not slow.killed
+
+
+@pytest.mark.parametrize(("works", "longest"), [(False, session.LONGEST_START_S), (True, 0.0)])
+def test_one_that_waits_or_takes_too_long_is_not(
+    works: bool, longest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conformance.supervision.session.LONGEST_START_S", longest)
+    silent = [Actor(iter([SILENCE, *ran(0)]), WorkerEnd(), works=works) for _ in range(9)]
+    with pytest.raises(UserError, match="no answer within its deadline"):
+        Stage(tmp_path).play(*silent)
+
+
 def test_a_frozen_control_group_holds_up(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "stat").write_text("1 (x) S" + " 0" * 20)

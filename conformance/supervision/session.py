@@ -20,7 +20,7 @@ from conformance.results.records import decode
 from conformance.supervision.examiner import Examiner
 from conformance.supervision.losses import SILENT
 from conformance.supervision.recording import Recording
-from conformance.supervision.worker import START_DEADLINE_S, TRIES, Worker, WorkerEnd
+from conformance.supervision.worker import LONGEST_START_S, START_DEADLINE_S, TRIES, Worker, WorkerEnd
 
 EVIDENCE_LINES = 80
 
@@ -70,7 +70,8 @@ class Session:
 
         Raises UserError if the run was begun on another stack, or if a record cannot be written.
         """
-        until = time.monotonic() + START_DEADLINE_S
+        changed = time.monotonic()
+        until = changed + START_DEADLINE_S
         while True:
             raw = self._worker.next_line(max(0.0, until - time.monotonic()))
             end = self._worker.end() if raw == b"" else None
@@ -91,11 +92,15 @@ class Session:
                     self._endless()
                     return
                 if raw is None or (self._changes == before and time.monotonic() >= until):
-                    self._hung()
-                    return
+                    longest = changed + LONGEST_START_S
+                    if self._in_flight or time.monotonic() >= longest or not self._worker.busy():
+                        self._hung()
+                        return
+                    until = min(longest, time.monotonic() + START_DEADLINE_S)
             if self._changes != before:
                 plan = self._recording.plan
-                until = time.monotonic() + (plan.case_deadline_s if self._in_flight else START_DEADLINE_S)
+                changed = time.monotonic()
+                until = changed + (plan.case_deadline_s if self._in_flight else START_DEADLINE_S)
                 if self._in_flight:
                     until = min(until, self._begun + plan.longest_case_s)
 

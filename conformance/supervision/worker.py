@@ -9,6 +9,8 @@ from conformance.model.record import DerivedFiles, HeaderRecord, ResultRecord
 
 # The deadline until the first case, in seconds: pytest starts and reads the tables, under emulation.
 START_DEADLINE_S = 180.0
+# A worker that is busy is given this long: several of them start slowly on a host that other work keeps busy.
+LONGEST_START_S = 900.0
 # A case whose worker is killed externally is started this many times, then it is BROKEN.
 TRIES = 3
 
@@ -31,7 +33,7 @@ class Worker(Protocol):
 
     `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
     says why no other worker can use the device, or is empty. `held_up` says how somebody else kept it from running
-    when it was silent, or is empty. `kill` may be called from another thread. `derived` are the files that a guest was
+    when it was silent, or is empty; `busy` whether it has used the processor in that silence. `kill` may be called from another thread. `derived` are the files that a guest was
     given of those that other guests had derived."""
 
     @property
@@ -39,6 +41,7 @@ class Worker(Protocol):
     def next_line(self, timeout: float) -> bytes | None: ...
     def end(self) -> WorkerEnd: ...
     def held_up(self) -> str: ...
+    def busy(self) -> bool: ...
     def kill(self) -> None: ...
     def console_tail(self, lines: int = 30) -> list[str]: ...
     def close(self) -> None: ...
