@@ -1,6 +1,5 @@
-"""What became of a case whose worker died or hung: a fault, by how the worker ended and what it said last.
-
-Not for workers whose case in flight is not known.
+"""The fault of a case whose worker died or hung, from the worker's end and its last output. Not for workers whose case
+in flight is not known.
 """
 
 from collections.abc import Sequence
