@@ -1,7 +1,9 @@
-"""The file of a bundle: tar in xz, written in one way only, so that the same run gives the same bytes. Reading compares
-every byte with the output of `pack` for the same files: names, sizes and hashes are those of the manifest, its first
-member, and all else is fixed. xz itself detects a changed byte of the compressed data. Not for the contents of a bundle
-(commands/bundle.py), nor for what it supports (commands/verify.py). docs/bundles.md has the layout.
+"""The file of a bundle: tar in xz, written in one way only, so that the same run gives the same bytes.
+
+Reading compares every byte with the output of `pack` for the same files: names, sizes and hashes are those of the
+manifest, its first member, and all else is fixed. xz itself detects a changed byte of the compressed data. Not for the
+contents of a bundle (commands/bundle.py), nor for what it supports (commands/verify.py). docs/bundles.md has the
+layout.
 """
 
 import hashlib

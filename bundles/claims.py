@@ -1,6 +1,7 @@
-"""The statements of a bundle's manifest about its run, and whether they are true. Facts are always compared. Sentences
-and figures depend on the version that packed it: they are compared only if that is this version. Not for the manifest's
-own form (archive.py), nor for verdicts (commands/verify.py).
+"""The statements of a bundle's manifest about its run, and whether they are true.
+
+Facts are always compared. Sentences and figures depend on the version that packed it: they are compared only if that is
+this version. Not for the manifest's own form (archive.py), nor for verdicts (commands/verify.py).
 """
 
 import hashlib

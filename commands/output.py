@@ -1,5 +1,6 @@
-"""The output of a command: the file or directory of `--out`, which is checked before anything else is done. Not for
-what is written there, nor for the streams (streams.py).
+"""The output of a command: the file or directory of `--out`, which is checked before anything else is done.
+
+Not for what is written there, nor for the streams (streams.py).
 """
 
 import argparse
@@ -61,8 +62,9 @@ def out_file(text: str) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether this path exists. Raises UserError if it cannot: it is too long, or a link that leads to itself. Other
-    obstacles, such as a file in place of a directory, are not reported here.
+    """Whether this path exists. Raises UserError if it cannot: it is too long, or a link that leads to itself.
+
+    Other obstacles, such as a file in place of a directory, are not reported here.
     """
     try:
         found = os.lstat(path)

@@ -208,9 +208,10 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
 
 
 def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, out: Path) -> Digest | None:
-    """The results that this process has judged; None if there are none. If the run was resumed and has no violation,
-    the earlier results are judged again, so that only changed observations could hide a violation. Raises UserError
-    (status 3).
+    """The results that this process has judged; None if there are none.
+
+    If the run was resumed and has no violation, the earlier results are judged again, so that only changed observations
+    could hide a violation. Raises UserError (status 3).
     """
     recorded = recording.recorded
     if recorded is None:

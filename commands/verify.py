@@ -82,8 +82,9 @@ def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
 
 @dataclass(frozen=True)
 class Support:
-    """What a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from it. `remark`
-    names the parts of the manifest that were not compared; empty if all were.
+    """What a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from it.
+
+    `remark` names the parts of the manifest that were not compared; empty if all were.
     """
 
     manifest: Manifest

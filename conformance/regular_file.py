@@ -1,5 +1,6 @@
-"""Reads regular files of bounded size: never waits for a FIFO or a device, and never fills the memory. For files that a
-user names, or that come from elsewhere. Not for /proc and /sys, nor for the suite's own files.
+"""Reads regular files of bounded size: never waits for a FIFO or a device, and never fills the memory.
+
+For files that a user names, or that come from elsewhere. Not for /proc and /sys, nor for the suite's own files.
 """
 
 import errno

@@ -1,4 +1,5 @@
 """The message of a patch: the defect and the change, the document's words, the observation, and how to reproduce it.
+
 Plain text of 72 columns, without the patch itself. Not for the text of a violation without a patch (reproducers/).
 """
 

@@ -73,8 +73,9 @@ class Comparison:
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
-        """The defects that are only in the new run, only in the old one, and in both (as the new one has them). A
-        defect is in none of these lists if the new run has not tried or decided one of its cases, or saw it without
+        """The defects that are only in the new run, only in the old one, and in both (as the new one has them).
+
+        A defect is in none of these lists if the new run has not tried or decided one of its cases, or saw it without
         confirming it. A defect that the old run saw without confirming it is not new. Waived ones are left out.
         """
         new, old = self.new.open_defects, self.old.open_defects

@@ -115,13 +115,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Digest:
-    """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded. Every record
-    has all keys of model/record_shape.py. The cases in `unrecorded` were planned, and nothing else is known of them;
-    there may be many. `directory` holds the run's other files; `named` is the path that named the run: this directory
-    or a file. `torn` is true if the last line of the file is incomplete. `confirmations` say which violations occur
-    alone. The `footer` has the figures that follow from the results. `suite` is set for a run without a violation if
-    its tables are known: needs and left-out cases are then taken from there and not from the header. A run that
-    `is_of_other_tables` cannot be compared with the suite's.
+    """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
+
+    Every record has all keys of model/record_shape.py. The cases in `unrecorded` were planned, and nothing else is
+    known of them; there may be many. `directory` holds the run's other files; `named` is the path that named the run:
+    this directory or a file. `torn` is true if the last line of the file is incomplete. `confirmations` say which
+    violations occur alone. The `footer` has the figures that follow from the results. `suite` is set for a run without
+    a violation if its tables are known: needs and left-out cases are then taken from there and not from the header. A
+    run that `is_of_other_tables` cannot be compared with the suite's.
     """
 
     directory: Path
@@ -539,8 +540,9 @@ def _shard(header: HeaderRecord) -> str:
 
 
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
-    """The contradiction between the header and these tables; empty if there is none. Another version may have more or
-    fewer fields of a rule, but not other values.
+    """The contradiction between the header and these tables; empty if there is none.
+
+    Another version may have more or fewer fields of a rule, but not other values.
     """
     known = plain(suite.registry.as_data())
     said = header["rules"]

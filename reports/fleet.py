@@ -1,6 +1,7 @@
-"""A fleet: the summaries of many nodes in groups of equal nodes, with the differences within a group first. A node has
-the name of its directory. Only the facts of its summary are kept. Not for reading directories or writing files
-(commands/fleet.py).
+"""A fleet: the summaries of many nodes in groups of equal nodes, with the differences within a group first.
+
+A node has the name of its directory. Only the facts of its summary are kept. Not for reading directories or writing
+files (commands/fleet.py).
 """
 
 from __future__ import annotations

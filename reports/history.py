@@ -97,10 +97,12 @@ class KnownDefect:
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a run for a history. `stack` describes the stack under test as in summary.json, `hashes` its parts,
-    and `capabilities` the device's description of itself, empty in summaries of older versions; `seconds` is the
-    duration of the run, None if it was resumed. `rules` has the effective verdict on each rule, `violating` the cases
-    that violate one; `defects` are those not waived.
+    """The facts of a run for a history.
+
+    `stack` describes the stack under test as in summary.json, `hashes` its parts, and `capabilities` the device's
+    description of itself, empty in summaries of older versions; `seconds` is the duration of the run, None if it was
+    resumed. `rules` has the effective verdict on each rule, `violating` the cases that violate one; `defects` are those
+    not waived.
     """
 
     conclusion: str
@@ -189,8 +191,9 @@ def _texts(values: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell in a night: the directory of its run, its outcome, and the facts, None if it has no results. Nothing is
-    known of a `damaged` one.
+    """A cell in a night: the directory of its run, its outcome, and the facts, None if it has no results.
+
+    Nothing is known of a `damaged` one.
     """
 
     night: str
@@ -236,8 +239,9 @@ class History:
         ]
 
     def since(self, name: str, night: str, has: Mapping[str, bool]) -> str:
-        """The first of the consecutive nights up to `night` for which `has` is true; empty if there is none. Nights
-        that are missing in `has` are skipped.
+        """The first of the consecutive nights up to `night` for which `has` is true; empty if there is none.
+
+        Nights that are missing in `has` are skipped.
         """
         first = ""
         for cell in reversed(self.of(name)):

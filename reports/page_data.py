@@ -1,4 +1,5 @@
 """The cases, sweeps and maps of report.html as compact data, from which its script builds rows when they are opened.
+
 Each distinct value is stored once, in `texts`; a column has the number of its value there for each case. Number 0 means
 nothing. In a text, HERE stands for the id of the case. Not for layout: the script inserts these data as text, never as
 markup.

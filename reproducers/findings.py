@@ -88,8 +88,10 @@ def page(
     title: str,
 ) -> str:
     """The page as Markdown. `where` has the place of a defect in the source and `mended` the changes that mend it, by
-    fingerprint. `files` are the names of the programs in the page's directory, handwritten ones as
-    by-hand/FINGERPRINT.c; for other defects the page has the command that makes the program.
+    fingerprint.
+
+    `files` are the names of the programs in the page's directory, handwritten ones as by-hand/FINGERPRINT.c; for other
+    defects the page has the command that makes the program.
     """
     lines = [f"# {title}", ""]
     lines += [

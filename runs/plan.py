@@ -1,6 +1,7 @@
 """The plan of a run or lab: its arguments and what they selected, written next to its results before it starts, so that
-it can be resumed. The header of the results cannot replace it, because that is written only when the first worker has
-reported its device.
+it can be resumed.
+
+The header of the results cannot replace it, because that is written only when the first worker has reported its device.
 """
 
 import json

@@ -1,5 +1,7 @@
 """Hosts reached over ssh, as a run and the doctor use them: the files for the host, and the place for workers on its
-device. Not for the connection itself (fixtures/hosts/).
+device.
+
+Not for the connection itself (fixtures/hosts/).
 """
 
 import functools

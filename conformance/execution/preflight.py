@@ -43,9 +43,10 @@ _UNANSWERED = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
 
 
 class _Outcome(NamedTuple):
-    """The outcome of an operation: `failed` says what went wrong, and is empty if nothing did. `answered`: an end has
-    answered, so that the device is the reason, and not the path. `lost`: the requester reports success, and another try
-    may arrive.
+    """The outcome of an operation: `failed` says what went wrong, and is empty if nothing did.
+
+    `answered`: an end has answered, so that the device is the reason, and not the path. `lost`: the requester reports
+    success, and another try may arrive.
     """
 
     failed: str = ""
@@ -222,8 +223,9 @@ def _has_peer(connection: LoopbackConnection) -> bool:
 
 
 def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:
-    """The outcome of a SEND to the responder's memory, by default of zero bytes. That one needs no region, so that only
-    the path and the queue pairs can keep it from arriving.
+    """The outcome of a SEND to the responder's memory, by default of zero bytes.
+
+    That one needs no region, so that only the path and the queue pairs can keep it from arriving.
     """
     requester, responder = connection.pair.requester, connection.pair.responder
     header = DATAGRAM_HEADER if requester.kind == "UD" else 0

@@ -67,8 +67,9 @@ class Basis:
         return self.lacking(case, case.needs)
 
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
-        """The capabilities among `names` that the entry of `case` does not have. For a case about declarations, a
-        declared one counts as there even if it was not found.
+        """The capabilities among `names` that the entry of `case` does not have.
+
+        For a case about declarations, a declared one counts as there even if it was not found.
         """
         lacking = self.capabilities.undeclared(names, case.entry)
         if _is_about_declarations(case):
@@ -167,8 +168,9 @@ def leak_of(case: Case, left_behind: Sequence[str]) -> Fault:
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:
-    """An observation without the keys that differ in each run and change no verdict. Two observations with the same key
-    get the same verdict for the same expectation.
+    """An observation without the keys that differ in each run and change no verdict.
+
+    Two observations with the same key get the same verdict for the same expectation.
     """
     kept: dict[str, object] = {key: value for key, value in observed.items() if key not in _VARYING}
     if "mr" in observed:

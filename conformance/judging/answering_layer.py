@@ -57,8 +57,9 @@ def _mask(arguments: Arguments, name: str) -> int:
 
 
 def _offset(case: Case, address: object) -> int | None:
-    """The offset within the smallest page; None if it depends on more than the beginning of memory. Memory begins at a
-    page boundary, and the size of a huge page is a multiple of the page size.
+    """The offset within the smallest page; None if it depends on more than the beginning of memory.
+
+    Memory begins at a page boundary, and the size of a huge page is a multiple of the page size.
     """
     if not isinstance(address, Quantity):
         return None

@@ -89,10 +89,12 @@ def _outcome_fault(step: Step, seen: Observation) -> Fault:
 
 
 def _is_silent(step: Step, seen: Observation) -> bool:
-    """Whether a request that has to complete did not complete by the deadline. Every request completes: on RC and XRC
-    with the peer's answer or in error, on UC and UD when it is sent. A receive may stay posted if its message was lost,
-    or was refused before it consumed the receive; a reliable sender must then get an error. On iWARP nobody answers a
-    SEND or WRITE: how a refused one completes while the stream ends is up to the device.
+    """Whether a request that has to complete did not complete by the deadline.
+
+    Every request completes: on RC and XRC with the peer's answer or in error, on UC and UD when it is sent. A receive
+    may stay posted if its message was lost, or was refused before it consumed the receive; a reliable sender must then
+    get an error. On iWARP nobody answers a SEND or WRITE: how a refused one completes while the stream ends is up to
+    the device.
     """
     if seen["returned"] != "0" or "wc" not in seen or step.then.completion == "none":
         return False

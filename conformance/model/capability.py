@@ -1,5 +1,6 @@
-"""The capabilities of a device, by the names that rules and tables use, and how they are declared. Not for what the
-device really does: the cases find that out.
+"""The capabilities of a device, by the names that rules and tables use, and how they are declared.
+
+Not for what the device really does: the cases find that out.
 """
 
 from collections.abc import Mapping, Sequence

@@ -242,8 +242,9 @@ class Case:
 
     @property
     def needs_kept_memory(self) -> bool:
-        """Whether the case needs a process whose library keeps registered memory from forked children. A process cannot
-        undo that, and other cases fork, so that such cases have a worker of their own.
+        """Whether the case needs a process whose library keeps registered memory from forked children.
+
+        A process cannot undo that, and other cases fork, so that such cases have a worker of their own.
         """
         return "dontfork" in self.needs
 

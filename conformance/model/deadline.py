@@ -32,9 +32,10 @@ def longest_case_s(case_deadline_s: float) -> float:
 
 
 class Wait:
-    """A wait for the work of a kernel thread, such as a completion. It is over once `seconds` have passed and the
-    processor has been yielded a thousand times for each second: where a guest's processor itself gets little time, the
-    clock alone says nothing about the driver.
+    """A wait for the work of a kernel thread, such as a completion.
+
+    It is over once `seconds` have passed and the processor has been yielded a thousand times for each second: where a
+    guest's processor itself gets little time, the clock alone says nothing about the driver.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -54,11 +54,12 @@ class Shown:
 
 @dataclass(frozen=True)
 class Needs:
-    """The evidence that verifies rules: `items` by rule, and `controls` for refusals. The control of a refusal is the
-    same operation on the same set-up, granted. Where no case can show that (for example, if the type of queue pair
-    never allows the operation), `controls` names the nearest operation that a case can show, or else the one that makes
-    the object. `conditional` has the rules of situations that a stack need not have, `cases` the number of each rule's
-    cases.
+    """The evidence that verifies rules: `items` by rule, and `controls` for refusals.
+
+    The control of a refusal is the same operation on the same set-up, granted. Where no case can show that (for
+    example, if the type of queue pair never allows the operation), `controls` names the nearest operation that a case
+    can show, or else the one that makes the object. `conditional` has the rules of situations that a stack need not
+    have, `cases` the number of each rule's cases.
     """
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)

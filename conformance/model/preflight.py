@@ -1,5 +1,6 @@
-"""The findings about a device before any case, for the header of results and for the handling of pairs. Frozen data.
-Not for making them (execution/preflight.py).
+"""The findings about a device before any case, for the header of results and for the handling of pairs.
+
+Frozen data. Not for making them (execution/preflight.py).
 """
 
 from collections.abc import Mapping

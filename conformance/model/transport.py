@@ -1,7 +1,8 @@
-"""The differences between the transports of RDMA devices that matter to the suite. RoCE is InfiniBand's transport over
-Ethernet: the InfiniBand Architecture Specification also defines its completions. iWARP is defined by RFC 5040 to 5044,
-which know other operations and have no acknowledgements. Others, such as EFA's, follow no public standard: no document
-demands statuses of them. Data only.
+"""The differences between the transports of RDMA devices that matter to the suite.
+
+RoCE is InfiniBand's transport over Ethernet: the InfiniBand Architecture Specification also defines its completions.
+iWARP is defined by RFC 5040 to 5044, which know other operations and have no acknowledgements. Others, such as EFA's,
+follow no public standard: no document demands statuses of them. Data only.
 """
 
 from dataclasses import dataclass

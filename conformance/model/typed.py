@@ -1,6 +1,7 @@
 """Checks plain data, as it is read from JSON, against the TypedDicts that describe it, so that only these types define
-the content of a file. Unknown keys are accepted, and keys may be absent. Not for the keys that a record must have
-(record_shape.py).
+the content of a file.
+
+Unknown keys are accepted, and keys may be absent. Not for the keys that a record must have (record_shape.py).
 """
 
 import functools

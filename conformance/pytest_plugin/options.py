@@ -41,8 +41,9 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def set_options(config: pytest.Config, arguments: Sequence[str]) -> None:
-    """Sets the --rdma-… options of a session that has not started yet, as if pytest had been given these arguments. For
-    any other argument, argparse ends the process with an error.
+    """Sets the --rdma-… options of a session that has not started yet, as if pytest had been given these arguments.
+
+    For any other argument, argparse ends the process with an error.
     """
     vars(config.option).update(vars(_parser().parse_args(arguments)))
 

@@ -85,8 +85,9 @@ STANDINGS = (
 
 @dataclass(frozen=True)
 class RunConclusion:
-    """The conclusion about a run, in the words of every report, and its exit status. `left` says what a run without a
-    violation has not shown; if it is `incomplete`, another run can show it.
+    """The conclusion about a run, in the words of every report, and its exit status.
+
+    `left` says what a run without a violation has not shown; if it is `incomplete`, another run can show it.
     """
 
     words: str

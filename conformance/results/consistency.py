@@ -1,7 +1,8 @@
-"""Whether a results file contradicts itself: the rest of the file is compared with what follows from its results. So
-readers never rely on a footer or an effective verdict that nothing in the file supports. Keys that a file of an older
-version lacks are not compared. Not for the shape of records (model/record_shape.py), nor for verdicts, which only the
-observations give (rejudge.py).
+"""Whether a results file contradicts itself: the rest of the file is compared with what follows from its results.
+
+So readers never rely on a footer or an effective verdict that nothing in the file supports. Keys that a file of an
+older version lacks are not compared. Not for the shape of records (model/record_shape.py), nor for verdicts, which only
+the observations give (rejudge.py).
 """
 
 import json
@@ -79,8 +80,10 @@ def _wrong_waiver(record: ResultRecord, header: HeaderRecord) -> str:
 
 
 def wrong_confirmation(record: ConfirmationRecord, found: ResultRecord | None) -> str:
-    """The contradiction between a confirmation and the result of its case, as a clause; empty if there is none. `found`
-    is `completed`. A violation is unconfirmed only after a repetition without a violation, which must be recorded.
+    """The contradiction between a confirmation and the result of its case, as a clause; empty if there is none.
+
+    `found` is `completed`. A violation is unconfirmed only after a repetition without a violation, which must be
+    recorded.
     """
     if not found or found["verdict"] not in VIOLATIONS:
         return "it has no violation to be tried again"

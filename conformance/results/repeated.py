@@ -56,7 +56,9 @@ class Repeated:
 
     def learn(self, line: bytes, raw: ResultRecord, whole: ResultRecord) -> int:
         """Stores the values of an accepted result, whose texts are printable, and replaces known ones by the shared
-        objects. Returns the number of its values that no other result has.
+        objects.
+
+        Returns the number of its values that no other result has.
         """
         layout, new = _layout(line, raw), values_in(line)
         if self._room <= 0 or not line.isascii() or not (parts := _parts(line.decode(), layout)):

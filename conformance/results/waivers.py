@@ -79,9 +79,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class KnownOutcome:
-    """The outcome that a waiver describes; an empty field allows anything. `returned`, `errno` and `wc` are those of
-    the judged call, or of each deviation of a sweep; `reason` is part of the result's reason, `when` are the formulas
-    of a sweep's deviations.
+    """The outcome that a waiver describes; an empty field allows anything.
+
+    `returned`, `errno` and `wc` are those of the judged call, or of each deviation of a sweep; `reason` is part of the
+    result's reason, `when` are the formulas of a sweep's deviations.
     """
 
     verdict: str
@@ -255,8 +256,9 @@ class Waivers:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
     def _problems(self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool) -> Iterator[str]:
-        """The problems of a waiver in this run; none if its case or rule was not judged. Only a run of the `whole` case
-        or rule shows that it is no longer needed.
+        """The problems of a waiver in this run; none if its case or rule was not judged.
+
+        Only a run of the `whole` case or rule shows that it is no longer needed.
         """
         covered = [record for record in results if waiver.covers(record)]
         violations = [record for record in covered if waiver.violated(record)]

@@ -37,8 +37,9 @@ class Confirmation:
     """The violations of one run, and the outcomes of those that were tried again."""
 
     def __init__(self, found: Sequence[Violation], recording: Recording, repeats_losses: bool) -> None:
-        """`found` are to be tried again, and `recording` gets the outcomes. `repeats_losses`: a CRASH or HANG may be
-        tried again."""
+        """`found` are to be tried again, and `recording` gets the outcomes.
+
+        `repeats_losses`: a CRASH or HANG may be tried again."""
         self._found = found
         self._waiting: list[Sequence[Violation]] = []  # each list is tried in one worker
         self._recording = recording
@@ -88,8 +89,9 @@ class Confirmation:
                 self._recording.listener.say(f"  {self._tried} tried, {left} left")
 
     def _try_together(self, violations: Sequence[Violation], start: Start) -> None:
-        """Tries violations in one worker. Those that do not occur there as in the run are to be tried alone. Those
-        after a case that ended the worker are tried together once more.
+        """Tries violations in one worker. Those that do not occur there as in the run are to be tried alone.
+
+        Those after a case that ended the worker are tried together once more.
         """
         again = self._repeated(start, [each.name for each in violations])
         for violation in violations:

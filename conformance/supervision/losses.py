@@ -1,5 +1,6 @@
-"""The fault of a case whose worker died or hung, from the worker's end and its last output. Not for workers whose case
-in flight is not known.
+"""The fault of a case whose worker died or hung, from the worker's end and its last output.
+
+Not for workers whose case in flight is not known.
 """
 
 from collections.abc import Sequence

@@ -39,8 +39,10 @@ class Shared:
 
 
 class Session:
-    """The supervisor's view of one worker. After `listen`, `end_reason` says why the worker ended, `refused` whether it
-    was unable to run any case, and `progress` whether starting another one makes sense.
+    """The supervisor's view of one worker.
+
+    After `listen`, `end_reason` says why the worker ended, `refused` whether it was unable to run any case, and
+    `progress` whether starting another one makes sense.
     """
 
     def __init__(self, worker: Worker, number: int, batch: Collection[str], shared: Shared) -> None:
@@ -97,8 +99,10 @@ class Session:
                     until = min(until, self._begun + plan.longest_case_s)
 
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
-        """The record of a line, or the problem of a line that is not a record. Neither for an incomplete last line, nor
-        for the result of a case that is not in flight. A result is returned as judged on this side.
+        """The record of a line, or the problem of a line that is not a record.
+
+        Neither for an incomplete last line, nor for the result of a case that is not in flight. A result is returned as
+        judged on this side.
         """
         if not raw.endswith(b"\n"):
             return None, ""

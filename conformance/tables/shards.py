@@ -47,8 +47,10 @@ class Shard:
     def part(
         self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
     ) -> list[_Item]:
-        """The items of this shard, in their order; by default all take equally long. The longest are assigned first,
-        each to the shard with the least time so far. Raises UserError if this one has none.
+        """The items of this shard, in their order; by default all take equally long.
+
+        The longest are assigned first, each to the shard with the least time so far. Raises UserError if this one has
+        none.
         """
         known = seconds or {}
         spent = [(0.0, number) for number in range(1, self.of + 1)]

@@ -38,8 +38,9 @@ def left_out(cases: Sequence[Case], planned: Iterable[str]) -> list[str]:
 
 
 def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
-    """For each rule, the cases of tier smoke and, if these lack a granting or a refusing case, the cheapest one. A rule
-    whose cases all have an open outcome gets one of them.
+    """For each rule, the cases of tier smoke and, if these lack a granting or a refusing case, the cheapest one.
+
+    A rule whose cases all have an open outcome gets one of them.
     """
     chosen = {case.id for case in cases if case.tier == SMOKE}
     showing: dict[tuple[str, str], list[Case]] = {}
