@@ -42,7 +42,7 @@ class RecordingConnection:
         return Exchange(Return(0, 0))
 
     def check_answered(self, *_: object) -> None:
-        """Nothing: each request has an answer."""
+        """Does nothing: each request has an answer."""
 
     def native(self) -> None:
         """None: C cannot be used."""
@@ -251,7 +251,8 @@ class Refused(Side):
 
 
 def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_for_again() -> None:
-    """On any connection of the device; after another kind of refusal, or where one came, it is waited for in full."""
+    """This holds on any connection of the device; after another kind of refusal, or where the state came, the wait is
+    full."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()
@@ -274,7 +275,7 @@ def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_fo
 
 
 class MadeAnew(Pair):
-    """Two ends that a renewal replaces by others."""
+    """Two ends that a renewal replaces."""
 
     renews_by_reset = False
 
@@ -393,7 +394,7 @@ def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
 
 
 def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_does_not_renew() -> None:
-    """The queue pairs belong to a provider of this test: requests complete with an error, and nobody has a state."""
+    """The queue pairs belong to a provider of this test: requests complete with an error, and no end has a state."""
     assert native_exchange.available(), "the project's tests need gcc"
     take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
     poll = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
