@@ -44,8 +44,13 @@ class Actor:
     derived = None
 
     def __init__(
-        self, script: Script, ending: WorkerEnd = WorkerEnd(), left: str = "", held: str = "", works: bool = False
-    ) -> None:  # noqa: B008
+        self,
+        script: Script,
+        ending: WorkerEnd = WorkerEnd(),  # noqa: B008
+        left: str = "",
+        held: str = "",
+        works: bool = False,
+    ) -> None:
         self.script = script
         self.ending = ending
         self.left = left

@@ -33,8 +33,8 @@ class Worker(Protocol):
 
     `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
     says why no other worker can use the device, or is empty. `held_up` says what outside the run kept it from running
-    while it was silent, or is empty; `busy` whether it has used the processor in that silence. `kill` may be called from
-    another thread. `derived` are the files that a guest was given of those that other guests had derived."""
+    while it was silent, or is empty; `busy` whether it has used the processor in that silence. `kill` may be called
+    from another thread. `derived` are the files that a guest was given of those that other guests had derived."""
 
     @property
     def derived(self) -> DerivedFiles | None: ...
