@@ -46,7 +46,7 @@ class RecordingConnection:
         return Exchange(Return(0, 0))
 
     def check_answered(self, *_: object) -> None:
-        """Nothing: each request has an answer."""
+        """Does nothing: each request has an answer."""
 
     def native(self) -> None:
         """None: C cannot be used."""
@@ -255,7 +255,8 @@ class Refused(Side):
 
 
 def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_for_again() -> None:
-    """On any connection of the device; after another kind of refusal, or where one came, it is waited for in full."""
+    """This holds on any connection of the device; after another kind of refusal, or where the state came, the wait is
+    full."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()
@@ -278,7 +279,7 @@ def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_fo
 
 
 class MadeAnew(Pair):
-    """Two ends that a renewal replaces by others."""
+    """Two ends that a renewal replaces."""
 
     renews_by_reset = False
 
@@ -434,7 +435,7 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
 
 
 def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_does_not_renew(provided: Any) -> None:
-    """Requests complete with an error, and nobody has a state."""
+    """Requests complete with an error, and no end has a state."""
     made, _ = provided((1, LOC_QP_OP_ERR, 0))
     request = SendRequest("RDMA_WRITE", 1)
     two = [native_exchange.NativeSpec(made, 0, 1, request, (area(pattern(8)), area(pattern(8)))) for _ in range(2)]
