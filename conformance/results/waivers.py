@@ -6,7 +6,7 @@ shows, if it is not more severe there. Not for the file of waivers (waiver_file.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -183,17 +183,16 @@ class DefectWaiver(Terms):
         """Whether the symptom is of the defect, however bad it is."""
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
-    def problems(self, results: Sequence[ResultRecord], today: date) -> Iterator[str]:
-        """What is wrong with it in a run; nothing if its cases were not judged."""
-        shown = [symptom for record in results for symptom in symptoms(record) if self.is_of(symptom)]
+    def problems(self, found: Sequence[Symptom], judged: Collection[str], today: date) -> Iterator[str]:
+        """What is wrong with it in a run with these symptoms and judged cases; nothing if its own were not judged."""
+        shown = [symptom for symptom in found if self.is_of(symptom)]
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"
         for symptom in shown:
             if not self.covers(symptom):
                 yield f"{self} does not fit: {symptom.case} is worse, {severity_of(symptom).label}"
         steady = set(self.cases) - set(self.unsteady)
-        judged = {record["case"] for record in results if record["verdict"] not in INCOMPLETE}
-        if not shown and steady and steady <= judged:
+        if not shown and steady and steady.issubset(judged):
             yield f"{self} is not needed any more: it shows in none of its cases"
 
 
@@ -243,7 +242,9 @@ class Waivers:
             for waiver in self._applicable(header)
             for problem in self._problems(waiver, records, whole=bool(waiver.case) or "shard" not in header)
         ]
-        problems += [problem for waiver in defects for problem in waiver.problems(records, self.today)]
+        found = [symptom for record in records for symptom in symptoms(record)] if defects else []
+        judged = {record["case"] for record in records if record["verdict"] not in INCOMPLETE}
+        problems += [problem for waiver in defects for problem in waiver.problems(found, judged, self.today)]
         return {
             "file": self.file,
             "waived": sum(record["effective"] == Verdict.WAIVED for record in records),
