@@ -20,6 +20,7 @@ from project import TABLE, Project
 # Tests read the tables hundreds of times: all processes of a session keep what the first of them has read.
 if cache.DIRECTORY not in os.environ:
     _kept = tempfile.TemporaryDirectory(prefix="rdma-cts-tests-")  # until this process ends
+    os.chmod(_kept.name, 0o755)  # also for what a test starts as another user
     os.environ[cache.DIRECTORY] = _kept.name
 
 # So does bytecode, also where the environment forbids it beside the sources: each process of a session, and each that a
