@@ -172,7 +172,7 @@ MUTATIONS: list[Mutation] = [
 
 @functools.cache
 def excerpt(path: Path) -> bytes:
-    """A table cut to what is read within a few milliseconds: its head and some of its rows."""
+    """A table cut so that it is read within a few milliseconds: its head and some of its rows."""
     text = path.read_text()
     head, rows, body = text.partition("\nrows:\n")
     pieces = re.split(r"(?m)^(?=  - id: )", body)
@@ -208,7 +208,7 @@ print(*(case.id for case in cases), hashlib.sha256(everything.encode()).hexdiges
 
 
 def dump(hash_seed: str) -> str:
-    """Each case's id and the digest of all that is known of these cases, from a process of its own."""
+    """Each case's id and a digest of all data of these cases, from a process of its own."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     done = ended(sys.executable, "-c", DUMP, env=environment)
     assert done.returncode == 0, done.stderr
