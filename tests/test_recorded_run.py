@@ -17,7 +17,8 @@ quotes = importlib.import_module("quotes")
 @cache
 def recorded() -> Digest:
     """The recorded run that the pages quote."""
-    return quotes.recorded()
+    run: Digest = quotes.recorded()
+    return run
 
 
 @pytest.mark.parametrize("name", quotes.PAGES)
