@@ -50,8 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--whole", action="store_true", help="run all cases, even if cases of the violated rule failed"
         )
     guest.add_argument("--own", action="store_true", help="only the cases of the violated rule")
-    guest.add_argument("--shuffled", type=int, metavar="N", help="unaltered: every row N times, in shuffled orders")
-    _add_seed(guest, "shuffled orders")
 
     mended = add("mended", mended_runs.execute, "the mended stack, with each of its changes left out in turn")
     mended.add_argument("run", type=given_path, metavar="RUN", help="a run on the stack as shipped")
@@ -69,7 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sequences = add("sequences", reference_runs.sequences, "random sequences on a reference, compared with another")
     sequences.add_argument("seconds", type=float, metavar="SECONDS", help="how long")
     _add_selection(sequences)
-    _add_seed(sequences, "sequences")
+    sequences.add_argument(
+        "--seed", type=int, default=FIRST_SEED, metavar="N", help=f"the first seed (default {FIRST_SEED})"
+    )
 
     for command in (guest, mended, kernel, reproducers):
         command.add_argument("--yes", action="store_true", help="install what is needed without asking")
@@ -86,12 +86,6 @@ def _add_selection(command: argparse.ArgumentParser) -> None:
 
 def _add_jobs(command: argparse.ArgumentParser) -> None:
     command.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one for each processor)")
-
-
-def _add_seed(command: argparse.ArgumentParser, what: str) -> None:
-    command.add_argument(
-        "--seed", type=int, default=FIRST_SEED, metavar="N", help=f"the first seed of {what} (default {FIRST_SEED})"
-    )
 
 
 def execute(arguments: argparse.Namespace) -> int:

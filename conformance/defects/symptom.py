@@ -118,10 +118,10 @@ def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
     if data:
         return Fault.of_data(data)
     log, call = record["kernel"].get("log", ()), record["call"]
-    died = FaultKind.KERNEL_DIED if first_alarm(log) else FaultKind.PROCESS_DIED
-    kinds = {Verdict.CRASH: died, Verdict.HANG: FaultKind.HUNG}
+    line = deviation.get("observed") if deviation else ""
+    kinds = {Verdict.CRASH: FaultKind.KERNEL_DIED, Verdict.HANG: FaultKind.HUNG}
     kind = kinds.get(Verdict(_verdict(record, deviation)), FaultKind.OTHER)
-    seen = (record["reason"], "", "", first_alarm(log), "") if kind is not FaultKind.OTHER else (record["reason"],)
+    seen = (line or record["reason"], "", "", first_alarm(log), "")
     return Fault(kind, call=call, verb=verb_of(call), entry=record["entry"], seen=seen, site=site_in(log))
 
 
