@@ -1,6 +1,6 @@
 """`rdma-cts trial`: tests the suite itself, against references and altered real calls that break one rule at a time.
 
-Only the arguments of its subcommands. Not for what they do (trial/reference_runs.py, guest_runs.py, mended_runs.py and
+Only the arguments of its subcommands. Not for what they do (trial/reference_runs.py, guest_runs.py, mended.py and
 reproduction.py).
 """
 
@@ -13,7 +13,7 @@ from conformance.run_options import given_path
 from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite, load_suite
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
-from trial import guest_runs, kernel_runs, mended_runs, reference_runs, reproduction
+from trial import guest_runs, kernel_runs, mended, reference_runs, reproduction
 from trial.searching import FIRST_SEED
 
 _Trying = Callable[[argparse.Namespace, Suite, Callable[[str], None]], int]
@@ -51,10 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     guest.add_argument("--own", action="store_true", help="only the cases of the violated rule")
 
-    mended = add("mended", mended_runs.execute, "the mended stack, with each of its changes left out in turn")
-    mended.add_argument("run", type=given_path, metavar="RUN", help="a run on the stack as shipped")
-    mended.add_argument("--change", action="append", default=[], metavar="NAME", help="only this change")
-    mended.add_argument("--list", action="store_true", help="only list the changes")
+    mending = add("mended", mended.execute, "the mended stack, with each of its changes left out in turn")
+    mending.add_argument("run", type=given_path, metavar="RUN", help="a run on the stack as shipped")
+    mending.add_argument("--change", action="append", default=[], metavar="NAME", help="only this change")
+    mending.add_argument("--list", action="store_true", help="only list the changes")
 
     kernel = add("kernel", kernel_runs.execute, "the mended driver, with a change that breaks a rule")
     kernel_runs.add_arguments(kernel)
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=FIRST_SEED, metavar="N", help=f"the first seed (default {FIRST_SEED})"
     )
 
-    for command in (guest, mended, kernel, reproducers):
+    for command in (guest, mending, kernel, reproducers):
         command.add_argument("--yes", action="store_true", help="install what is needed without asking")
     for command in (guest, reproducers):
         command.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the guest's Debian release")
