@@ -3,8 +3,9 @@
 Each decides for a request that the real device refuses at which address it is carried out nevertheless.
 """
 
+from reference.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 from trial.data_path.alteration import DataPath
-from trial.data_path.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
+from trial.data_path.objects import QueuePair, Region, Sent
 from trial.data_path.structures import WRITE, SendRequest
 from trial.violation import violates
 

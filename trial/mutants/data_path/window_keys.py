@@ -1,6 +1,7 @@
 """Violations of what a window's key opens: after it has ended, without a right, outside of the window."""
 
-from trial.data_path.objects import REMOTE_READ, Binding, QueuePair, Sent
+from reference.objects import REMOTE_READ
+from trial.data_path.objects import Binding, QueuePair, Sent
 from trial.mutants.data_path.granting import Granting
 from trial.violation import violates
 
