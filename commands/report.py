@@ -22,12 +22,13 @@ _PAGE = "report.html"
 
 
 def renderer(name: str) -> ModuleType:
-    """The module of a format, which is loaded only when it is needed: some of them take longer than a short run."""
+    """The module of a format, which is loaded only when it is needed: loading some of them takes longer than a short
+    run."""
     return importlib.import_module(f"reports.{name}")
 
 
 def load_beside() -> None:
-    """Loads, in a thread, what `write_beside` needs, while the run waits for its worker."""
+    """Loads the modules for `write_beside` in a thread, while the run waits for its worker."""
     threading.Thread(target=lambda: [renderer(name) for name in BESIDE], daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""What the repetitions of a run's violations say about its defects: which were not seen again, and which can be worse.
+"""Applies the repetitions of violations to the defects of a run: some were not seen again, and some can be more severe.
 
 Not for the texts about single violations (confirmation.py) and not for trying them again (conformance/supervision/).
 """
@@ -33,7 +33,7 @@ class Repetitions:
         return bool(self.unconfirmed) and all(each.name in self.unconfirmed for each in symptoms_of(record))
 
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
-        """The defects with what was seen when their violations were tried again, unconfirmed ones behind the others."""
+        """The defects with the results of the repetitions; unconfirmed ones come last."""
         found = [self._applied(each) for each in defects]
         return tuple(sorted(found, key=lambda each: (each.of_stack, each.waived, each.unconfirmed)))
 
@@ -45,5 +45,5 @@ class Repetitions:
 
 
 def name_of(record: ConfirmationRecord) -> str:
-    """What `--only` takes to try a violation again."""
+    """The argument of `--only` that repeats a violation."""
     return f"{record['case']}{POINT}{record['point']}" if record.get("point") else record["case"]

@@ -51,7 +51,7 @@ class CaseContext:
     ) -> None:
         self.case = case
         self.bench = bench
-        self.progress = progress  # of a call that takes long: where it is, and a number that grows
+        self.progress = progress  # the progress of a long call: where it is, and a number that grows
         self.entry = bench.entry(case.entry)
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}

@@ -1,7 +1,7 @@
 """Requests that are in flight while a call is made: they are posted before it and awaited after it.
 
-What the requests still do after the call is seen in memory that is filled again when the call has returned. Not for
-operations that are awaited at once (traffic.py).
+When the call has returned, the memory is filled again, which shows what the requests still do. Not for operations that
+are awaited at once (traffic.py).
 """
 
 import ctypes
@@ -122,7 +122,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
 
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
-    """Another process sets up this case, posts, and is killed; what the kernel keeps of it is in `left_behind`."""
+    """Another process sets up this case, posts, and is killed; `left_behind` gets what the kernel still has of it."""
     from conformance.execution.procedure import set_up  # which makes these calls itself
 
     def prepare(bench: Bench) -> CaseContext:
@@ -139,8 +139,8 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
 def await_traffic(context: CaseContext, step: Step) -> Observation:
     """Fills the memory, and awaits the completions of all requests.
 
-    0, or `changed` if a byte has changed meanwhile, or `leaked` if one of the new ones is at the other end. Whether the
-    requests were carried out before the call, or fail, is open: both are recorded.
+    0, `changed` if a byte has changed meanwhile, or `leaked` if one of the new bytes is at the other end. The requests
+    may have been carried out before the call, or fail: both are recorded.
     """
     (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
@@ -152,7 +152,7 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
 
 
 def connect_qp(context: CaseContext, step: Step) -> Observation:
-    """Moves a pair on to RTS; `wc` are the statuses of what completes there and was posted to the responder before."""
+    """Moves a pair on to RTS; `wc` are the statuses of the requests that were posted to the responder before."""
     pair = context.pairs[str(step.arguments["qp"])]
     pair.connect()
     # Requests of one queue complete in order; this one moves no bytes, and needs no key.

@@ -63,7 +63,7 @@ TYPES: Mapping[str, Any] = {
 
 
 def _absent(type_: Any) -> Any:
-    """What stands for an absent value of a type: an empty text, list or object, or zero; of a choice the first."""
+    """The value for an absent key of a type: an empty text, list or object, or zero; the first value of a choice."""
     origin, arguments = get_origin(type_) or type_, get_args(type_)
     if is_typeddict(type_):
         return _defaults(type_)
@@ -75,7 +75,7 @@ def _absent(type_: Any) -> Any:
 
 
 def _defaults(record: Any, optional: Iterable[str] = ()) -> Any:
-    """The values that stand for absent keys: those that the type of the record requires, and these optional ones."""
+    """The values for absent keys: of the keys that the type of the record requires, and of these optional ones."""
     kept = {*record.__required_keys__, *optional}
     return {name: _absent(type_) for name, type_ in get_type_hints(record).items() if name in kept}
 
@@ -109,7 +109,7 @@ def record_of(data: object) -> Record:
 
 
 def mismatch_of(record: Record) -> str:
-    """What of a record does not fit its type, with the path to it; empty if all fits, or if the type is unknown."""
+    """The part of a record that does not fit its type, with its path; empty if all fits, or if the type is unknown."""
     described = TYPES.get(record["type"])
     return mismatch(record, described) if described else ""
 
