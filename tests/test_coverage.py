@@ -1,6 +1,6 @@
 """The ledger: which rule is proven by what, and which by nothing."""
 
-import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -177,8 +177,6 @@ def test_the_exit_status_tells_whether_a_rule_has_no_case(
     monkeypatch.setattr("commands.run_arguments.load_suite", lambda folders: suite(rules))
     assert main(["coverage"]) == status
     assert capsys.readouterr().out.startswith("rule ")
-    assert main(["coverage", "--json"]) == status
-    assert json.loads(capsys.readouterr().out)["totals"]["cases"] == 4
 
 
 def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +185,8 @@ def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixt
         "verb: ibv_reg_mr\ncases: 1\ngiven: {memory: {buf: {kind: anonymous, size: 1 page}}}\n"
         "rows:\n  - {id: a, rules: [REG-04], when: {access: []}, then: success}\n"
     )
-    main(["coverage", "--json"])
-    without = json.loads(capsys.readouterr().out)["totals"]["cases"]
-    main(["coverage", "--json", "--cases", str(tmp_path)])
-    assert json.loads(capsys.readouterr().out)["totals"]["cases"] == without + 1
+    counts = []
+    for more in ([], ["--cases", str(tmp_path)]):
+        main(["coverage", *more])
+        counts.append(int(re.findall(r"; (\d+) cases", capsys.readouterr().out)[0]))
+    assert counts[1] == counts[0] + 1
