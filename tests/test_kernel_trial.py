@@ -1,4 +1,4 @@
-"""The trial of mutants of the driver: what is read, what is run, and what comes of it, without guest and compiler."""
+"""The trial of mutants of the driver: files, runs and outcomes, without guest and compiler."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def test_rdma_cores_tests_count_if_they_pass_twice_without_the_mutant_and_fail_t
         "stuck": "stuck",
         "refused": "",
     }
-    assert len(lost) == 5, "what has failed once may have harmed its guest"
+    assert len(lost) == 5, "a failed mutant may have harmed its guest"
     with pytest.raises(UserError, match=r"there is no test_mr\.py"):
         Peers(tmp_path / "elsewhere", lambda: cast(MutantGuest, Guest()), lambda: None)
 

@@ -1,4 +1,5 @@
-"""C programs of cases: what can be expressed, their shape, that they compile, the mail, the page of findings."""
+"""C programs of cases: the cases that can be expressed, their form, their compilation, the mail, the page of
+findings."""
 
 import json
 import re
@@ -80,7 +81,7 @@ def test_programs_have_at_most_so_many_lines_and_columns_and_include_no_header_o
         assert id_ in program.text.replace("\n * ", "")
 
 
-# What a header of an older rdma-core lacks.
+# The parts that a header of an older rdma-core lacks.
 NEWER = """
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>

@@ -1,4 +1,5 @@
-"""Violations that end in several ways: listed apart if they were not seen again, and as severe as the worst end."""
+"""Violations that end in several ways: listed separately if they were not seen again, and as severe as the worst
+end."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ ODP = Fault(FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DE
 
 
 def in_turn(**ends: Sequence[str]) -> Callable[[str, Sequence[str]], str]:
-    """A device on which cases, by number, end in these ways one time after the other; then they pass."""
+    """A device on which cases, by number, end in these ways, one after the other; then they pass."""
     times: Counter[str] = Counter()
     by_id: Mapping[str, Sequence[str]] = {IDS[int(number.removeprefix("c"))]: each for number, each in ends.items()}
 

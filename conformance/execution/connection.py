@@ -12,7 +12,7 @@ from typing import NamedTuple
 from conformance.bench.calls import ABSENT, Sge, errno_name
 from conformance.bench.interface import Pair, Queue, Refusal
 from conformance.bench.memory_areas import Area
-from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
+from conformance.bench.work_requests import BEHIND, NO_BYTES, Completion, Exchange, SendRequest
 from conformance.device import native_exchange
 from conformance.errors import HarnessFailure, LoopbackLost
 from conformance.model.deadline import Wait
@@ -205,7 +205,7 @@ class LoopbackConnection:
         returned = initiator.post_send(spec.request)
         if returned.value:
             return Exchange(returned)
-        behind = self._next_wr_id()
+        behind = self._next_wr_id() if initiator.sq_sig_all else spec.request.wr_id | BEHIND
         initiator.post_send(SendRequest("SEND", behind, flags=0))
         # If the SEND after it completes first, the request has no completion.
         found = initiator.completions(1, _SHORT_SILENCE_S) if spec.failed else initiator.completions(1)

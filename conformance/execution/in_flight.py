@@ -6,8 +6,8 @@ are awaited at once (traffic.py).
 
 import ctypes
 import itertools
-import threading
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.interface import Bench, Queue
@@ -77,16 +77,17 @@ def post_traffic(context: CaseContext, step: Step) -> Observation:
 def traffic_beside(context: CaseContext, step: Step) -> Observation:
     """Requests as of post_traffic, round by round, while a second thread discards pages or deregisters the region.
 
-    While pages are discarded, ROUNDS times, each request must succeed; `wc` has the statuses. A deregistration must
-    succeed, and the second thread fills the memory after it: requests posted later, as those of the last round are,
-    must change nothing (see await_traffic).
+    While pages are discarded, ROUNDS times, each request must succeed; `wc` has the statuses. No document promises that
+    a page fault outlasts discards without a pause, so there is one for each request. A deregistration must succeed, and
+    the second thread fills the memory after it: requests posted later, as those of the last round are, must change
+    nothing (see await_traffic).
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
-    done, statuses = threading.Event(), set[str]()
+    discards, statuses = SimpleQueue[bool](), set[str]()  # False ends them
 
     def discard() -> Return:
-        while not done.is_set():
+        while discards.get():
             paging.let_go(memory.addr, memory.size, "DONTNEED")
         return Return(0, 0)
 
@@ -101,7 +102,11 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
             _post(context, queue, request)
             beside = second.submit(deregister if ends else discard)
             for number in itertools.count(1):
-                statuses |= {each.status for each in queue.completions(REQUESTS)} or {NOT_COMPLETED}
+                for _ in range(REQUESTS):
+                    discards.put(True)
+                    statuses |= {each.status for each in queue.completions(1)} or {NOT_COMPLETED}
+                    if NOT_COMPLETED in statuses:
+                        break
                 if statuses != {"SUCCESS"} or last:
                     break
                 last = beside.done() if ends else number + 1 == ROUNDS
@@ -109,7 +114,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
                     statuses.add(NOT_POSTED)
                     break
         finally:
-            done.set()
+            discards.put(False)
     seen = result_of(beside.result())
     if not ends:
         return {**seen, "wc": sorted(statuses)}

@@ -1,4 +1,4 @@
-"""What a device knows while it carries out requests: regions, bindings of windows, queue pairs, requests under way.
+"""The state of a device that carries out requests: regions, bindings of windows, queue pairs, requests in flight.
 
 An alteration uses it to decide what it would do with a request; the real device has its own state.
 """
@@ -15,7 +15,7 @@ from trial.data_path.structures import ATOMICS, COMPLETED_AS, READ, WRITES, Elem
 class Region:
     """A registered region: `length` bytes at the address `addr`, which its keys address from `iova`.
 
-    `ended` is "" for a valid region, "deregistered", or "changed" for what a region was before a re-registration. `pd`
+    `ended` is "" for a valid region, "deregistered", or "changed" for the region before a re-registration. `pd`
     is struct ibv_pd *.
     """
 

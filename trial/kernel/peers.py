@@ -1,6 +1,7 @@
-"""rdma-core's own tests on mutants of the driver, in the guests of the trial: which test sees a mutant first?
+"""rdma-core's own tests on mutants of the driver, in the guests of the trial: finds the first test that detects a
+mutant.
 
-A test counts that passes twice with the mended driver and fails twice with the mutant. Not for the cases (trying.py).
+A test counts if it passes twice with the mended driver and fails twice with the mutant. Not for the cases (trying.py).
 """
 
 import io
@@ -14,7 +15,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest.exchange import DEVICE
 from trial.kernel.guest import Lost, MutantGuest
 
-# Their modules on what a region, a window or a request can do, on any provider.
+# Their test modules about regions, windows and requests on any provider.
 MODULES = ("atomic", "mr", "odp", "parent_domain", "pd", "qpex", "relaxed_ordering", "shared_pd", "srq")
 _PASSED, _SKIPPED = "passed", "skipped"
 
@@ -28,7 +29,7 @@ class Peers:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             archive.write(ROOT / "benchmarks" / "rdma_core_tests.py", "__main__.py")
-            archive.writestr("tests/__init__.py", "")  # theirs looks for a folder
+            archive.writestr("tests/__init__.py", "")  # their tests look for a folder
             for file in sorted(tests.glob("[a-z]*.py")):
                 archive.write(file, f"tests/{file.name}")
         self._program, self._ready, self._lose = packed.getvalue(), ready, lose
