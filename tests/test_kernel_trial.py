@@ -274,9 +274,9 @@ def test_rdma_cores_tests_count_if_they_pass_twice_without_the_mutant_and_fail_t
     class Guest:
         module = ""
 
-        def load(self, module: str) -> str:
-            self.module = module
-            return "insmod: refused" if module == "refused" else ""
+        def load(self, module: Path) -> str:
+            self.module = module.name
+            return "insmod: refused" if self.module == "refused" else ""
 
         def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             of = results[self.module]
@@ -287,8 +287,8 @@ def test_rdma_cores_tests_count_if_they_pass_twice_without_the_mutant_and_fail_t
                 of[name] = of[name] or outcome
                 yield name, outcome
 
-    peers = Peers(tmp_path, lambda: cast(MutantGuest, Guest()), lambda: lost.append(""))
-    assert {module: peers.first(module, "") for module in results if module} == {
+    peers = Peers(tmp_path, lambda: cast(MutantGuest, Guest()), lambda: lost.append(""), Path(""))
+    assert {module: peers.first(Path(module)) for module in results if module} == {
         "seen": "good",
         "flaky": "",
         "stuck": "stuck",
@@ -296,7 +296,7 @@ def test_rdma_cores_tests_count_if_they_pass_twice_without_the_mutant_and_fail_t
     }
     assert len(lost) == 5, "what has failed once may have harmed its guest"
     with pytest.raises(UserError, match=r"there is no test_mr\.py"):
-        Peers(tmp_path / "elsewhere", lambda: cast(MutantGuest, Guest()), lambda: None)
+        Peers(tmp_path / "elsewhere", lambda: cast(MutantGuest, Guest()), lambda: None, Path(""))
 
 
 def test_the_table_tells_what_both_saw_by_kind(tmp_path: Path) -> None:

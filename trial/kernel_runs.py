@@ -78,12 +78,13 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     make_directory(out)
     began, findings = time.monotonic(), dict[str, Finding]()
     trial = Trial(cases, modules, Guests(under_test, driver, out, say))
-    theirs = arguments.rdma_core_tests and Peers(arguments.rdma_core_tests, trial.ready, trial.close)
+    tests = arguments.rdma_core_tests
+    theirs = tests and Peers(tests, trial.ready, trial.close, modules.of([]))
     try:
         for found in _findings(trial, chosen, arguments):
             if theirs and found.outcome in report.COUNTED:
                 mutant = next(each for each in chosen if each.name == found.name)
-                found = replace(found, peer=theirs.first(modules.of([mutant.change]), modules.of([])))
+                found = replace(found, peer=theirs.first(modules.of([mutant.change])))
                 if mutant.kills or mutant.leaks:
                     trial.close()
             findings[found.name] = found

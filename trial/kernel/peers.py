@@ -7,7 +7,6 @@ import io
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from conformance.errors import UserError
 from conformance.tables.suite import ROOT
@@ -20,9 +19,9 @@ _PASSED, _SKIPPED = "passed", "skipped"
 
 
 class Peers:
-    """The tests of a source tree of rdma-core. `ready` gives a guest, `lose` ends it."""
+    """The tests of a source tree of rdma-core. `ready` gives a guest, `lose` ends it, `plain` has no mutant."""
 
-    def __init__(self, tests: Path, ready: Callable[[], MutantGuest], lose: Callable[[], None]) -> None:
+    def __init__(self, tests: Path, ready: Callable[[], MutantGuest], lose: Callable[[], None], plain: Path) -> None:
         if not (tests / "test_mr.py").is_file():
             raise UserError(f"--rdma-core-tests {tests}: there is no test_mr.py", status=2)
         packed = io.BytesIO()
@@ -31,13 +30,13 @@ class Peers:
             archive.writestr("tests/__init__.py", "")  # theirs looks for a folder
             for file in sorted(tests.glob("[a-z]*.py")):
                 archive.write(file, f"tests/{file.name}")
-        self._program, self._ready, self._lose = packed.getvalue(), ready, lose
+        self._program, self._ready, self._lose, self._plain = packed.getvalue(), ready, lose, plain
         self._passing: list[str] | None = None
 
-    def first(self, module: Any, mended: Any) -> str:
+    def first(self, module: Path) -> str:
         """The first test that sees the mutant of a module, or empty."""
         if self._passing is None:
-            self._passing = self._passed(mended, self._passed(mended, [f"test_{name}" for name in MODULES]))
+            self._passing = self._passed(self._passed([f"test_{name}" for name in MODULES]))
             if not self._passing:
                 raise UserError("no test of rdma-core passes with the mended driver", status=3)
         names = self._passing
@@ -48,12 +47,12 @@ class Peers:
             names = names[names.index(test) + 1 :]
         return ""
 
-    def _passed(self, module: Any, names: Sequence[str]) -> list[str]:
+    def _passed(self, names: Sequence[str]) -> list[str]:
         guest = self._ready()
-        guest.load(module)
+        guest.load(self._plain)
         return [test for test, outcome in guest.outcomes(self._program, [DEVICE, *names]) if outcome == _PASSED]
 
-    def _failing(self, module: Any, names: Sequence[str]) -> str:
+    def _failing(self, module: Path, names: Sequence[str]) -> str:
         """The first of these tests that fails with a module, or empty; the guest is given up then."""
         try:
             guest = self._ready()
