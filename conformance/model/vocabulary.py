@@ -133,7 +133,9 @@ BATCHES = {
     "reused": "one RDMA WRITE with inline data, whose buffer is written again before ibv_wr_complete",
     "too_many": "more requests than the queue has room for",
     "too_many_elements": "an RDMA WRITE and one of more elements than the queue pair was made for",
+    "empty_element": "two RDMA WRITEs of three elements, of which the second has no bytes",
     "too_long_inline": "an RDMA WRITE and one with more inline data than the queue pair was made for",
+    "too_long_inline_parts": "the same, of inline data in two parts that are each short enough",
 }
 # Commands of the kernel by the handle of a domain, three of them, and of what they release.
 FORGED = ("REG_MR", "ALLOC_MW", "REREG_MR", "DEALLOC_PD", "DEREG_MR", "DEALLOC_MW", "DESTROY_QP")
