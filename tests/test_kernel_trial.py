@@ -288,13 +288,7 @@ def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_w
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
     peers = Peers(tmp_path, trial, cast(Modules, driver))
     several = [mutant(name) for name in ("seen", "not-seen", "flaky", "hangs", "late")]
-    assert dict(peers.seen(several)) == {
-        "seen": "good",
-        "not-seen": "",
-        "flaky": "",
-        "hangs": "stuck",
-        "late": "weak",
-    }
+    assert dict(peers.seen(several)) == {"seen": "good", "not-seen": "", "flaky": "", "hangs": "stuck", "late": "weak"}
     with pytest.raises(UserError, match=r"there is no test_mr\.py"):
         Peers(tmp_path / "elsewhere", trial, cast(Modules, driver))
 
