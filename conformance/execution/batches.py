@@ -92,7 +92,7 @@ def wr_post(context: CaseContext, step: Step) -> Observation:
     connection = context.harness.connection(kind, pd, extended=BOTH_POSTERS, inline=_INLINE_SIZE)
     connection.renew_if_stale()
     queue = cast(BuildingQueue, connection.pair.requester)
-    longest = max(length, queue.capacity[2] + 1)
+    longest = max(length, 2 * queue.capacity[2])
     source = context.harness.scratch(queue.pd, longest * _REQUESTS, "posting")
     memory = context.memory_around(addr, longest * _REQUESTS)
     ctypes.memset(memory.addr, EMPTY, memory.size)
@@ -182,14 +182,17 @@ def _empty_element(posting: _Posting) -> str:
     return errno_name(returned.value) if returned.value else posting.missing(requests, (0, 1))
 
 
-def _too_long_inline(posting: _Posting, *at: int) -> str:
+def _too_long_inline(posting: _Posting) -> str:
     posting.length = posting.queue.capacity[2] + 1
     first = posting.write(0)
-    return _whole_or_nothing(posting, (first, _split(posting.write(1, SIGNALED | _INLINE), *at)), (0, 1))
+    return _whole_or_nothing(posting, (first, posting.write(1, SIGNALED | _INLINE)), (0, 1))
 
 
 def _too_long_inline_parts(posting: _Posting) -> str:
-    return _too_long_inline(posting, 16)
+    most = posting.queue.capacity[2]
+    posting.length = 2 * most
+    second = _split(posting.write(1, SIGNALED | _INLINE), most)
+    return _whole_or_nothing(posting, (posting.write(0), second, posting.write(2)), (0, 1, 2))
 
 
 _BATCHES: dict[str, Callable[[_Posting], str]] = {
