@@ -123,14 +123,10 @@ class ExtendedQueue(DeviceQueue):
             self.qp.wr_bind_mw(window.pyverbs, request.rkey, MWBindInfo(region, info.addr, info.length, info.access))
 
     def _set_data(self, request: SendRequest) -> None:
-        from pyverbs.qp import DataBuffer
         from pyverbs.wr import SGE
 
         elements = request.sges
-        if request.flags & _INLINE and len(elements) > 1:
-            parts = [DataBuffer(each.addr, each.length) for each in elements]
-            self.qp.wr_set_inline_data_list(len(parts), parts)
-        elif request.flags & _INLINE:
+        if request.flags & _INLINE:
             (element,) = elements
             self.qp.wr_set_inline_data(element.addr, element.length)
         elif len(elements) == 1:

@@ -92,7 +92,7 @@ def wr_post(context: CaseContext, step: Step) -> Observation:
     connection = context.harness.connection(kind, pd, extended=BOTH_POSTERS, inline=_INLINE_SIZE)
     connection.renew_if_stale()
     queue = cast(BuildingQueue, connection.pair.requester)
-    longest = max(length, 2 * queue.capacity[2])
+    longest = max(length, queue.capacity[2] + 1)
     source = context.harness.scratch(queue.pd, longest * _REQUESTS, "posting")
     memory = context.memory_around(addr, longest * _REQUESTS)
     ctypes.memset(memory.addr, EMPTY, memory.size)
@@ -188,13 +188,6 @@ def _too_long_inline(posting: _Posting) -> str:
     return _whole_or_nothing(posting, (first, posting.write(1, SIGNALED | _INLINE)), (0, 1))
 
 
-def _too_long_inline_parts(posting: _Posting) -> str:
-    most = posting.queue.capacity[2]
-    posting.length = 2 * most
-    second = _split(posting.write(1, SIGNALED | _INLINE), most)
-    return _whole_or_nothing(posting, (posting.write(0), second, posting.write(2)), (0, 1, 2))
-
-
 _BATCHES: dict[str, Callable[[_Posting], str]] = {
     "completed": _completed,
     "aborted": _aborted,
@@ -204,7 +197,6 @@ _BATCHES: dict[str, Callable[[_Posting], str]] = {
     "too_many_elements": _too_many_elements,
     "empty_element": _empty_element,
     "too_long_inline": _too_long_inline,
-    "too_long_inline_parts": _too_long_inline_parts,
 }
 
 

@@ -135,7 +135,6 @@ BATCHES = {
     "too_many_elements": "an RDMA WRITE and one of more elements than the queue pair was made for",
     "empty_element": "two RDMA WRITEs of three elements, of which the second has no bytes",
     "too_long_inline": "an RDMA WRITE and one with more inline data than the queue pair was made for",
-    "too_long_inline_parts": "RDMA WRITEs around one with inline data in two parts, each as long as the whole may be",
 }
 # Commands of the kernel by the handle of a domain, three of them, and of what they release.
 FORGED = ("REG_MR", "ALLOC_MW", "REREG_MR", "DEALLOC_PD", "DEREG_MR", "DEALLOC_MW", "DESTROY_QP")
