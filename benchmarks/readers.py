@@ -1,10 +1,10 @@
-"""How long each reader of results takes for a run with very many cases.
+"""Measures the time of each reader of results for a run with very many cases.
 
     python3 benchmarks/readers.py [--planned N | --results N] [RUN]
 
-RUN is the results.jsonl of a recorded run (default: that of the project's tests). A copy of it plans N cases more, of
-which nothing was recorded, or has N results: those of the run again and again, by other names. Printed are seconds of
-the processor, in the program and in the kernel, the most memory, and the size of the report.
+RUN is the results.jsonl of a recorded run (default: that of the project's tests). A copy of it plans N more cases
+without results, or has N results: those of the run, repeated under other names. Printed are seconds of the processor,
+in the program and in the kernel, the most memory, and the size of the report.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The file of a bundle: tar in xz, written in one way only, so that the same run gives the same bytes.
 
-Reading compares every byte of it with what `pack` writes of the same files: names, sizes and hashes are those of the
-manifest, its first member, and all else is fixed. xz finds a changed byte of the compressed data by itself. Not for
-what a bundle holds (commands/bundle.py), nor for what it supports (commands/verify.py). docs/bundles.md has the layout.
+Reading compares every byte with the output of `pack` for the same files: names, sizes and hashes are those of the
+manifest, its first member, and all else is fixed. xz itself detects a changed byte of the compressed data. Not for the
+contents of a bundle (commands/bundle.py), nor for what it supports (commands/verify.py). docs/bundles.md has the
+layout.
 """
 
 import hashlib
@@ -49,13 +50,13 @@ class Member:
 
     @staticmethod
     def of(data: bytes) -> "Member":
-        """Those of a file with this content."""
+        """The size and hash of a file with this content."""
         return Member(len(data), hashlib.sha256(data).hexdigest())
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The first member: `about`, what the run was of, for people and programs, and the files in their order."""
+    """The first member: `about` describes the run for people and programs; then come the files in their order."""
 
     about: Mapping[str, Any]
     files: Mapping[str, Member]
@@ -125,7 +126,7 @@ _REPEATED = (
 
 
 def _most_unpacked(packed: int) -> int:
-    """The bytes to which so many compressed ones may expand."""
+    """The maximum size to which so many compressed bytes may expand."""
     return _ALWAYS_UNPACKED + _MOST_RATIO * packed
 
 
@@ -133,7 +134,7 @@ _END = bytes(2 * _BLOCK)
 
 
 def _head(name: str, size: int) -> bytes:
-    """What stands before a member."""
+    """The bytes before a member."""
     member = tarfile.TarInfo(name)
     member.size = size
     return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
@@ -146,7 +147,7 @@ def _padding(size: int) -> bytes:
 def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
     """Writes the files of a bundle to an empty directory; returns its manifest and the SHA-256 of the bundle.
 
-    Raises UserError, with what is wrong, if any byte of it is not as `pack` writes it.
+    Raises UserError with the reason if any byte of it is not as `pack` writes it.
     """
     try:
         with open_regular(path) as file:
@@ -169,7 +170,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
 
 
 class _WrongError(Exception):
-    """What is wrong with a bundle."""
+    """The problem of a bundle."""
 
 
 class _OtherVersionError(Exception):
@@ -177,7 +178,7 @@ class _OtherVersionError(Exception):
 
 
 def _schema_of(manifest: bytes) -> str:
-    """What a manifest says of its form; empty if it says nothing."""
+    """The schema that a manifest names; empty if it names none."""
     try:
         data = parse(manifest)
     except ValueError:

@@ -1,8 +1,7 @@
-"""What the manifest of a bundle says of its run, and whether that is true.
+"""The statements of a bundle's manifest about its run, and whether they are true.
 
-Facts are compared whoever packed the bundle. Sentences and figures depend on the version that packed it: they are
-compared only if that is this version. Not for the manifest's own form (archive.py), nor for verdicts
-(commands/verify.py).
+Facts are always compared. Sentences and figures depend on the version that packed it: they are compared only if that is
+this version. Not for the manifest's own form (archive.py), nor for verdicts (commands/verify.py).
 """
 
 import hashlib
@@ -29,11 +28,11 @@ _FACTS = (
     "suite",
     "tables",
 )
-_WORDING = ("conformance", "reports")  # the folders of what judges, and of what says what came of it
+_WORDING = ("conformance", "reports")  # the folders of the code that judges and of the code that words the conclusions
 
 
 def claims(run: Digest) -> dict[str, Any]:
-    """What a manifest says of a run."""
+    """The statements of a manifest about a run."""
     return {
         _RUN: {name: text for name, text in run.facts.items() if text},
         "under_test": run.header.get("under_test", {}),
@@ -44,7 +43,7 @@ def claims(run: Digest) -> dict[str, Any]:
 
 
 def packer() -> dict[str, str]:
-    """What a manifest says of this version: its number, and the SHA-256 over the code that judges and words."""
+    """The manifest's entry for this version: its number, and the SHA-256 over the code that judges and words."""
     found = hashlib.sha256()
     for path in sorted(path for folder in _WORDING for path in (ROOT / folder).rglob("*.py")):
         found.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
@@ -52,7 +51,7 @@ def packer() -> dict[str, str]:
 
 
 def wrong_claim(manifest: Manifest, run: Digest) -> str:
-    """What the manifest says of something else than the run, as a clause; empty if there is nothing."""
+    """The statement of the manifest that is not true of the run, as a clause; empty if there is none."""
     said, true = dict(manifest.about), claims(run)
     if _of_other_version(manifest):
         named = said.get(_RUN)
@@ -63,7 +62,7 @@ def wrong_claim(manifest: Manifest, run: Digest) -> str:
 
 
 def remark(manifest: Manifest, run: Digest) -> str:
-    """Says that another version has put the manifest in other words, which are not compared; empty if none has."""
+    """A remark that the manifest is worded by another version, so that its words are not compared; else empty."""
     own = {**claims(run), _BUNDLED_BY: None}
     if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
         return ""
@@ -77,7 +76,7 @@ def _of_other_version(manifest: Manifest) -> bool:
 
 
 def _facts(about: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """What is said, of the run only these facts; without what another version may put in another way."""
+    """The statements, with only these facts of the run, and without wordings that depend on the version."""
     run = about.get(_RUN)
     facts = {name: run.get(name) for name in names} if isinstance(run, Mapping) else run
     return {**about, _RUN: facts, "words": None, _BUNDLED_BY: None}

@@ -24,7 +24,7 @@ from fixtures.system.bytecode import keeps_files
 from fixtures.system.cache import cache_directory
 from reports.text import one_line
 
-# The commands in the order of the help text, and what each does; _MODULES has the module names that differ.
+# The commands in the order of the help text, with their descriptions; _MODULES has the module names that differ.
 COMMANDS: Mapping[str, str] = {
     "run": "Run the cases on a device of this host or, without one, in the Soft-RoCE guest.",
     "nightly": "Run the cases on several stacks, each compared with its last good night; exit status 1 if one has "
@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "list": "List the cases of all tiers, or with --rules the rules.",
     "report": "Make a report of recorded runs; several runs become columns of one page.",
     "site": "Write the static pages of a history: one for each rule, defect and night, and badges.",
-    "fleet": "Show what differs between the runs of many nodes, and who they are.",
+    "fleet": "Show the differences between the runs of many nodes, by node.",
     "merge": "Make one run of the shards of a run (see run --shard); exit status as of run.",
     "compare": "Compare two runs case by case and point by point; exit status 1 if something has regressed.",
     "judge": "Judge recorded observations again by the current rules and tables, without a device.",
@@ -51,7 +51,7 @@ COMMANDS: Mapping[str, str] = {
     "bisect-step": "Run a case, and end as git bisect run wants: 0 good, 1 bad, 125 cannot be tested, 128 ends the "
     "bisection.",
     "coverage": "Show which rules have cases, in which directions, and with --run their verdicts.",
-    "describe": "Print what the manual pages promise about a verb.",
+    "describe": "Print the promises of the manual pages about a verb.",
     "trial": "Test the suite itself: does a case fail for every rule that a driver violates?",
     "schema": "Print the JSON Schema of tables or of another file format; docs/ holds a copy of each.",
     "variables": "Print the environment variables, and what each is for.",
@@ -62,7 +62,7 @@ _MODULES = {"list": "listing", "bisect-step": "bisect_step"}
 
 
 class _Version(argparse.Action):
-    """Prints the version, which is read only then."""
+    """Prints the version, which is read only when it is needed."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from conformance.tables.suite import VERSION
@@ -72,7 +72,8 @@ class _Version(argparse.Action):
 
 
 def parser_of(commands: Collection[str]) -> Parser:
-    """The parser of all commands, with the arguments of these alone: importing all would take longer than most do."""
+    """The parser of these commands; of all, without their arguments, if there is none or an unknown one among them:
+    importing all modules takes longer than most commands."""
     parser = Parser(
         prog=NAME,
         description="Conformance tests for the memory-region verbs of RDMA devices.",
@@ -80,9 +81,10 @@ def parser_of(commands: Collection[str]) -> Parser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, text in COMMANDS.items():
-        command = subparsers.add_parser(name, help=text, description=text)
-        if name in commands:
+    known = bool(commands) and COMMANDS.keys() >= {*commands}
+    for name in commands if known else COMMANDS:
+        command = subparsers.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+        if known:
             module = importlib.import_module(f"commands.{_MODULES.get(name, name)}")
             module.add_arguments(command)
             command.set_defaults(execute=module.execute)
@@ -90,7 +92,8 @@ def parser_of(commands: Collection[str]) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None, **known: object) -> int:
-    """Runs the command that `argv` names and returns its exit status. `known` is what its caller has read already."""
+    """Runs the command that `argv` names and returns its exit status. `known` has the tables that its caller has read
+    already."""
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
@@ -124,7 +127,7 @@ def _told(error: UserError) -> int:
 
 
 def keep_derived_files(given: Sequence[str]) -> None:
-    """Lets this process and its children keep tables that they have read, in the cache, if they may write to it."""
+    """Lets this process and its children keep parsed tables in the cache, if they may write to it."""
     if keeps_files(given):
         os.environ.setdefault(cache.DIRECTORY, str(cache_directory() / "derived" / "host"))
 

@@ -32,11 +32,11 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Formatter, **settings)
 
-    # argparse returns the namespace that it is given, of any type; its overloads say so and need not be repeated here.
+    # argparse returns the namespace that it is given, of any type; its overloads need not be repeated here.
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parses the arguments; one that is not known is a mistake of the command that was given it."""
+        """Parses the arguments; an unknown one is reported as a mistake of the command that got it."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser = self._of_command(getattr(found, "command", ""))._of_command(getattr(found, "trial", ""))
@@ -54,8 +54,8 @@ class Parser(argparse.ArgumentParser):
         return self.commands().get(command, self)
 
     def _meant(self, word: str) -> str:
-        """The option that a word is similar to, or that takes such a word; empty if there is none."""
-        from conformance.model.rules import RULE_ID  # which a help text does not need, nor what it imports
+        """The option that is similar to a word, or that takes such a word; empty if there is none."""
+        from conformance.model.rules import RULE_ID  # a help text needs neither this nor its imports
         from conformance.verbs import VERBS
         from conformance.yamldoc.reader import suggestion
 
@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message; an unknown choice is named with one that is similar."""
         if found := _CHOICE.fullmatch(message):
-            from conformance.yamldoc.reader import suggestion  # which a help text does not need
+            from conformance.yamldoc.reader import suggestion  # a help text does not need this
 
             near = suggestion(found["given"], re.findall(r"[^', ]+", found["known"]))
             message = f"{found['of']} {found['given']!r} does not exist{near}"

@@ -1,4 +1,4 @@
-"""`rdma-cts bisect-step`: runs the cases of a defect, and ends with what `git bisect run` wants to know."""
+"""`rdma-cts bisect-step`: runs the cases of a defect, and ends with the exit status that `git bisect run` needs."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ GOOD, BAD, SKIP, END = 0, 1, 125, 128
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of a run; --only names a case or a defect."""
+    """Adds the options of a run; --only names a case or a defect."""
     run.add_arguments(parser)
 
 
@@ -35,7 +35,7 @@ def execute(arguments: argparse.Namespace) -> int:
         try:
             run.execute(arguments)
             verdicts = [Verdict(record["verdict"]) for record in read(arguments.out).results]
-        except UserError as error:  # what was built of this commit cannot be used, or does not boot
+        except UserError as error:  # the build of this commit cannot be used, or does not boot
             show(error.lines, sys.stderr)
             return SKIP
         except Exception as error:
@@ -46,12 +46,12 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _end(error: UserError) -> UserError:
-    """The same, with the status that ends a bisection: no commit is to be blamed for it."""
+    """The same error, with the status that ends a bisection: it is not the fault of any commit."""
     return UserError(error.message, *error.more, hint=error.hint, log=error.log, status=END)
 
 
 def status_of(verdicts: Iterable[Verdict]) -> int:
-    """Bad is what violates the documents, good what keeps them; anything else decides nothing."""
+    """A verdict that violates the documents is bad, one that keeps them is good; any other decides nothing."""
     found = set(verdicts)
     if found & set(VIOLATIONS):
         return BAD

@@ -1,4 +1,4 @@
-"""`rdma-cts bundle`: packs what somebody elsewhere needs to trust a run, and proves to itself that it suffices."""
+"""`rdma-cts bundle`: packs the data that others need to trust a run, and checks that they suffice."""
 
 import argparse
 import hashlib
@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes a bundle that verifies, and says what it supports; exit status 0. Raises UserError (1: it does not)."""
+    """Writes a bundle, verifies it, and prints what it supports; exit status 0. Raises UserError (1: it does not
+    verify)."""
     if not os.path.lexists(arguments.run / RESULTS):
         raise UserError(f"{arguments.run} is not the directory of a run")
     run = read(arguments.run)
@@ -92,7 +93,7 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
 
 
 def _profile_of(folder: Path) -> Path | None:
-    """The profile that the plan of a run of an older version names; None without one."""
+    """The profile that the plan of a run names, if its version is old enough to need that; else None."""
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")

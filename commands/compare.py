@@ -23,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the comparison. Exit status 1: a regression, 3: the new run decides less than the old one, 0: neither."""
+    """Prints the comparison. Exit status 1: a regression, 3: the new run decides less than the old one, 0: none of
+    these."""
     comparison = compare(read(arguments.old), read(arguments.new), arguments.unlike_tables)
     if arguments.format != "text":
         sys.stdout.write(comparison_formats.FORMATS[arguments.format](comparison))

@@ -1,6 +1,6 @@
-"""`rdma-cts completion`: prints what a shell needs to complete commands and options with the Tab key.
+"""`rdma-cts completion`: prints the script with which a shell completes commands and options with the Tab key.
 
-The text is complete in itself: no Python starts when somebody presses Tab. The packages install it for all users.
+The script needs no Python when somebody presses Tab. The packages install it for all users.
 """
 
 import argparse
@@ -30,14 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from commands.__main__ import COMMANDS, parser_of  # which finds this command by its name
+    from commands.__main__ import COMMANDS, parser_of  # the shell finds this command by its name
 
     print(SCRIPTS[arguments.shell](_with_subcommands(parser_of(COMMANDS).commands())), end="")
     return 0
 
 
 def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
-    """The commands, each behind its subcommands, whose names begin with its own."""
+    """The commands, each after its subcommands, whose names begin with its own."""
     found = {}
     for name, parser in commands.items():
         found.update({f"{name} {each}": below for each, below in parser.commands().items()})
@@ -47,7 +47,7 @@ def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
 
 @cache
 def _known() -> dict[str, Collection[str]]:
-    """The words that fit where help has a name."""
+    """The words that fit at a name in a help text."""
     suite = load_suite()
     verbs = sorted({table.verb.removeprefix("ibv_") for table in suite.tables})
     return {"VERB": verbs, "ID": suite.registry.as_data(), **dict.fromkeys(_PATHS, (_FILES,))}
@@ -91,7 +91,8 @@ def _offer(words: str) -> str:
 
 
 def _zsh(commands: dict[str, Parser]) -> str:
-    """For bash, as zsh reads it; when compinit has loaded it as a function, that first call completes, too."""
+    """The script for bash, as zsh reads it; when compinit has loaded it as a function, the first call completes,
+    too."""
     load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
     load += "autoload -U +X bashcompinit && bashcompinit"
     first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"

@@ -32,7 +32,7 @@ _NOT_RUN = "-"
 
 @dataclass(frozen=True)
 class RuleCoverage:
-    """A rule and its cases: how many prove it by a call that succeeds, and how many by one that is refused.
+    """A rule and its cases: the numbers that prove it by a successful call and by a refused call.
 
     A case with steps of both kinds counts in both. `open` cases record what happens and prove nothing.
     `verdict` is empty without results, and "-" if the results have none for this rule.
@@ -99,12 +99,12 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def cover(suite: Suite) -> Coverage:
-    """What the tables cover, without results."""
+    """The coverage of the tables, without results."""
     return Coverage(tuple(_rules(suite, None)), tuple(_codes(suite.cases, None)), len(suite.cases))
 
 
 def cover_with_results(suite: Suite, path: Path) -> Coverage:
-    """What the tables cover and what a run of them showed. Raises UserError if the results are invalid."""
+    """The coverage of the tables, and what a run of them has shown. Raises UserError if the results are invalid."""
     recorded = read_results(path)
     try:
         verdicts = rule_verdicts(recorded.results, suite.registry)
@@ -137,7 +137,7 @@ def _rules(suite: Suite, verdicts: Mapping[str, str] | None) -> Iterator[RuleCov
 
 
 def directions(case: Case) -> set[str]:
-    """In which directions a case proves its rules: `success`, `refused`, or `open` if it proves nothing."""
+    """The directions in which a case proves its rules: `success`, `refused`, or `open` if it proves nothing."""
     if case.sweep:
         return {clause.then.outcome for clause in case.sweep.deciding if clause.then} - {"open"}
     # A case whose own call is left open never fails, whatever its later steps expect. Random sequences find violations
@@ -227,7 +227,7 @@ def as_data(coverage: Coverage) -> dict[str, Any]:
 
 
 def render(coverage: Coverage) -> Iterator[str]:
-    """The lines people read: rules, totals, return codes."""
+    """The lines for people: rules, totals, return codes."""
     yield from _rule_lines(coverage)
     yield ""
     yield from _totals(coverage)

@@ -166,7 +166,7 @@ def _parameters(parameters: Iterable[Parameter]) -> Iterator[str]:
 
 
 def _choice(each: Parameter | Field) -> str:
-    """Which enumeration the values come from, and which of them the page allows."""
+    """The enumeration of the values, and those that the page allows."""
     return f"{each.enum}: {', '.join(each.allowed)}" if each.allowed else f"{each.enum}: any"
 
 

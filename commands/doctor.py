@@ -32,7 +32,7 @@ _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", type=word, metavar="[USER@]HOST[:PORT]", help="only a host that is reached over ssh")
     parser.add_argument(
-        "--device", type=word, metavar="NAME", help="only a device of this host, and what its driver is known for"
+        "--device", type=word, metavar="NAME", help="only a device of this host, with what is known of its driver"
     )
     parser.add_argument("--stack", default=DEFAULT_STACK, choices=sorted(STACKS), help="the guest's Debian release")
 
@@ -71,7 +71,8 @@ def driver_of(device: str) -> str:
 
 
 def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding]:
-    """What the page about NICs says of a driver and of every driver: rules that fail, where, and what else shows."""
+    """The entries of the page about NICs for a driver and for every driver: rules that fail, where, and other
+    effects."""
     page = next((page for page in pages if page.is_file()), None)
     if page is None:
         return [Finding(NOTE, driver, "the page nics.md of the documentation says what is known of drivers")]
@@ -105,7 +106,7 @@ def table(findings: Iterable[Finding]) -> list[str]:
 
 
 def guest_findings(host: Host, recipe: Recipe) -> list[Finding]:
-    """What building and running the guest needs."""
+    """The needs of building and running the guest."""
     cache = cache_directory()
     folder = image_folder(recipe, cache)
     built = damage_of(folder, recipe.digest()) is None

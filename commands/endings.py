@@ -1,6 +1,6 @@
 """How a command ends before it is done: by a signal, or by an unforeseen error.
 
-A signal becomes an exception, so that temporary files are removed on the way. An unforeseen error becomes one line for
+A signal becomes an exception, so that temporary files are removed. An unforeseen error becomes one line for
 the user, with the traceback in a file, and never the status of a violation. Not for workers: these end with the process
 that started them.
 """
@@ -55,7 +55,7 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
 
 
 def forbidden(error: PermissionError, given: Sequence[str]) -> UserError | None:
-    """The error to print (status 2) if what this user may not use is a path of the command line, or below one."""
+    """The error to print (status 2) if this user may not use a path of the command line, or one below it."""
     if not isinstance(error.filename, str | os.PathLike):
         return None
     path = Path(error.filename).absolute()

@@ -1,4 +1,4 @@
-"""`rdma-cts explain`: a rule, a case, a point or a defect in full: what is promised, what proves it, what came last."""
+"""`rdma-cts explain`: a rule, a case, a point or a defect in full: the promise, its proof, and the latest verdict."""
 
 import argparse
 

@@ -23,7 +23,7 @@ from reproducers.mail import mail
 from reproducers.of_runs import basis_of
 from reproducers.writer import Inexpressible
 
-# By fingerprint, where in the driver's source a defect lies; only what is certain.
+# By fingerprint, the place of a defect in the driver's source; only certain ones.
 PLACES = "places.yaml"
 _KCIDB = "kcidb.json"
 
@@ -119,7 +119,7 @@ def _mended() -> dict[str, str]:
 
 
 def places_in(path: Path) -> dict[str, str]:
-    """What the file says of fingerprints; nothing without the file."""
+    """The texts of the file, by fingerprint; none without the file."""
     if not path.exists():
         return {}
     try:

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the page, its data and the commands for Slurm; the exit status says whether all nodes are alike."""
+    """Writes the page, its data and the commands for Slurm; the exit status says whether any node differs."""
     found: dict[str, Path] = {}
     for folder in (each for given in arguments.nodes for each in _nodes_in(given)):
         name = one_line(folder.name)
@@ -59,7 +59,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _nodes_in(given: Path) -> Iterator[Path]:
-    """The directories of nodes that a directory stands for. Raises UserError if it stands for none."""
+    """The directories of nodes that an argument names. Raises UserError if it names none."""
     try:
         if _is_run(given):
             yield Path(os.path.abspath(given))
@@ -77,7 +77,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _node(name: str, folder: Path, out: Path) -> Node:
-    """A node; whatever is wrong with its directory is its problem alone."""
+    """A node; a problem with its directory affects only this node."""
     try:
         facts = facts_of(folder)
         has_report = (folder / REPORT).is_file()
@@ -92,7 +92,7 @@ def _node(name: str, folder: Path, out: Path) -> Node:
 
 
 def _lines(known: Fleet, out: Path) -> Iterator[str]:
-    """What the terminal shows: the differences, and then all in one line."""
+    """The lines for the terminal: the differences, and then a summary."""
     differences = [each for group in known.groups for each in group.differences]
     for each in differences[:_MOST]:
         others = f" and {len(each.nodes) - 3:,} more" if len(each.nodes) > 3 else ""

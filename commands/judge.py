@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints what has changed. The exit status is the one that `run` would have had.
 
-    It is 1 if the tables are those of the run, and nothing that was observed supports a verdict.
+    It is also 1 if the tables are those of the run and a recorded verdict has no supporting observation.
     """
     suite = run_arguments.suite_from(arguments)
     recorded = read_results(arguments.run)
@@ -65,7 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
         unfounded = [each.unfounded for each in again if same and each.unfounded]
         show(_summary(old, new, again, unfounded, arguments))
         if arguments.out:
-            report.write_beside(out)  # after the conclusion, which a full disk leaves
+            report.write_beside(out)  # after the conclusion, so that a full disk does not prevent it
     return 1 if unfounded else new.status
 
 
@@ -105,21 +105,21 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
             }
         if waivers:
             footer["waivers"] = waivers.account(results, header)
-        elif recorded.footer and header.get("waivers"):  # without the file, what was wrong with it stays
+        elif recorded.footer and header.get("waivers"):  # without the file, its recorded problems stay
             waived = sum(record["effective"] == Verdict.WAIVED for record in results)
             footer["waivers"] = {**recorded.footer.get("waivers", {}), "waived": waived}
         file.append(footer)
 
 
 def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[ConfirmationRecord]:
-    """The confirmations of violations on which the verdict is still the same."""
+    """The confirmations of violations whose verdict is still the same."""
     before = {record["case"]: record["verdict"] for record in recorded.results}
     same = {record["case"] for record in results if before.get(record["case"]) == record["verdict"]}
     return [each for each in recorded.confirmations if each["case"] in same]
 
 
 def _without_side_file(record: ResultRecord) -> ResultRecord:
-    """The record without `points_file`: that file is next to the results that were judged, not the new ones."""
+    """The record without `points_file`: that file is next to the old results, not the new ones."""
     rest = record.copy()
     rest.pop("points_file", None)
     return rest
@@ -152,14 +152,14 @@ def _summary(
 
 
 def shortened(unfounded: Sequence[str]) -> Iterator[str]:
-    """A line for each of the first recorded verdicts that nothing supports, and how many more there are."""
+    """A line for each of the first recorded verdicts that nothing supports, and the number of further ones."""
     yield from map(one_line, unfounded[:_MOST_SHOWN])
     if len(unfounded) > _MOST_SHOWN:
         yield f"and {len(unfounded) - _MOST_SHOWN} more"
 
 
 def not_founded(unfounded: Sequence[str]) -> str:
-    """Says how many recorded verdicts do not follow from what was observed."""
+    """Reports the number of recorded verdicts that do not follow from the observations."""
     return f"nothing: {format_count(len(unfounded), 'recorded verdict')} not founded on what was observed"
 
 

@@ -1,6 +1,6 @@
 """A lab: the same cases on several hosts at once, each in a run of its own, and one page about all of them.
 
-Each host has a `rdma-cts run --host` in a process of its own, so that nothing that happens to one touches the others.
+Each host has a `rdma-cts run --host` in a process of its own, so that a failure on one host does not affect the others.
 Not for the file (runs/lab_file.py), nor for the page (reports/lab.py).
 """
 
@@ -78,7 +78,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         for name in report.BESIDE:
             report.renderer(name)
         suite_of(tables_digest([CASES]))  # which the reports of all hosts need
-        gc.freeze()  # what is never looked at again stays shared with the copies
+        gc.freeze()  # objects that the collector never visits stay shared with the copies
         runs = [_HostRun(host, options, out, loudness, suite, progress) for host in labelled]
         try:
             for run in runs:
@@ -110,13 +110,13 @@ def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
 
 
 def _has_run(folder: Path) -> bool:
-    """Whether a run is recorded in a directory, or has been planned."""
+    """Whether a directory has a recorded or planned run."""
     results = folder / FILE_NAME
     return (folder / PLAN).exists() or (results.exists() and results.stat().st_size > 0)
 
 
 def _left_out(out: Path, hosts: Sequence[LabHost], file: Path) -> Iterator[str]:
-    """A line for each run in the directory of a lab that is of no host in its file."""
+    """A line for each run in the directory of a lab whose host is not in the lab's file."""
     names = {host.name for host in hosts}
     for folder in sorted(out.iterdir()):
         if folder.name not in names and _has_run(folder):
@@ -124,7 +124,7 @@ def _left_out(out: Path, hosts: Sequence[LabHost], file: Path) -> Iterator[str]:
 
 
 def _status(found: Sequence[int]) -> int:
-    """The exit status of a lab: a violation on any host counts, then whatever kept a host from a conclusion."""
+    """The exit status of a lab: a violation on any host comes first, then a host without a conclusion."""
     return 1 if 1 in found else 3 if any(found) else 0
 
 
@@ -133,7 +133,7 @@ def _rest(out: Path) -> str:
 
 
 def _foreign(folder: Path, wanted: RunOptions) -> str:
-    """Why the run in a host's directory does not count as the run that is `wanted`; empty if it does."""
+    """Why the run in a host's directory is not the `wanted` run; empty if it is."""
     named = ", ".join(filter(None, [wanted.host, wanted.device]))
     try:
         found = recorded_options(read_plan(folder).argv, folder / PLAN)
@@ -147,8 +147,8 @@ def _foreign(folder: Path, wanted: RunOptions) -> str:
 class _HostRun:
     """The run on one host: a copy of this process, whose lines are prefixed with the host's name.
 
-    A copy shares what this process has imported and read. All are made before the first line is waited for, since no
-    other thread may be there when a process is copied.
+    A copy shares what this process has imported and read. All copies are made before any output is read, since a
+    process must not be copied while other threads run.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class _HostRun:
         self._output = os.fdopen(read_from, encoding="utf-8", errors="replace")
 
     def listen(self) -> None:
-        """Begins to show its lines."""
+        """Starts showing its lines."""
         if self._process:
             self._reader = threading.Thread(target=self._show, daemon=True)
             self._reader.start()
@@ -204,7 +204,7 @@ class _HostRun:
                 self._reader.join()
 
     def end(self) -> None:
-        """Ends the run if it is still going on, in good order, so that nothing is left on its host."""
+        """Ends the run if it is still going on, in an orderly way, so that nothing is left on its host."""
         if self._process and self._process.is_alive():
             self._process.terminate()
             self.wait(_ENDING_S)
@@ -229,7 +229,7 @@ class _HostRun:
 
 
 def _in_copy(words: list[str], suite: Suite, output: int, alone: Callable[[], None]) -> None:
-    """What the copy of the process does: `rdma-cts` with these words, and no terminal."""
+    """The main function of the copy: runs `rdma-cts` with these arguments, without a terminal."""
     alone()
     os.setsid()
     os.dup2(output, 1)

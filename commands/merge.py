@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes results and reports of the whole run, and prints its summary; says what is missing on standard error."""
+    """Writes results and reports of the whole run, and prints its summary; missing parts are reported on standard
+    error."""
     parts = [part_of(folder, read_results(folder)) for folder in arguments.shards]
     check(parts)
     suite = run_arguments.suite_from(arguments)
@@ -100,7 +101,7 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
             for record in (run.header, *run.results, *run.others, *([run.footer] if run.footer else [])):
                 file.append(record)
         except UserError:
-            os.truncate(file.path, 0)  # so that it is removed
+            os.truncate(file.path, 0)  # so that the directory is removed
             for path in copied:
                 path.unlink(missing_ok=True)
             for folder in {path.parent for path in copied}:

@@ -1,7 +1,7 @@
-"""`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, reports what is new since a good one.
+"""`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, and reports what is new since a good one.
 
-Each cell is a `rdma-cts run` in its own process: a failure costs only that cell. Not for what a night
-changed (reports/morning.py), nor for reading a history (reports/history.py).
+Each cell is a `rdma-cts run` in its own process: a failure affects only that cell. Not for the changes of a night
+(reports/morning.py), nor for reading a history (reports/history.py).
 """
 
 import argparse
@@ -71,7 +71,7 @@ _OPTIONS = {
 }
 _KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
-_LAST_BYTES = 1 << 14  # of a log, in which the reason stands why a run did not begin
+_LAST_BYTES = 1 << 14  # of a log with the reason why a run did not begin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="kept_nights",
         type=_nights,
         metavar="N",
-        help="of nights before the last N keep only what the page of all nights needs; the last good one stays whole",
+        help="of nights before the last N keep only the data for the page of all nights; the last good one stays whole",
     )
     parser.add_argument("--mail-to", type=_address, metavar="ADDRESS", help="send the morning's text with sendmail")
     parser.add_argument(
@@ -220,7 +220,7 @@ def _prune(history: History, keep: int) -> None:
 
 
 def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
-    """Writes the message to the history, and hands it to sendmail if that is installed; returns a line about it."""
+    """Writes the message to the history, and passes it to sendmail if that is installed; returns a line about it."""
     message = EmailMessage()
     message["To"], message["Subject"] = to, f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
     message.set_content("\n".join(text), cte="8bit")
@@ -247,7 +247,7 @@ def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, R
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Within the block, no other night runs in this history; its directory is made if it does not exist."""
+    """Within the block, no other night runs in this history, whose directory is created if necessary."""
     path = folder / LOCK
     make_directory(folder)
     try:
@@ -264,7 +264,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _tidy(history: History) -> None:
-    """Removes what runs that were killed have left; but not of one that is still going on, by itself."""
+    """Removes leftovers of killed runs, but not those of a run that is still going on."""
     for cell in history.cells:
         if any(cell.folder.glob(f"{WORK}*")):
             with suppress(UserError), closing(ResultsFile(cell.folder / RESULTS, carry_on=True)), tidied(cell.folder):
@@ -295,7 +295,7 @@ def _renew(stack: str, days: float) -> None:
 
 
 def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
-    """Runs a cell and compares it; returns its outcome, as kept with its results, and the lines about it."""
+    """Runs a cell and compares it; returns its outcome, which is stored with its results, and the lines about it."""
     folder = night / name
     selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
     known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
@@ -330,7 +330,7 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> _Ran:
     log = cell.folder / RUN_LOG
     try:
         cell.folder.mkdir()
-        # Whoever ends the night may end the run at once as well, before it has tidied.
+        # A signal that ends the night may also end the run at once, before it has cleaned up.
         with log.open("xb") as output, tidied(cell.folder):
             status = _finished(command + ["--yes"] * yes, process.environment(), output.fileno())
     except OSError as error:
@@ -346,7 +346,7 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> _Ran:
 
 
 def _finished(command: list[str], environment: Mapping[str, str], output: int) -> int:
-    """Runs a command to its end; if this process is asked to end meanwhile, the command is asked first."""
+    """Runs a command to its end; a signal that ends this process is passed to the command first."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment) as child:
         try:
             return child.wait()
@@ -357,7 +357,7 @@ def _finished(command: list[str], environment: Mapping[str, str], output: int) -
 
 
 def _last_line(log: Path) -> str:
-    """The last line of a log that says something; empty if none does."""
+    """The last line of a log that is not blank; empty if there is none."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _LAST_BYTES))
         lines = file.read().decode(errors="replace").splitlines()

@@ -1,7 +1,6 @@
-"""What a command writes: the file or directory of `--out`.
+"""The output of a command: the file or directory of `--out`, which is checked before anything else is done.
 
-What `--out` names is checked before anything else is done. Not for what is written there, nor for the streams
-(streams.py).
+Not for what is written there, nor for the streams (streams.py).
 """
 
 import argparse
@@ -45,7 +44,7 @@ def out_path(text: str) -> Path:
 
 
 def out_directory(text: str) -> Path:
-    """The same of an option that names a directory."""
+    """The same for an option that names a directory."""
     if text == str(STANDARD_OUTPUT):
         raise argparse.ArgumentTypeError(f"{text} is standard output, and no directory")
     path = out_path(text)
@@ -55,7 +54,7 @@ def out_directory(text: str) -> Path:
 
 
 def out_file(text: str) -> Path:
-    """The same of an option that names a file, which is written hours later."""
+    """The same for an option that names a file, which is written hours later."""
     path = out_path(text)
     if os.path.isdir(path):
         raise UserError(f"{path} cannot be written: {os.strerror(errno.EISDIR)}")
@@ -63,9 +62,9 @@ def out_file(text: str) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether anything has this name. Raises UserError if nothing can: it is too long, or a link that leads to itself.
+    """Whether this path exists. Raises UserError if it cannot: it is too long, or a link that leads to itself.
 
-    What is in the way to it, such as a file in place of a directory, is not reported here.
+    Other obstacles, such as a file in place of a directory, are not reported here.
     """
     try:
         found = os.lstat(path)
@@ -78,7 +77,7 @@ def _is_there(path: Path) -> bool:
 
 
 def write_out(path: Path, data: bytes, told: str) -> None:
-    """Writes a whole file, and prints `told`. What is not a regular file, such as a FIFO or /dev/stdout, is written to.
+    """Writes a whole file, and prints `told`. A special file, such as a FIFO or /dev/stdout, is not replaced.
 
     `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if a run is recorded there.
     """
@@ -92,9 +91,9 @@ def write_out(path: Path, data: bytes, told: str) -> None:
 
 def refuse_recorded(path: Path) -> None:
     """Raises UserError (status 2) for a file in which a run or a night is recorded."""
-    from reports.history import OUTCOME_FILE  # which loads all that a report needs
+    from reports.history import OUTCOME_FILE  # it loads all that a report needs
 
-    recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)  # what reports are made from, and never replace
+    recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)  # reports are made from these and never replace them
     place = Path(os.path.realpath(path))  # Path.resolve does not return from a link that leads to itself
     in_points = place.parent.name == points.FOLDER and os.path.exists(place.parent.parent / records.FILE_NAME)
     if os.path.isfile(place) and (place.name in recorded or in_points):
@@ -102,5 +101,5 @@ def refuse_recorded(path: Path) -> None:
 
 
 def is_standard_output(path: Path) -> bool:
-    """Whether this is standard output, or the file behind it, as /dev/stdout; opened again, it would lose its text."""
+    """Whether this is standard output or its file, such as /dev/stdout; opening that again would lose its text."""
     return path == STANDARD_OUTPUT or (os.path.exists(path) and os.path.samestat(path.stat(), os.fstat(1)))

@@ -1,4 +1,5 @@
-"""`rdma-cts patches`: what mends the defects of Soft-RoCE, as series for `git am`, made from source trees."""
+"""`rdma-cts patches`: the changes that mend the defects of Soft-RoCE, as series for `git am`, made from source
+trees."""
 
 import argparse
 import re
@@ -27,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=out_directory, required=True, metavar="DIR", help="a directory for each tree there"
     )
-    parser.add_argument("--features", action="store_true", help="after these, a second series: what is lacking")
+    parser.add_argument("--features", action="store_true", help="after these, a second series: missing features")
     parser.add_argument(
         "--signoff", default="", metavar="NAME <MAIL>", help="who signs the patches off, and sends them"
     )
-    parser.add_argument("--run", type=given_path, metavar="RUN", help="a run whose observations and oopses are told")
+    parser.add_argument("--run", type=given_path, metavar="RUN", help="a run whose observations and oopses are quoted")
     run_arguments.add_cases_argument(parser)
 
 

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=given_path,
         default=[],
         metavar="RUN",
-        help="with --mail: runs of other stacks, of which the text tells whether they have it",
+        help="with --mail: runs of other stacks; the text says whether they have it",
     )
     parser.add_argument(
         "--out",
@@ -104,7 +104,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
-    """Of a case that the tables do not have, or no longer have: then `run` has recorded it."""
+    """The error for a case that the tables do not have, or no longer have although `run` has recorded it."""
     near = suggestion(name, [case.id for case in suite.cases])
     if run:
         said = f"{run.directory} is of other tables; the present ones have no case {name!r}{near}"
@@ -115,9 +115,8 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
 
 
 def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
-    """What a run has recorded of a case that is violated, None if nothing; or of a defect. Raises UserError.
-
-    Of a defect that is the first one whose case is in the tables still.
+    """The recorded symptom of a violated case, or None; or of a defect: its first symptom whose case is still in the
+    tables. Raises UserError.
     """
     if FINGERPRINT.fullmatch(wanted):
         defect = defect_of(wanted, run, "--run")[0]

@@ -24,7 +24,6 @@ from conformance.model.kind import Kind
 from conformance.model.profile import Profile
 from conformance.model.record import SupervisorFacts
 from conformance.results.records import FILE_NAME, Recorded
-from conformance.results.rejudge import unfounded
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
@@ -145,7 +144,7 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _complete(folder: Path) -> Digest | None:
-    """The run in a directory if nothing of it is left to do: nothing is opened, connected to or claimed for it then."""
+    """The run in a directory if it is complete; it then needs no device and no connection."""
     try:
         found = read(folder)
     except UserError:  # which going on with it says
@@ -155,7 +154,7 @@ def _complete(folder: Path) -> Digest | None:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a run is made of before its target is looked at; `whole` are the ids of the cases of all its shards."""
+    """The parts of a run that do not depend on its target; `whole` are the ids of the cases of all its shards."""
 
     suite: Suite
     cases: Sequence[Case]
@@ -173,7 +172,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
     """Runs the cases. `arguments` is used only for what is not part of `options`: output, level, --yes."""
     chosen, progress = _chosen(options, arguments.suite), Progress(level=arguments.level)
     with ExitStack() as around:
-        if arguments.out:  # what is wrong with it is said before a host or a device is looked at
+        if arguments.out:  # its mistakes are reported before a host or a device is looked at
             _claim(arguments.out, recorded_plan is not None, around)
         host = around.enter_context(hosts.opened(options, progress.say, arguments.yes)) if options.host else None
         options = target.with_target(options, host)
@@ -197,7 +196,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         try:
             _supervise(recording, where, progress, out, options.no_confirm)
         except UserError:
-            if recording.done:  # a full disk, for example, takes nothing from what was recorded before
+            if recording.done:  # a full disk, for example, does not damage the earlier records
                 print(summary(read(out), out, level=arguments.level))
             raise
         judged = _judged_here(recording, before, chosen, out)
@@ -208,16 +207,18 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
 
 
 def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, out: Path) -> Digest | None:
-    """What this process has judged; None if that is nothing.
+    """The results that this process has judged; None if there are none.
 
-    Of a run that was carried on and has no violation, what the file had before is judged again: whoever has changed it
-    meanwhile must have changed an observation. Raises UserError (status 3).
+    If the run was resumed and has no violation, the earlier results are judged again, so that only changed observations
+    could hide a violation. Raises UserError (status 3).
     """
     recorded = recording.recorded
     if recorded is None:
         return None
     found = digest(recorded, out, str(out), is_own=not before)
     if before and found.concluded.status == 0:
+        from conformance.results.rejudge import unfounded  # which a run that was not cut short does not need
+
         cases = {record["case"] for record in before.results}
         if wrong := next(unfounded(chosen.suite, recorded, out, cases, chosen.profile), ""):
             raise UserError(f"{out / FILE_NAME} was changed before the run was resumed: {wrong}", status=3)
@@ -225,7 +226,7 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
 
 
 def _chosen(options: RunOptions, suite: Suite | None = None) -> Chosen:
-    """The tables, unless they were read already, and of them the cases that the options select. Raises UserError."""
+    """The tables, unless they were read already, and the cases that the options select. Raises UserError."""
     suite = suite or run_arguments.suite_of_run(options)
     cases = ordered(run_arguments.selection_from(options).apply(suite), options.seed)
     if not options.sequences:
@@ -245,7 +246,7 @@ def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:
 
 
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
-    """Makes the directory of --out, which is removed if nothing comes of the run. Raises UserError if it cannot be."""
+    """Makes the directory of --out, which is removed if the run records nothing. Raises UserError if that fails."""
     if (out / LAB_FILE_NAME).exists():
         raise UserError(f"{out} has a lab", hint="choose another --out, or --resume the lab")
     around.enter_context(run_folder(out))
@@ -297,7 +298,7 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
 
 
 def _supervise(recording: Recording, where: target.Target, progress: Progress, out: Path, no_confirm: bool) -> None:
-    """Runs what is left of the plan, and keeps how long it took."""
+    """Runs the rest of the plan, and stores the durations."""
     cases, known = recording.plan.cases, recording.plan.durations
     progress.expect(expected_durations([case for case in cases if case.id not in recording.done], known))
     alone = {case.id for case in cases if case.alone}
@@ -323,7 +324,7 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
     finally:
         print(summary(judged, out, level=level))
     if changed:
-        hint = "summary and reports are of what the run itself has judged"
+        hint = "summary and reports show what the run itself has judged"
         raise UserError(changed, hint=hint, status=judged.status or 3)
     if lost:
         raise UserError(lost, hint=f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest", status=3)
@@ -331,7 +332,7 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
 
 
 def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Start:
-    """`start`, which says why a worker is started for one case alone."""
+    """Wraps `start`, and says why a worker is started for one case alone."""
 
     def announcing(cases: Sequence[str]) -> Worker:
         if len(cases) == 1 and cases[0] in alone:
@@ -342,7 +343,7 @@ def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Sta
 
 
 def _kept(out: Path, done: int, total: int) -> str:
-    """Makes the reports of what was recorded before the run was interrupted; says what is kept and how to go on."""
+    """Makes the reports of an interrupted run; says what is kept and how to resume it."""
     if not done:
         return f"no case has a result yet; {PROGRAM} run --resume {shlex.quote(str(out))} starts again"
     report.write_beside(out)

@@ -1,5 +1,5 @@
-"""The arguments of `rdma-cts run` that become RunOptions, parsed with argparse. Other commands have those of them that
-select cases.
+"""The arguments of `rdma-cts run` that become RunOptions, parsed with argparse. Other commands have only the arguments
+that select cases.
 
 The name and meaning of each option are defined in conformance/run_options.py. Not for arguments that change only what
 is shown or where results go (run.py).
@@ -19,7 +19,7 @@ from conformance.tables.suite import POINT, Suite, load_suite
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
 
-# Choices that are defined in fixtures/, which conformance/ does not import, and their defaults.
+# Choices and defaults from fixtures/, which conformance/ does not import.
 _CHOICES = {"stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
 
 
@@ -38,7 +38,7 @@ def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> 
     shown = option.default if default == argparse.SUPPRESS else default
     if name in _CHOICES:
         choices, shown = _CHOICES[name]
-        # As a word of usage, all of them together would be wider than a terminal.
+        # The list of all choices would be wider than a terminal.
         option = replace(option, choices=choices, metavar=name.upper(), help=f"{option.help}: {', '.join(choices)}")
     group.add_argument(option.flag, dest=name, default=default, **option.settings(shown))
 
@@ -88,7 +88,7 @@ def suite_from(arguments: argparse.Namespace | RunOptions) -> Suite:
 
 
 def suite_of_run(options: RunOptions) -> Suite:
-    """The suite of a run; if that is of single cases, only the tables in their folders, which are read sooner."""
+    """The suite of a run; for single cases, only the tables in their folders, which is faster."""
     folders = {case.partition("/")[0] for case in options.only}
     if folders and not (options.verbs or options.rules or options.waivers):
         suite = load_suite(options.cases, folders)

@@ -1,6 +1,6 @@
 """`rdma-cts site`: writes the static pages of a history, for a web server that only hands out files.
 
-Each file is made before the first one is replaced, so that a disk without room leaves the old site as it was.
+All files are written before the first one is replaced, so that a full disk leaves the old site as it was.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
 
 
 def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, site.Papers]:
-    """What is known of each defect besides what the nights say, by the fingerprint that stands for it."""
+    """Further facts about each defect, by the fingerprint that represents it."""
     places = places_in(ROOT / "docs" / FOLDER / PLACES)
     mended: dict[str, list[site.Mending]] = {}
     for change in read_changes():
@@ -149,7 +149,7 @@ def _letter(finding: Finding, runs: Sequence[Run], suite: Suite) -> str:
 
 
 def _earlier(folder: Path) -> list[str]:
-    """The files of the site that is in a directory; none of an empty one.
+    """The files of the site in a directory; none if it is empty.
 
     Raises UserError for a directory with anything else.
     """

@@ -1,8 +1,7 @@
 """Standard output and error of a command.
 
-What becomes of the two streams never ends the command nor changes its exit status: whoever reads them may have gone
-(`| head`), their disk may be full, they may be closed (`>&-`), and their encoding may lack a character. Not for files
-(output.py).
+A problem of the two streams never ends the command nor changes its exit status: their reader may have ended (`| head`),
+the disk may be full, they may be closed (`>&-`), and their encoding may lack a character. Not for files (output.py).
 """
 
 import io
@@ -16,14 +15,14 @@ from reports.text import fitted, one_line
 
 
 def show(lines: Iterable[str], to: TextIO | None = None) -> None:
-    """Prints lines that may hold text of others: none of it can control the terminal. `to` is standard output."""
+    """Prints lines that may contain foreign text, which cannot control the terminal. `to` is standard output."""
     stream = to or sys.stdout
     for line in lines:
         print("\n".join(fitted(one_line(part), stream) for part in line.split("\n")), file=stream)
 
 
 class _Sink(io.FileIO):
-    """A descriptor that takes everything; `failure` is the first error, after which nothing is written any more."""
+    """A descriptor on which writing never fails; `failure` is the first error, after which nothing more is written."""
 
     failure: OSError | None = None
 
@@ -48,7 +47,7 @@ class Output:
     """The two streams of this process, replaced by ones that cannot fail."""
 
     def __init__(self) -> None:
-        """Opens what is closed of the three standard descriptors, so that no file of a run gets their numbers."""
+        """Opens closed standard descriptors, so that no file of a run gets their numbers."""
         for descriptor in range(3):
             try:
                 os.fstat(descriptor)
@@ -59,7 +58,7 @@ class Output:
         sys.stderr = _stream(_Sink(2, "w", closefd=False), sys.stderr)
 
     def lost(self) -> str:
-        """Why something of the output was lost, unless its reader did not want it; empty if nothing was."""
+        """Why some output was lost, unless its reader had ended; empty if none was lost."""
         sys.stdout.flush()
         failure = self._sink.failure
         return "" if failure is None or isinstance(failure, BrokenPipeError) else failure.strerror or "unknown error"
@@ -67,5 +66,5 @@ class Output:
 
 def _stream(sink: _Sink, before: TextIO | None) -> TextIO:
     encoding = (before.encoding if before else None) or "utf-8"
-    # Each line at once: what both streams say stays in its order, and a reader sees progress.
+    # Line by line: the lines of both streams stay in order, and a reader sees progress.
     return io.TextIOWrapper(io.BufferedWriter(sink), encoding=encoding, errors="backslashreplace", line_buffering=True)

@@ -10,9 +10,9 @@ from fixtures.system import packages
 
 # Four test files at a time, for two processors: a test with a guest often waits, and each guest takes much memory.
 ALL = ("-n", "4", "--dist", "loadfile", "tests")
-# What only --nightly runs: the tests with this mark, and more of what others try by the number (docs/testing.md).
+# Only --nightly runs the tests with this mark, and more examples of other tests (docs/testing.md).
 LEFT = ("-m", "not nightly")
-# The quick loop of somebody who changes something: no guest, and no file that takes more than a few seconds.
+# The quick loop for a developer: no guest, and no file that takes more than a few seconds.
 QUICK = ("-n", "2", "--dist", "loadfile", "-m", "not guest and not nightly and not slow", "tests")
 MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
 

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         _add_selection(command)
         command.add_argument("--shard", type=Shard.parse, metavar="K/N", help="only the Kth of N parts, for N machines")
         command.add_argument(
-            "--permitted", action="store_true", help="only what the documents allow: no case may fail on it"
+            "--permitted", action="store_true", help="only variants that the documents allow: no case may fail on them"
         )
     for command in (reference, data_path, personas):
         _add_jobs(command)
@@ -95,6 +95,6 @@ def _add_seed(command: argparse.ArgumentParser, what: str) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Tries what the subcommand says; exit status 0 if the suite did as it should, else 1."""
+    """Runs the trial of the subcommand; exit status 0 if the suite did as it should, else 1."""
     trying: _Trying = arguments.trying
     return trying(arguments, load_suite(), lambda text: print(text, file=sys.stderr))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from reports.text import columns_of, wrapped
 
-# What docs/variables.md explains at more length; a test compares both with what the code reads.
+# docs/variables.md explains these in more detail; a test compares both with the code.
 VARIABLES: Mapping[str, str] = {
     "RDMA_CTS_CACHE": "where images, templates and durations are kept (default: $XDG_CACHE_HOME/rdma-cts, else"
     " ~/.cache/rdma-cts)",
@@ -21,7 +21,7 @@ VARIABLES: Mapping[str, str] = {
     "RDMA_CTS_YES": "1: packages are installed without asking, as with --yes",
     "RDMA_CTS_CONTAINER": "1 or 0: whether this is a container, in which nobody is asked (default: found out)",
     "CI": "any text: nobody is asked about packages, as in a container",
-    "RDMA_CTS_DERIVED": "where read tables and compiled C are kept (default: in the cache; nothing is kept by a run"
+    "RDMA_CTS_DERIVED": "where parsed tables and compiled C are kept (default: in the cache; nothing is kept by a run"
     " on a device of this host)",
     "CC": "the C compiler with which the installed header is checked (default: gcc or clang)",
     "NO_COLOR": "any text: no colours",
@@ -30,7 +30,7 @@ _INDENT = 22
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command has none."""
+    """The command has no arguments."""
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`rdma-cts verify`: judges a bundled run again, and says in one sentence what it supports.
+"""`rdma-cts verify`: judges a bundled run again, and states in one sentence what it supports.
 
 Verdicts, waivers and conclusions are derived from the bundled observations alone; those that were recorded are only
 compared with them. Not for the file of a bundle (bundles/archive.py).
@@ -39,7 +39,7 @@ _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
 _SIZES = list(TIERS)
 _NAMES_CASES = ("--on", "--rdma-only")  # as short as it can be given
-# Why a recorded verdict may stay as it is, and how that is said.
+# Why a recorded verdict may stay as it is, and the words for it.
 _NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "in which worker and supervisor differ"}
 
 _ON_A_HOST = (
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints what the bundle supports. Raises UserError (status 2) for what is not a bundle, or was changed.
+    """Prints what the bundle supports. Raises UserError (status 2) for a file that is not a bundle, or was changed.
 
     Exit status 0: no rule is violated in a run of the whole default tier, 1: one is, or verdicts do not follow from
     what was observed, 3: the run is incomplete.
@@ -70,7 +70,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
-    """Who has signed the bundle that was judged, in a line. Raises UserError if nobody in `signers` has."""
+    """A line about the signer of the judged bundle. Raises UserError if nobody in `signers` has."""
     if signers is None:
         there = signature.path_of(bundle).is_file()
         return "signature: not checked; give --signers FILE" if there else "signature: none"
@@ -84,7 +84,7 @@ def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
 class Support:
     """What a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from it.
 
-    `remark` says of the manifest what was not compared; empty for nothing.
+    `remark` names the parts of the manifest that were not compared; empty if all were.
     """
 
     manifest: Manifest
@@ -96,14 +96,14 @@ class Support:
 
     @property
     def sentence(self) -> str:
-        """What it supports: what every report of such a run says, unless that is not founded."""
+        """The statement that it supports: that of every report of such a run, unless it is not founded."""
         if self.unfounded:
             return not_founded(self.unfounded)
         return self.run.conclusion
 
     @property
     def status(self) -> int:
-        """The exit status. What no such stack can be brought into makes a run no less complete, as for `run`."""
+        """The exit status. Situations that the stack cannot reach do not make a run incomplete, as for `run`."""
         return 1 if self.unfounded else self.run.status or 3 * self.run.concluded.incomplete
 
     def _not_judged(self) -> Iterator[str]:
@@ -114,7 +114,8 @@ class Support:
             yield f"{format_count(len(self.run.unrecorded), 'planned case')} without a result"
 
     def lines(self, signed: str) -> Iterator[str]:
-        """All that is reported: what the bundle is of, who `signed` it, what came of judging it, and the sentence."""
+        """The whole report: the bundle's subject, its signer (`signed`), the results of judging it, and the
+        sentence."""
         facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
         yield from filter(None, [self.run.changed_stack, signed])
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
@@ -175,22 +176,23 @@ def _told_of(shown: Path, folder: Path) -> Iterator[None]:
 
 
 def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
-    """What the header of a run of these tables cannot say; empty if there is nothing."""
+    """The contradiction between the header and these tables; empty if there is none."""
     if wrong := wrong_by_tables(header, suite):
         return wrong
     planned = set(header["planned"])
     cases = [case for case in suite.cases if case.id in planned]
-    named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # of these, a tier says nothing
+    named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # a tier does not apply to these
     if not named and (tier := header.get("tier")) in TIERS:
         larger = sum(_SIZES.index(case.tier) > _SIZES.index(tier) for case in cases)
-        # The smallest tier has at most two of a larger one for each rule, one a direction; the others have none.
+        # The smallest tier takes at most two cases of a larger tier for each rule, one per direction; other tiers take
+        # none.
         if larger > (2 * len(suite.registry) if tier == SMOKE else 0):
             return f"{larger:,} planned cases are not of the tier {tier}"
     return ""
 
 
 def _wrong_inputs(header: HeaderRecord, folder: Path) -> str:
-    """Which file that decides on verdicts is not the one of the header; empty if all are.
+    """The file for verdicts that is not the one in the header; empty if all are the same.
 
     A header of an older version does not name its profile, which then has to give the recorded verdicts.
     """
@@ -233,7 +235,7 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
 
 
 def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
-    """How a recorded result differs from the judgement of its observation; empty if it does not."""
+    """The difference between a recorded result and the judgement of its observation; empty if there is none."""
     for key in _COMPARED:
         before, after = recorded.get(key), now.get(key)
         if (before or None) != (after or None):

@@ -29,13 +29,13 @@ def digest_of(parts: Iterable[bytes]) -> str:
 
 
 def path_of(name: str) -> Path | None:
-    """The file of this name, whether it exists or not; None if nothing is kept."""
+    """The path of the file of this name, which may not exist; None if nothing is cached."""
     folder = os.environ.get(DIRECTORY)
     return Path(folder) / name if folder else None
 
 
 def is_own(path: Path) -> bool:
-    """Whether nobody but this user and root can have written this file or directory, or put another in its place."""
+    """Whether only this user and root can have written or replaced this file or directory."""
     try:
         real = Path(os.path.realpath(path, strict=True))
         return all(_is_private(os.lstat(each)) for each in (real, *real.parents))
@@ -44,7 +44,7 @@ def is_own(path: Path) -> bool:
 
 
 def is_private(path: Path) -> bool:
-    """Whether nobody but this user and root can write this file or directory; its parents may belong to anybody."""
+    """Whether only this user and root can write this file or directory; its parents are not checked."""
     try:
         return _is_private(os.stat(path))
     except OSError:
@@ -85,7 +85,7 @@ def lookup(name: str) -> Path | None:
 
 
 def store(name: str, content: bytes) -> None:
-    """Keeps a file, whole or not at all. What cannot be kept is computed again the next time, without a message."""
+    """Caches a file, whole or not at all. If that fails, it is computed again the next time, without a message."""
     path = path_of(name)
     if path is None:
         return

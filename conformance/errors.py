@@ -5,7 +5,7 @@ Not for failures of the device under test: those are verdicts, never exceptions.
 
 import os
 
-# How people start the suite, as hints and reproducers name it; the packages' program sets the variable.
+# The command that starts the suite, for hints and reproducers; the program of the packages sets the variable.
 PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
 
 
@@ -66,7 +66,8 @@ class SetupRefused(Exception):
 
 
 class NotConnected(Exception):
-    """Queue pairs were made and could not be connected to each other: about the path, not about what is offered.
+    """Queue pairs were made and could not be connected to each other: a problem of the path, not of what the device
+    offers.
 
     `error_code` is the errno.
     """

@@ -1,6 +1,6 @@
-"""Reads regular files of bounded size: no FIFO or device is waited for, and no file fills the memory.
+"""Reads regular files of bounded size: never waits for a FIFO or a device, and never fills the memory.
 
-For whatever a user names, or a directory from elsewhere holds. Not for /proc and /sys, nor for the suite's own files.
+For files that a user names, or that come from elsewhere. Not for /proc and /sys, nor for the suite's own files.
 """
 
 import errno
@@ -16,7 +16,7 @@ MOST_BYTES = 256 << 20  # of any file of a run; the results of a whole default r
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     """The content of a regular file of at most `most` bytes.
 
-    Raises OSError with a `strerror` that says what is wrong; also for another kind of file, and a larger one (EFBIG).
+    Raises OSError, with the reason in `strerror`, also for a file of another kind and for a larger one (EFBIG).
     """
     with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most)

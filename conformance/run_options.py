@@ -234,7 +234,7 @@ class RunOptions:
     isolate: str | None = _on_host(
         None, "on a device: as this user, who can change no result; as root only", "USER", word
     )
-    hazardous: bool = _on_host(False, "on a device: also what may take the kernel down")
+    hazardous: bool = _on_host(False, "on a device: also cases that may crash the kernel")
     kernel: Path | None = _build(None, "in the guest: this kernel (bzImage or vmlinuz)", "FILE", given_path)
     modules: Path | None = _build(
         None, "in the guest: its modules, or single ones in place of the image's", "DIR", given_path
@@ -261,7 +261,7 @@ class RunOptions:
     )
     keep: bool = _build(False, "keep each guest's drive and a script to start it again", decides=False)
     verbs: tuple[str, ...] = _case((), "only this verb, e.g. reg_mr", "VERB", flag="--verb")
-    rules: tuple[str, ...] = _case((), "only what proves this rule", "ID", flag="--rule")
+    rules: tuple[str, ...] = _case((), "only the cases of this rule", "ID", flag="--rule")
     words: tuple[str, ...] = _case((), "only ids with this word in them", "WORD", word, flag="-k")
     only: tuple[str, ...] = _case(
         (),
@@ -269,7 +269,7 @@ class RunOptions:
         "cases of a defect that a run in out/ has shown",
         "CASE",
     )
-    tier: str = _case(DEFAULT, "how much to take on", choices=tuple(TIERS), plugin=True)
+    tier: str = _case(DEFAULT, "the tier of cases", choices=tuple(TIERS), plugin=True)
     shard: Shard | None = _case(
         None, "only the Kth of N parts of equal length, for N machines; merge makes one run of them", "K/N", Shard.parse
     )
@@ -280,14 +280,14 @@ class RunOptions:
     )
     subject: str | None = _judging(
         None,
-        "what is judged; what the kernel's core or libibverbs answers fails no device (default: the device,"
+        "the subject of the verdicts; answers of the kernel's core or libibverbs fail no device (default: the device,"
         " in the guest the stack)",
         choices=SUBJECTS,
         decides=False,
     )
     no_confirm: bool = _judging(False, "do not try each violation again alone", decides=False)
     dialect: str | None = _judging(
-        None, "whose ibv_rereg_mr the library has, if not as its exports tell", choices=DIALECTS, plugin=True
+        None, "the variant of ibv_rereg_mr in the library, if its exports do not show it", choices=DIALECTS, plugin=True
     )
     poster: str | None = _judging(
         None,
@@ -364,7 +364,7 @@ class RunOptions:
 
     @property
     def judged_subject(self) -> str:
-        """What the run passes judgement on, once the target is determined."""
+        """The subject of the run's verdicts, once the target is determined."""
         return self.subject or ("stack" if self.guest else "device")
 
     @property
@@ -387,5 +387,5 @@ def _named(name: str, option: Option) -> Option:
     return replace(option, name=name, flag=option.flag or f"--{name.replace('_', '-')}")
 
 
-# The option of each field, by the field's name, in the order of --help.
+# The options by the names of their fields, in the order of --help.
 OPTIONS: Mapping[str, Option] = {each.name: _named(each.name, each.metadata["option"]) for each in fields(RunOptions)}

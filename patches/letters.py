@@ -1,4 +1,4 @@
-"""What goes with each change of a series: its message, and below it the C program that shows the defect."""
+"""The texts for each change of a series: its message, and below it the C program that shows the defect."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -28,7 +28,7 @@ def letters_of(
 
 
 def seen_in(changes: Iterable[Change], run: Digest | None) -> dict[str, Seen]:
-    """By the names of changes, what a run has seen of their cases."""
+    """By the names of changes: the observations of their cases in a run."""
     symptoms = {each.name: each for defect in (run.defects if run else ()) for each in defect.symptoms}
     return {
         change.name: Seen(symptoms[change.case], run)

@@ -1,6 +1,6 @@
-"""The message of a patch: what is wrong and what the change does, the document's words, what was seen, how to see it.
+"""The message of a patch: the defect and the change, the document's words, the observation, and how to reproduce it.
 
-Plain text of 72 columns, without the patch itself. Not for the text of a violation that nothing mends (reproducers/).
+Plain text of 72 columns, without the patch itself. Not for the text of a violation without a patch (reproducers/).
 """
 
 import re
@@ -17,8 +17,8 @@ from reports.digest import Digest
 WIDTH = 72
 _FRAMES = 12
 _STAMP = re.compile(r"^\[ *[0-9.]+\] ?")
-_STAMPED = re.compile(r" \(\[.*\Z")  # what the line has of the kernel's log
-# What a maintainer reads of an oops: what happened, where, in which task, and the frames that are certain.
+_STAMPED = re.compile(r" \(\[.*\Z")  # the kernel's log in the line
+# The parts of an oops for a maintainer: what happened, where, in which task, and the frames that are certain.
 _TOLD = re.compile(r"(BUG|WARNING|Oops|general protection|KASAN|CPU|Workqueue|RIP|Call Trace|pc |lr )\b")
 _FRAME = re.compile(r"\s*[\w.]+\+0x[0-9a-f]+/0x[0-9a-f]+")
 _END = ("---[ end trace", "Modules linked in:")
@@ -26,7 +26,7 @@ _END = ("---[ end trace", "Modules linked in:")
 
 @dataclass(frozen=True)
 class Seen:
-    """What a recorded run has of a defect."""
+    """The records of a defect in a run."""
 
     symptom: Symptom
     run: Digest
@@ -45,7 +45,7 @@ def message(change: Change, prefix: str, rules: Mapping[str, Rule], fixes: str, 
 
 
 def trimmed(log: Sequence[str]) -> list[str]:
-    """A kernel's complaint without time stamps, registers, code, modules and the frames of which it is not certain."""
+    """A kernel's report without time stamps, registers, code, modules and uncertain frames."""
     alarm = first_alarm(log)
     start = next((number for number, line in enumerate(log) if alarm and alarm in line), len(log))
     told: list[str] = []
@@ -64,7 +64,7 @@ def trimmed(log: Sequence[str]) -> list[str]:
 
 
 def _documented(change: Change, rules: Mapping[str, Rule]) -> Iterator[list[str]]:
-    """The words of the document, or what it says, of the first rule."""
+    """The words of the first rule's document, or its statement."""
     rule = rules[change.rules[0]]
     source = ", ".join(filter(None, (rule.document, rule.section)))
     said = f'"{rule.quote}"' if rule.quote else rule.statement

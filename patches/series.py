@@ -19,7 +19,7 @@ NOBODY = "rdma-cts <rdma-cts@localhost>"
 
 @dataclass(frozen=True)
 class Letter:
-    """What goes with a change: the message, and what stands below it in the mail and in no commit."""
+    """The texts for a change: the message, and the part of the mail below it, which is in no commit."""
 
     message: str
     below: str = ""
@@ -34,7 +34,7 @@ class Series:
 
 
 def part_of(tree: Tree, changes: Sequence[Change]) -> list[Change]:
-    """Those that touch the tree's files."""
+    """The changes that touch the tree's files."""
     return [change for change in changes if any(edit.file.startswith(f"{tree.name}/") for edit in change.edits)]
 
 
@@ -86,7 +86,7 @@ class Scratch:
         self._git("commit", "--quiet", "--cleanup=verbatim", "--file=-", given=letter.message)
 
     def patches(self, letters: Sequence[Letter]) -> dict[str, bytes]:
-        """The patches of the last commits, which have these letters, by the names of their files."""
+        """The patches of the last commits by the names of their files, with these letters."""
         if not letters:
             return {}
         out = self._path / ".git" / "patches"

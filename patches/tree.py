@@ -1,4 +1,4 @@
-"""A source tree of Linux or rdma-core: the driver's files as its last commit has them, and where their lines come from.
+"""A source tree of Linux or rdma-core: the driver's files as in its last commit, and the origin of their lines.
 
 A tree is only read. Not for what is changed in it (series.py).
 """
@@ -19,7 +19,7 @@ NO_GIT = "git is not installed, and a series is made with it"
 
 @dataclass(frozen=True)
 class Project:
-    """Where a project has its part of the driver, and how the subjects of its commits begin."""
+    """The folder of a project's part of the driver, and the prefix of its commits' subjects."""
 
     title: str
     folder: str
@@ -36,7 +36,7 @@ PROJECTS = {
 class Tree:
     """A tree, its part of the driver by the names that changes have for its files, and remarks for its user.
 
-    `history` is whether git can say from which commit a line comes.
+    `history`: git knows the commits from which lines come.
     """
 
     name: str
@@ -53,7 +53,8 @@ class Tree:
         return f"{self.project.folder}/{file.partition('/')[2]}"
 
     def origins(self, wanted: Collection[str]) -> dict[str, str]:
-        """The commit, as Fixes: wants it, that brought these words into the driver; none for words that it began with.
+        """The commit, in the form of Fixes:, that added these words to the driver; none for words from its first
+        commit.
 
         The history is read once for all of them.
         """
@@ -100,7 +101,8 @@ def read_tree(name: str, path: Path) -> Tree:
 def git(
     path: Path, *arguments: str, check: bool = True, given: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs git in a directory, without locks of its own. Raises UserError with git's own words, unless not to check."""
+    """Runs git in a directory, without locks of its own. Raises UserError with git's own words, if failures are
+    checked."""
     command = ["git", "--no-optional-locks", "-c", "core.quotePath=false", "-C", str(path), *arguments]
     try:
         done = subprocess.run(
@@ -123,7 +125,7 @@ def _lines(path: Path, *arguments: str) -> list[str]:
 
 
 def _shallow(path: Path) -> set[str]:
-    """The commits at which a shallow history ends; they seem to bring everything."""
+    """The commits at which a shallow history ends; they appear to add everything."""
     file = path / git(path, "rev-parse", "--git-path", "shallow").stdout.decode().strip()
     return set(file.read_text().split()) if file.is_file() else set()
 
@@ -142,7 +144,7 @@ def _oldest(path: Path, end: str, folder: str, wanted: Collection[str]) -> dict[
 
 
 def _moved(path: Path, folder: str, commits: Collection[str]) -> tuple[str, str] | None:
-    """The commit among these that moved files into a folder, and where from."""
+    """The commit among these that moved files into a folder, and the old folder."""
     for commit in commits:
         for line in _lines(path, "diff-tree", "-r", "--no-commit-id", "--name-status", "-M", "--diff-filter=R", commit):
             _, old, new = line.split("\t")

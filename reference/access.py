@@ -107,7 +107,7 @@ class Access(Windows):
         return window.access & right == right
 
     def no_longer_fits(self, window: Window, region: Region, right: int) -> bool:
-        """Returns whether the region was changed after the bind, and the window could not be bound to it any more."""
+        """Returns whether the region was changed after the bind, and can no longer be bound to the window."""
         if region.domain is not window.domain or self.forbids_binding(region):
             return True
         return self.lacks_local_write(region, right) or self.beyond(region, window.addr, window.length)

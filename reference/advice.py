@@ -94,7 +94,7 @@ class Advice(Regions):
         return sge.addr < region.iova or sge.addr + sge.length > region.iova + region.length
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
-        """Faults pages in. Returns False if that fails with FLUSH; without FLUSH the caller does not learn of it."""
+        """Faults pages in. Returns False if that fails with FLUSH; without FLUSH the failure is not reported."""
         if advice == PREFETCH_NO_FAULT:
             return True
         present = self.memory.fault_in(addr, length, advice == PREFETCH_WRITE)

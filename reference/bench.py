@@ -41,7 +41,7 @@ class HeldWindow:
 
     @property
     def handle(self) -> int:
-        """The key, which stands for it."""
+        """The key, in place of the structure."""
         return self.window.key
 
     def dealloc(self) -> Return:
@@ -195,7 +195,7 @@ class ReferenceBench:
 
     @property
     def max_read_elements(self) -> int:
-        """So many elements may an RDMA READ have."""
+        """The maximum number of elements of an RDMA READ."""
         return _ELEMENTS if self.device.stack.has("read_lists") else 1
 
     def __init__(self, device: Device | None = None) -> None:
@@ -232,14 +232,14 @@ class ReferenceBench:
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """What is left of another process that has prepared something on such a device, and was killed."""
+        """The objects left behind by another process that prepared something on such a device and was killed."""
         other = ReferenceBench(type(self.device)(self.device.stack))
         with closing(other):
             kept = prepare(other)
             return other.device.left_by_a_killed_process() if kept else {}
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
-        """What is seen in a process of its own; the reference says what would be."""
+        """The observations in a process of its own; the reference computes them."""
         return self.device.fork_setting(setting, kernel)
 
     def dmabuf(self, kind: str, size: int) -> FileRange:
@@ -253,7 +253,7 @@ class ReferenceBench:
         return _value(self.device.create_qp_ex_fault(kind, operations))
 
     def adapt(self, findings: Findings) -> None:
-        """Pairs are renewed from now on as preflight has found."""
+        """From now on, pairs are renewed in the way that preflight has found."""
         self.findings = findings
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[HeldWindow | None, Return]:
@@ -273,7 +273,7 @@ class ReferenceBench:
 
     @contextmanager
     def failing_allocation(self, number: int) -> Iterator[Injected]:
-        """In its block a call finds no memory when it needs some for the time of that number."""
+        """Within the block, a call's allocation of that number fails."""
         self.device.allocations_left = number
         injected = Injected()
         yield injected

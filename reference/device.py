@@ -16,7 +16,7 @@ from reference.reregistration import Change
 
 
 class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
-    """A device that does what the documents say."""
+    """A device that behaves as the documents say."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
         """ibv_reg_mr: keys take the addresses of the process. Raises Refused."""
@@ -40,7 +40,7 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
         """Returns whether addr and hca_va have offsets in their pages that the device cannot take together."""
         return not self.stack.has("iova_page_offset") and (addr - hca_va) % PAGE != 0
 
-    # What the library reports
+    # Reports of the library
 
     def structure(self, region: Region, pd: Pd, addr: int, length: int) -> IbvMr:
         """Returns the struct ibv_mr of a new region."""
@@ -74,7 +74,7 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
     def dereg_answer(self, returned: Return) -> Return:
         return returned
 
-    # What a program is compiled against
+    # The headers and bindings of programs
 
     bindings_fault = ("", "", 0)  # enumeration, name and number of a wrong value in the bindings; empty if none
 

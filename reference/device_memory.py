@@ -16,7 +16,7 @@ MAX_DM_SIZE = 1 << 20
 
 @dataclass(eq=False)
 class Dm(Held):
-    """Memory of the device, which is memory of this process here."""
+    """Memory of the device; here it is memory of this process."""
 
     memory: Range = field(kw_only=True)
 

@@ -1,8 +1,8 @@
 """The exact calls of both entries, answered by the reference device.
 
-The same interface as device/libibverbs.py and device/uverbs.py: a verb is the device's method of its name, and what an
-entry returns for a new region, for a refusal and for a change is that entry's answer. Not for the behaviour (device.py
-and its parts).
+The same interface as device/libibverbs.py and device/uverbs.py: a verb is the device's method of the same name, and
+each entry has its own answers for a new region, a refusal and a change. Not for the behaviour (device.py and its
+parts).
 """
 
 import ctypes
@@ -24,7 +24,7 @@ from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Chang
 
 
 class Answers(Protocol):
-    """What an entry returns."""
+    """The answers of an entry."""
 
     name: str
 
@@ -85,7 +85,7 @@ class HeldAt:
         self.handle, self.pointer = made.handle, made.pointer
 
     def close(self) -> None:
-        """Ends it, unless a step has. Raises Refused."""
+        """Releases it, unless a step has. Raises Refused."""
         if not self._made.gone:
             getattr(self._device, self._made.end)(self.handle)
 
@@ -115,7 +115,7 @@ class ReferenceEntry:
         return Return(error, error)
 
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
-        """The same by the right handle."""
+        """The same command with the right handle."""
         return Return(0, 0)
 
     def _verb(self, verb: Verb, *arguments: Any) -> Return:

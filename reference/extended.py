@@ -49,12 +49,12 @@ class Buffer:
 
     @property
     def addr(self) -> int:
-        """The mapped address: like that of malloc, it has other memory of the process on both sides."""
+        """The mapped address: as with malloc, other memory of the process is on both sides."""
         return self.memory.addr + (PAGE if self.fd < 0 else 0)
 
 
 class Extended(Regions):
-    """What newer verbs add to regions."""
+    """The additions of newer verbs to regions."""
 
     extended = False  # whether a region was made by ibv_reg_mr_ex
 

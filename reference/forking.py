@@ -1,6 +1,5 @@
-"""Which pages forked children do not get, on a stack whose library protects regions from fork.
-
-Also what the library answers where fork protection is turned on in a process of its own.
+"""The pages that forked children do not get, on a stack whose library protects regions from fork; and the library's
+answers when fork protection is turned on in a process of its own.
 """
 
 import ctypes
@@ -46,14 +45,14 @@ class Forking:
         return range(addr // PAGE * PAGE, addr + length, PAGE)
 
     def ends(self, page: int) -> bool:
-        """Counts a region less for a page; returns whether it was the last."""
+        """Removes one region from the count of a page; returns whether it was the last."""
         self.marked[page] = max(0, self.marked[page] - 1)
         return not self.marked[page]
 
     # In a process of its own
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
-        """What ibv_fork_init returns, and what is seen of a region."""
+        """The result of ibv_fork_init, and the observations of a region."""
         copies = kernel == "asked" and self.stack.reach("copy_on_fork")
         code = self.late_code() if setting == "late" and not copies else 0
         enabled = self.turns_on(setting)
@@ -77,7 +76,7 @@ class Forking:
         return errno.EINVAL
 
     def marks_part_of_huge_page(self) -> bool:
-        """Returns whether a region can be had of a part of a huge page, if the library looks at the size of pages."""
+        """Returns whether a part of a huge page can be registered, if the library checks the size of pages."""
         return True
 
 

@@ -1,6 +1,6 @@
 """Null regions, imported regions and domains, parent and thread domains.
 
-Each decision is a method, as in regions.py. What the provider or the library does not have is refused by its name.
+Each decision is a method, as in regions.py. Verbs that the provider or the library lacks are refused.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ UNPROTECTED = ENUMS["ibv_parent_domain_init_attr_mask"].value_of("ALLOW_CC_UNPRO
 
 
 class MadeOtherwise(Work, Reregistration):
-    """What makes a region or a domain without registering memory or asking for a new domain."""
+    """The verbs that make a region or a domain without registering memory or allocating a plain domain."""
 
     nulls: tuple[Region, ...] = ()
     _source = ctypes.create_string_buffer(0)  # the bytes that the latest use of a null region sees
@@ -43,15 +43,15 @@ class MadeOtherwise(Work, Reregistration):
         return SPACE - 1
 
     def null_access(self) -> int:
-        """Returns the rights of a null region: none of a peer, and no window."""
+        """Returns the rights of a null region: none for peers or windows."""
         return LOCAL_WRITE
 
     def null_content(self, length: int) -> bytes:
-        """Returns what is read from a null region."""
+        """Returns the bytes that are read from a null region."""
         return bytes(length)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Of a null region: memory that the program cannot see."""
+        """The memory of a null region, which the program cannot see."""
         found = super().place(region, addr, length)
         if found is None or not self.is_null(region):
             return found

@@ -119,7 +119,7 @@ class Memory:
         """Faults a range in, as pinning does. Returns False if a page is not mapped or does not allow the access.
 
         If the kernel does not populate the pages when asked, the contents are written to a file and, for writing, read
-        back, so that it checks each page.
+        back, so that this checks each page.
         """
         first = addr & -PAGE
         if not _libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):

@@ -101,7 +101,7 @@ class Region:
 
 @dataclass(eq=False)
 class Held:
-    """What a program holds by a pointer until the verb `end` ends it."""
+    """An object that a program holds by a pointer until the verb `end` releases it."""
 
     handle: int
     end: str = "dealloc_dmah"

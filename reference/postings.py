@@ -29,11 +29,12 @@ class Postings(Work):
     inline_data: bytes | None = None  # of the request that is being carried out
 
     def capacity(self, queue: Queue) -> tuple[int, int, int]:
-        """How many requests the send queue holds, and how many elements and bytes of inline data each has at most."""
+        """The number of requests that the send queue holds, and the maximum of SGEs and of bytes of inline data of
+        each."""
         return _DEPTH, _ELEMENTS, queue.inline
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
-        """Returns the errno of a queue pair that is asked for operations which its type does not have, or 0."""
+        """Returns the errno for creating a queue pair with operations that its type does not have, or 0."""
         return errno.EOPNOTSUPP if operations & ~_SUPPORTED[kind] or not self.stack.has("wr_post") else 0
 
     def batch_fault(self, queue: Queue, requests: Sequence[SendRequest]) -> int:

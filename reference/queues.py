@@ -13,9 +13,9 @@ from reference.objects import Domain, Refused
 
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
 _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
-# What a queue pair needs that is made for builders.
+# The additions of a queue pair that is made for builders.
 _BUILT = {WR_POST: WR_POST, BOTH_POSTERS: WR_POST, WINDOWS_POSTER: WINDOWS_POSTER}
-_SHARED_RECEIVES = ("XRC", "RC_SRQ")  # their receives are in a shared receive queue, which knows no states
+_SHARED_RECEIVES = ("XRC", "RC_SRQ")  # their receives are in a shared receive queue, which has no states
 # The opcode of the completion, from enum ibv_wc_opcode, for operations that have another name there.
 _COMPLETED = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
@@ -50,7 +50,7 @@ class Queue:
     receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)
     polled: deque[Completion] = field(default_factory=deque)
     events: list[str] = field(default_factory=list)
-    requested: str = ""  # of which completion an event is requested: of `any`, or of a `solicited` one
+    requested: str = ""  # the completions for which an event is requested: `any`, or only a `solicited` one
     notified: bool = False
 
     def __post_init__(self) -> None:

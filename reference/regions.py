@@ -67,7 +67,7 @@ class Regions(Forking):
         self.setup()
 
     def setup(self) -> None:
-        """Makes what a subclass keeps; called at the end of the constructor."""
+        """Initializes the data of a subclass; called at the end of the constructor."""
 
     # Numbers
 
@@ -140,7 +140,7 @@ class Regions(Forking):
         return pinned + self.pages(addr, length) > self.locked_limit
 
     def allocate(self) -> None:
-        """Takes memory for what a call keeps or does. Raises Refused if there is none."""
+        """Allocates memory for a call. Raises Refused if there is none."""
         if self.allocations_left:
             self.allocations_left -= 1
             if not self.allocations_left:
@@ -240,7 +240,7 @@ class Regions(Forking):
         self.keys[region.key] = region
         return region
 
-    # What another process registers
+    # Regions of other processes
 
     def register_elsewhere(self, addr: int, length: int, access: int) -> Region:
         """Registers memory in another process, with a domain of its own."""

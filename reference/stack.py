@@ -1,7 +1,7 @@
 """The stacks that a reference can simulate: which capabilities they have, and which preconditions they meet.
 
-One stack cannot meet all preconditions: a library that protects ranges from fork has other results than one that
-need not. So there are several. Not for the behaviour of the device (device.py).
+One stack cannot meet all preconditions: a library that protects ranges from fork has other results than one that need
+not. So there are several stacks. Not for the behaviour of the device (device.py).
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Stack:
 
     @property
     def transport(self) -> Transport:
-        """No statuses of the specification, but all else of it, has only what follows no standard."""
+        """Only a transport outside all standards has everything of the specification except its statuses."""
         if self.has("iba_statuses"):
             return INFINIBAND
         return UNSPECIFIED if self.has("immediate_data") and self.has("read_sinks") else IWARP

@@ -18,7 +18,7 @@ from reference.queues import FLUSHED, SUCCESS, Queue, Queues
 
 
 class Binding(Queues):
-    """The requests of queue pairs about windows."""
+    """The requests of queue pairs on windows."""
 
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
         """ibv_bind_mw: returns 0 or errno, and the key that the window's structure has afterwards."""
@@ -85,7 +85,7 @@ _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
-# What each device with on-demand memory declares: the tables of larger spaces do not ask for it point by point.
+# The capabilities that every device with on-demand memory declares: large sweeps do not check them at each point.
 _ON_EVERY_DEVICE = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
 _WORD, _WRAP = 8, 1 << 64
 _GRH = 40  # bytes of the global route header
@@ -120,13 +120,13 @@ class Work(Binding):
         return 0
 
     def told_without_acknowledgement(self, request: SendRequest, status: str) -> str:
-        """Returns the status on a transport with others: what its peers do not acknowledge has succeeded once sent."""
+        """Returns the status on the device's transport: a request without acknowledgement succeeds once it is sent."""
         if status in (SUCCESS, FLUSHED):
             return status
         sent = status.startswith("REM_") and not self.stack.transport.acknowledges(request.opcode)
         return SUCCESS if sent else FLUSHED
 
-    # What is being carried out: the capability that it needs on on-demand memory.
+    # The capability that the current operation needs on on-demand memory.
     on_demand_need = ""
 
     def not_on_demand_here(self, found: Region | Window | None) -> bool:

@@ -1,4 +1,4 @@
-"""What has changed between two runs of the same tables, case by case and point by point. Pure functions.
+"""The changes between two runs of the same tables, case by case and point by point. Pure functions.
 
 Cases are compared by their effective verdict, because a waived violation is known; points have only raw verdicts.
 """
@@ -37,7 +37,7 @@ KINDS: Mapping[str, str] = {
 }
 # The kinds that fail a comparison.
 FAILING = (REGRESSED, NEWLY_WRONG)
-_DEATHS = (Verdict.CRASH, Verdict.HANG)  # of a kernel or a process, whatever it offered before
+_DEATHS = (Verdict.CRASH, Verdict.HANG)  # the death of a kernel or a process, whatever it offered before
 _ABSENT = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 _MOST_EXAMPLES = 3
 
@@ -60,7 +60,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All changes, in the order of KINDS, and how many cases were compared: those that both runs tried.
+    """All changes, in the order of KINDS, and the number of compared cases: those that both runs tried.
 
     `untried` is the number of cases that only the old run tried, and only the new one.
     """
@@ -73,10 +73,10 @@ class Comparison:
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
-        """Which defects are only in the new run, only in the old one, and in both (as in the new one).
+        """The defects that are only in the new run, only in the old one, and in both (as the new one has them).
 
-        A defect is neither gone nor there if the new run has not tried or decided one of its cases, or saw it without
-        confirming it. One that the old run saw without confirming it is not new. None is waived.
+        A defect is in none of these lists if the new run has not tried or decided one of its cases, or saw it without
+        confirming it. A defect that the old run saw without confirming it is not new. Waived ones are left out.
         """
         new, old = self.new.open_defects, self.old.open_defects
         known, now = _fingerprints(old) | _unconfirmed(self.old), _fingerprints(new)
@@ -133,13 +133,14 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether two violations of a case are of the same defects: whether one kills may depend on what is in memory."""
+    """Whether two violations of a case show the same defects: whether a defect kills may depend on the contents of
+    memory."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 
 
 def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
-    """What has changed. Raises UserError for runs of different tables, unless `unlike_tables` is true."""
+    """The changes. Raises UserError for runs of different tables, unless `unlike_tables` is true."""
     tables = [run.header["suite"].get("tables_sha256") for run in (old, new)]
     if tables[0] != tables[1] and not unlike_tables:
         raise UserError(
@@ -151,7 +152,7 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
     changes = [change for case in before if case in both for change in _changes(old, new, before[case], after[case])]
     only = [[record for case, record in run.items() if case not in both] for run in (before, after)]
     untried = [len(only[0]), len(only[1])]
-    # What the other run does not have is not in its tables, unless that run has left cases out.
+    # A case that the other run lacks is not in its tables, unless that run has left out cases.
     if tables[0] != tables[1] and not new.header.get("left_out"):
         changes += [Change(GONE, record["case"], record["effective"], "", record) for record in only[0]]
         untried[0] = 0

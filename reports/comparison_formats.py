@@ -34,7 +34,7 @@ _MOST_IN_MARKDOWN = 50  # changes of each kind
 
 
 def text(comparison: Comparison, most: int | None) -> Iterator[str]:
-    """The lines people read; at most `most` of each kind of change (None: all)."""
+    """The lines for people; at most `most` of each kind of change (None: all)."""
     old, new = comparison.old, comparison.new
     yield f"old: {old.path}: {old.short_sentence}"
     yield f"new: {new.path}: {new.short_sentence}"
@@ -60,7 +60,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
 
 
 def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]:
-    """What differs between the stacks, below one line that says so, and between the runs of the suite."""
+    """The differences between the stacks and between the runs of the suite, below a heading."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for each in stacks(comparison.old, comparison.new):
         heading = "tested in another way" if each[0] in _OF_SUITE else "what was under test has changed"
@@ -69,7 +69,7 @@ def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]
 
 
 def conclusion(comparison: Comparison) -> str:
-    """The outcome in a few words: of the cases that both runs tried, and how many defects are new."""
+    """The outcome in a few words: of the cases that both runs tried, and the number of new defects."""
     new = comparison.defects[NEW]
     more = f": {format_count(len(new), 'new defect')}, the worst: {new[0].severity.label}" if new else ""
     if comparison.of(REGRESSED):
@@ -84,7 +84,7 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _compared(comparison: Comparison) -> str:
-    """How many cases were compared, and how many were not, because one of the runs has not tried them."""
+    """The numbers of compared cases, and of cases that only one of the runs tried."""
     both = f"{format_count(comparison.compared, 'case')} compared"
     old, new = comparison.untried
     untried = [f"{number:,} tried by the {run} run only" for run, number in (("old", old), ("new", new)) if number]
@@ -104,7 +104,7 @@ def _defects(comparison: Comparison) -> Iterator[str]:
 
 
 def amount(changes: list[Change]) -> str:
-    """How many cases and points have changed: `2 cases and 12 points`."""
+    """The numbers of changed cases and points: `2 cases and 12 points`."""
     cases, points = sum(not change.points for change in changes), sum(change.points for change in changes)
     amounts = ((cases, "case"), (points, "point"))
     return " and ".join(format_count(number, one) for number, one in amounts if number)
@@ -206,7 +206,7 @@ def _markdown(comparison: Comparison) -> Iterator[str]:
 
 
 def as_junit(comparison: Comparison) -> str:
-    """For CI systems: a testcase for each change; what has regressed is a failure, what is undecided an error."""
+    """For CI systems: a testcase for each change; a regression is a failure, an undecided one an error."""
     kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error"}
     elements = [kinds.get(change.kind, "skipped") for change in comparison.changes]
     document = ET.Element("testsuites")

@@ -1,4 +1,4 @@
-"""Says in few words whether violations were confirmed, for all reports.
+"""Texts on whether violations were confirmed, for all reports.
 
 Not for trying them again (conformance/supervision/).
 """
@@ -13,7 +13,7 @@ from conformance.model.verdict import Verdict
 from reports.digest import Digest
 from reports.repetitions import name_of
 
-_MOST = 5  # cases after which a violation occurs, and violations that are not confirmed, that are named
+_MOST = 5  # the maximum number of names of cases after which a violation occurs, and of unconfirmed violations
 
 _BY = {"run": "it ran alone", "company": "the same when tried again among its like, in another order"}
 

@@ -90,14 +90,14 @@ class RuleFacts:
 
     @property
     def documented(self) -> str:
-        """What the document says, in one line with its source: the words, or the reason why they are not given."""
+        """The document's words in one line with their source, or the reason why they are not quoted."""
         said = f'"{self.quote}" ({self.source})' if self.quote else self.source
         return f"{said} (not quoted: {self.unquoted})" if self.unquoted else said
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the summary sentence: how many rules have this standing and, if that matters, why."""
+    """One part of the summary sentence: the number of rules with this standing and, if that matters, the reason."""
 
     standing: str
     count: int
@@ -117,12 +117,12 @@ class Part:
 class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
-    Every record has all keys of model/record_shape.py. Of the cases in `unrecorded` nothing is known but that they were
-    planned; there may be many. `directory` holds the run's other files; `named` is what named the run: that or its
-    file. `torn` is true if the last line of the file is incomplete. `confirmations` say which violations occur alone.
-    The `footer` counts what the results come to. `suite` is that of a run without a violation, if its tables are known:
-    what it needs and what it left out is not taken from its own header then. One that `is_of_other_tables` cannot be
-    compared with them.
+    Every record has all keys of model/record_shape.py. The cases in `unrecorded` were planned, and nothing else is
+    known of them; there may be many. `directory` holds the run's other files; `named` is the path that named the run:
+    this directory or a file. `torn` is true if the last line of the file is incomplete. `confirmations` say which
+    violations occur alone. The `footer` has the figures that follow from the results. `suite` is set for a run without
+    a violation if its tables are known: needs and left-out cases are then taken from there and not from the header. A
+    run that `is_of_other_tables` cannot be compared with the suite's.
     """
 
     directory: Path
@@ -147,7 +147,7 @@ class Digest:
 
     @cached_property
     def facts(self) -> Mapping[str, str]:
-        """What was under test, and the size of the run, as texts by name; empty if unknown."""
+        """The stack under test and the size of the run, as texts by name; empty if unknown."""
         header, footer = self.header, self.footer
         facts: dict[str, object] = {
             "device": self.device,
@@ -178,7 +178,7 @@ class Digest:
 
     @cached_property
     def capabilities(self) -> Mapping[str, str]:
-        """What the device says of itself, by name: its ids, capabilities and limits."""
+        """The device's description of itself, by name: its ids, capabilities and limits."""
         device = self.header["device"]
         told: dict[str, object] = {name: device[name] for name in ("vendor_id", "vendor_part_id") if name in device}
         told.update(device.get("caps", {}))
@@ -191,18 +191,12 @@ class Digest:
 
     @cached_property
     def restrictions(self) -> Mapping[str, str]:
-        """For each rule that passed in part, what was not seen of it, and why."""
+        """For each rule that passed in part, its missing evidence, with reasons."""
         return {rule: found.restriction for rule, found in self._concluded.items() if found.restriction}
 
     @cached_property
     def _decided(self) -> Sequence[ResultRecord]:
-        """The results, in which a hang that was not seen again is undecided: on a busy host an answer may come late."""
-        return [
-            {**each, "effective": Verdict.BROKEN}
-            if each["effective"] == Verdict.HANG and self.repetitions.is_unconfirmed(each)
-            else each
-            for each in self.results
-        ]
+        return [self.repetitions.decided(each) for each in self.results]
 
     @cached_property
     def _concluded(self) -> Mapping[str, RuleConclusion]:
@@ -225,7 +219,8 @@ class Digest:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The verdict in parts: what is verified, or only touched, and each other standing that a rule has."""
+        """The verdict in parts: the rules that are verified or only touched, and each other standing that a rule
+        has."""
         first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
         count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
         count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules if rule not in self.apart)
@@ -265,12 +260,12 @@ class Digest:
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
-        """The defects that the violations come to, the most severe first; those waived or of the stack last."""
+        """The defects behind the violations, the most severe first; those waived or of the stack last."""
         return self.repetitions.applied(defects_of(self.results, shorts_in(self.header)))
 
     @cached_property
     def repetitions(self) -> Repetitions:
-        """What was seen when the violations were tried again."""
+        """The repetitions of the violations."""
         return Repetitions(self.confirmations)
 
     @property
@@ -280,7 +275,8 @@ class Digest:
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:
-        """How many results violate a rule, by the worst severity of each; without those waived or not confirmed."""
+        """The numbers of results that violate a rule, by the worst severity of each; without those waived or not
+        confirmed."""
         return count_by_severity(
             worst_severity(each)
             for each in self.results
@@ -289,7 +285,8 @@ class Digest:
 
     @property
     def headline(self) -> str:
-        """How bad it is, in one line: the number of defects, and of violations by severity; empty without any.
+        """The severity of the run, in one line: the number of defects, and of violations by severity; empty without
+        any.
 
         For a stack with changes of the project (docs/mended-stack.md), it begins with them.
         """
@@ -303,7 +300,7 @@ class Digest:
 
     @property
     def changed_stack(self) -> str:
-        """By which changes of the project or builds of the user the stack under test differs from what was shipped,
+        """The changes of the project and builds of the user by which the stack under test differs from the shipped one,
         with hashes; empty for none."""
         under_test: object = self.header.get("under_test")
         given = under_test.get("given") if isinstance(under_test, dict) else None
@@ -340,7 +337,7 @@ class Digest:
 
     @cached_property
     def concluded(self) -> RunConclusion:
-        """What the run comes to: in the same words in every report."""
+        """The conclusion of the run, in the same words in every report."""
         footer = self.footer
         if footer:
             footer = {**footer, "verdicts": Counter(each["effective"] for each in self._decided)}
@@ -366,7 +363,8 @@ class Digest:
 
     @cached_property
     def _left_out(self) -> int | None:
-        """How many cases of the default tier were not planned; None if nobody can tell by the tables of this suite."""
+        """The number of cases of the default tier that were not planned; None if the tables of this suite do not show
+        it."""
         if "left_out" in self.header and not self.suite:
             return None if self.is_of_other_tables else self.header["left_out"]
         suite = self.suite or _suite_of(self.header)
@@ -385,7 +383,7 @@ class Digest:
 
     @property
     def about(self) -> str:
-        """What was tested, with which versions, and when: in one line."""
+        """The device, the versions and the time, in one line."""
         facts = self.facts
         parts = [f"{self.device} ({facts['driver']})" if facts["driver"] else self.device]
         parts += [f"{name} {facts[name]}" for name in ("kernel", "rdma-core", "stack") if facts[name]]
@@ -413,7 +411,7 @@ class Digest:
         return self.footer["waivers"] if self.footer else {}
 
     def violations(self) -> dict[str, list[ResultRecord]]:
-        """For each violated rule, in the order of the rules, the results that violate it, the most severe first."""
+        """By violated rule, in the order of the rules: the results that violate it, the most severe first."""
         found: dict[str, list[ResultRecord]] = {}
         for record in sorted(self.results, key=lambda record: VERDICTS.index(record["effective"])):
             for rule in record["rules"]:
@@ -423,7 +421,7 @@ class Digest:
         return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
     def documented(self, record: ResultRecord) -> Iterator[str]:
-        """For each rule that the result violates, a line with what its document says, if that is known."""
+        """A line for each rule that the result violates, with the words of its document if known."""
         for rule in record["rules"]:
             facts = self.rules.get(rule)
             if facts and facts.documented and verdict_on(rule, record) in VIOLATIONS:
@@ -449,7 +447,7 @@ class Digest:
 
 
 def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
-    """What is not as shipped, each in a few words; `given` may have any values."""
+    """The parts that are not as shipped, each in a few words; `given` may have any values."""
     changes = given.get("changes")
     if isinstance(changes, dict) and changes:
         names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
@@ -464,7 +462,7 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
 
 
 def called(name: str) -> str:
-    """What people call an entry of Digest.under_test: all are hashes but the variables that a user has given."""
+    """The name of an entry of Digest.under_test for people: all are hashes, except variables of the user."""
     return f"variable {name.removeprefix(_VARIABLE)}" if name.startswith(_VARIABLE) else f"hash of {name}"
 
 
@@ -508,7 +506,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
     if footer:
         count = Counter(record["effective"] for record in by_case.values())
         footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}
-    # Whoever changes a run makes it look better: the tables are read for those that look good.
+    # A run is changed to make it look better: only good ones are compared with the tables.
     good = footer and not is_own and not any(footer["verdicts"].get(verdict) for verdict in VIOLATIONS)
     suite = _suite_of(header) if good else None
     if suite and (wrong := wrong_by_tables(header, suite)):
@@ -528,16 +526,16 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
 
 
 def _shard(header: HeaderRecord) -> str:
-    """Which part of a run this is, or of how many it was made; empty for neither."""
+    """The number of this shard, or the number of shards in the run; empty for neither."""
     if shard := header.get("shard"):
         return f"{shard.get('number', '?')} of {shard.get('of', '?')}"
     return f"{len(header['shards'])}, merged" if header.get("shards") else ""
 
 
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
-    """What the header of a run of these tables cannot say; empty if there is nothing.
+    """The contradiction between the header and these tables; empty if there is none.
 
-    Another version may say more or less about a rule, but nothing different.
+    Another version may have more or fewer fields of a rule, but not other values.
     """
     known = plain(suite.registry.as_data())
     said = header["rules"]
@@ -562,13 +560,13 @@ def _suite_of(header: HeaderRecord) -> Suite | None:
     try:
         tables = tables_digest([CASES])
         return suite_of(tables) if header["suite"].get("tables_sha256") == tables else None
-    except (OSError, UserError):  # a report is made of a run, whatever is wrong with the tables
+    except (OSError, UserError):  # a report is made even if there are mistakes in the tables
         return None
 
 
 @lru_cache(maxsize=1)
 def suite_of(tables_sha256: str) -> Suite:
-    """This suite, whose tables have that hash now: read once for all runs that a command looks at."""
+    """This suite, whose tables have that hash now; it is read once for all runs of a command."""
     return load_suite()
 
 

@@ -1,5 +1,5 @@
-"""Everything that a report says about one violation, as lines of text: what the case did, what the document requires,
-what was observed, who answered, and the command that reproduces it. Not for escaping and layout."""
+"""Everything that a report says about one violation, as lines of text: the calls, the requirement, the observation, the
+layer that answered, and the command that reproduces it. Not for escaping and layout."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _CALLED = {"layer": "answered by"}  # fields of observations whose names people 
 
 
 def has_points(run: Digest) -> bool:
-    """Whether any result has points, which POINT explains to readers."""
+    """Whether any result has points, so that readers need the text POINT."""
     return any(record["space"] for record in run.results)
 
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """The lines about a result without success, in the order in which the case did things; none without a record."""
+    """The lines about a result without success, in the order of the case's steps; none without a record."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.defects_in(record["case"]):
@@ -52,7 +52,7 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
 
 
 def observed(record: ResultRecord) -> str:
-    """What came of the judged call; of a death the kernel's first line about it, or what ended."""
+    """The outcome of the judged call; for a death, the kernel's first line about it, or what ended."""
     if record["verdict"] in (Verdict.CRASH, Verdict.HANG) and not record["observed"]:
         what, _, _, alarm, *_ = (*fault_of(record).seen, "", "", "", "")
         return alarm or what
@@ -85,7 +85,7 @@ def deviation(each: Deviation) -> Iterator[str]:
 
 
 def answered(run: Digest, record: ResultRecord) -> str:
-    """Which layer answered, with the evidence, of the most severe symptom of a violation."""
+    """The layer that answered, with the evidence, for the most severe symptom of a violation."""
     own_ones = run.symptoms.get(record["case"])
     return str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
 
@@ -112,5 +112,5 @@ def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def format_fields(data: Mapping[str, Any]) -> str:
-    """Data as one line; what is empty is left out."""
+    """Data as one line; empty values are left out."""
     return "; ".join(f"{name} {text}" for name, text in flat(data) if text) or "nothing"

@@ -1,4 +1,4 @@
-"""What `rdma-cts explain` says of a rule, a case, a point of a sweep and a defect. Not for finding them."""
+"""The texts of `rdma-cts explain` about a rule, a case, a point of a sweep and a defect. Not for finding them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # its beginning suffices if no other 
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
-    """A rule: what it says, what proves it, and the latest verdict."""
+    """A rule: its statement, its proof, and the latest verdict."""
     yield f"{rule.id}  {rule.document}, {rule.section}"
     yield ""
     yield from _wrapped(rule.statement)
@@ -74,7 +74,7 @@ def _rank(rule: Rule, record: ResultRecord | None) -> int:
 
 
 def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
-    """A case or a point of a sweep: what it does, what it proves, and what came in the latest run."""
+    """A case or a point of a sweep: its steps, its rules, and its verdict in the latest run."""
     yield f"{case.id}  {case.location.file}:{case.location.line}"
     if case.about:
         yield from _wrapped(case.about)
@@ -102,7 +102,7 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
 
 
 def _steps(case: Case) -> Iterator[str]:
-    """What the case does, in order. A sweep has the set-up of its first point, and what it expects by clauses."""
+    """The steps of the case, in order. A sweep has the set-up of its first point, and its expectations by clauses."""
     if case.kind is not Kind.SWEEP:
         set_up = set_up_of(case)
         yield from (f"given:      {line}" for line in set_up["given"])
@@ -145,7 +145,7 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
 
 
 def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
-    """What came at one point of a sweep."""
+    """The outcome at one point of a sweep."""
     points = read_points(run.directory, record)
     name = case.id.partition(POINT)[2]
     assert case.sweep is not None
@@ -165,7 +165,7 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
 
 
 def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
-    """A defect: how bad it is, what shows it, and its first symptom in full."""
+    """A defect: its severity, its cases, and its first symptom in full."""
     first = defect.first
     yield f"defect {defect.fingerprint}  ({run.name}; {run.directory})"
     yield from _wrapped(defect.title)

@@ -1,7 +1,7 @@
-"""A fleet: the summaries of many nodes, in groups of equals, and first what differs within a group.
+"""A fleet: the summaries of many nodes in groups of equal nodes, with the differences within a group first.
 
-A node is known by the name of its directory. Of each only the facts of its summary are kept. Not for reading
-directories or writing files (commands/fleet.py).
+A node has the name of its directory. Only the facts of its summary are kept. Not for reading directories or writing
+files (commands/fleet.py).
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from reports.text import format_count
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
 SCHEMA = "rdma-cts-fleet/1"
-# What nodes of one device have in common, and what may be another on some of them: those make groups of their own.
+# The facts that make groups: those that nodes of one device share, and those that may differ between groups of them.
 _DEVICE = ("driver", "transport", "tier", "tables")
 _SETTINGS = ("firmware", "kernel", "rdma-core")
 # A group needs this many nodes, and this part of those with its device; fewer nodes differ from the largest group.
 _LEAST, _LEAST_PART = 3, 0.05
-# What may be another on each of several equal nodes, and says nothing.
+# Facts that may differ between equal nodes and mean nothing.
 _OWN = ("device", "started", "stack", "shard")
-# A run that takes this many times the median, or less than its reciprocal, is reported; so are this many deviations.
+# A duration is reported if it differs from the median by this factor, up or down, and by this number of deviations.
 _SLOW, _DEVIATIONS = 1.5, 6.0
 _MOST_REASON = 200  # characters of a reason to drain a node
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its name, the address of its report seen from the page (empty if there is none), and what is known of it.
+    """A node: its name, the address of its report relative to the page (empty if there is none), and the known facts.
 
     `problem` says why nothing is known, or why its run is not whole; empty if it is.
     """
@@ -46,7 +46,7 @@ class Node:
 
     @cached_property
     def traits(self) -> Mapping[str, str]:
-        """What its equals have too, by name."""
+        """The facts that equal nodes share, by name."""
         facts = self.facts
         if facts is None:
             return {}
@@ -67,7 +67,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Difference:
-    """Nodes of a group that have another value of something than most: `here` instead of `usual`."""
+    """Nodes of a group with another value than most: `here` instead of `usual`."""
 
     what: str
     usual: str
@@ -88,10 +88,10 @@ class Group:
 
     @cached_property
     def differences(self) -> tuple[Difference, ...]:
-        """What is not the same on all nodes: versions, capabilities, verdicts, and then times."""
+        """The differences between the nodes: versions, capabilities, verdicts, and then times."""
         found = [*self._traits(), *self._seconds(), *self._copies()]
         by_rule = {node for each in found if not each.what.startswith("case ") for node in each.nodes}
-        # A case is reported only for nodes that show nothing else.
+        # A case is reported only for nodes without any other difference.
         return tuple(each for each in found if not each.what.startswith("case ") or not by_rule.issuperset(each.nodes))
 
     def _traits(self) -> Iterator[Difference]:
@@ -100,7 +100,7 @@ class Group:
             values = {node.name: node.traits.get(name, "") for node in self.nodes}
             (usual, most), *others = Counter(values.values()).most_common()
             if most * 2 <= len(values):
-                continue  # it is of each node's own
+                continue  # its values are different on each node
             for other, _ in others:
                 yield Difference(name, usual, other, tuple(node for node, value in values.items() if value == other))
 
@@ -116,7 +116,7 @@ class Group:
                 yield Difference("seconds", f"{median:.0f} (median)", f"{seconds:.0f}", (name,))
 
     def _copies(self) -> Iterator[Difference]:
-        """Results that are another node's: no two runs begin and last the same."""
+        """Results copied from another node: no two runs have the same start and duration."""
         known: dict[tuple[str, float | None], str] = {}
         for node in self.nodes:
             if node.facts and node.facts.started:
@@ -126,7 +126,7 @@ class Group:
 
     @cached_property
     def verdicts(self) -> Mapping[str, tuple[str, int]]:
-        """For each rule the verdict that most nodes have, and how many nodes have another."""
+        """For each rule, the verdict of most nodes, and the number of nodes with another one."""
         rules = dict.fromkeys(rule for node in self.nodes if node.facts for rule in node.facts.rules)
         found: dict[str, tuple[str, int]] = {}
         for rule in rules:
@@ -141,7 +141,7 @@ class Fleet:
     """All nodes, in the order in which they were given."""
 
     nodes: tuple[Node, ...]
-    rules: Mapping[str, str] = field(default_factory=dict)  # what each rule is about
+    rules: Mapping[str, str] = field(default_factory=dict)  # the statement of each rule
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -237,7 +237,7 @@ def data(fleet: Fleet) -> bytes:
 
 
 def drain(fleet: Fleet) -> bytes:
-    """Commands that take the nodes that differ, or have no whole run, out of a Slurm cluster: one for each reason.
+    """Commands that drain the nodes of a Slurm cluster that differ or have no complete run: one for each reason.
 
     A node whose name Slurm does not accept is left out, and named in a remark.
     """

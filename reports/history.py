@@ -1,8 +1,8 @@
 """A history: the runs of many nights, each on the same cells (stacks of the guest), as reports and `nightly` need it.
 
 docs/nightly.md has the layout of its directory. Most is read from the summary of each run, which is made again from its
-results if it cannot be read. What does not belong to a history, or is damaged, is a problem in one line and costs no
-other cell. Not for running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
+results if it cannot be read. Foreign or damaged files are reported in one line and do not affect other cells. Not for
+running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
-LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE: of a night, beside its directory
+LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE: of a night, next to its directory
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
 _MOST_PROBLEMS = 20
@@ -46,7 +46,7 @@ _COMPARABLE = (BASELINE, GOOD)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a cell in a night; cell.json.
+    """The outcome of a cell in a night; cell.json.
 
     `against` is the last good night, with which it is compared, `selection` the options that select its cases,
     `reason` why it has no results. Texts are empty where they do not apply.
@@ -64,7 +64,7 @@ class Outcome:
     def of(data: Any) -> Outcome:
         """The outcome in the content of a file. Raises ValueError if it is not one."""
         if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("outcome") not in (*OUTCOMES,):
-            raise ValueError  # whatever it is: not everything can be looked up
+            raise ValueError  # of any type: not every value can be a key
         against, reason, selection = data.get("against", ""), data.get("reason", ""), data.get("selection", [])
         if not isinstance(selection, list) or not all(isinstance(text, str) for text in (against, reason, *selection)):
             raise ValueError
@@ -73,9 +73,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class KnownDefect:
-    """A defect as a summary describes it; `fingerprints` are all by which it is known.
+    """A defect as a summary describes it; `fingerprints` are all that it has.
 
-    `answered` says which layer answered, and why that is known; `case`, `line` and `repro` are about its first case.
+    `answered` is the layer that answered, with the evidence; `case`, `line` and `repro` are about its first case.
     """
 
     fingerprints: tuple[str, ...]
@@ -91,18 +91,18 @@ class KnownDefect:
 
     @property
     def fingerprint(self) -> str:
-        """The one that reports show."""
+        """The fingerprint that reports show."""
         return self.fingerprints[0]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a history needs of a run.
+    """The facts of a run for a history.
 
-    `stack` are the facts of what was under test as in summary.json, `hashes` those of its parts, and `capabilities`
-    what the device says of itself, empty in summaries of older versions; `seconds` is how long the run took, None if it
-    was resumed. `rules` has the effective verdict on each rule, `violating` the cases that violate one; `defects` are
-    those not waived.
+    `stack` describes the stack under test as in summary.json, `hashes` its parts, and `capabilities` the device's
+    description of itself, empty in summaries of older versions; `seconds` is the duration of the run, None if it was
+    resumed. `rules` has the effective verdict on each rule, `violating` the cases that violate one; `defects` are those
+    not waived.
     """
 
     conclusion: str
@@ -162,7 +162,8 @@ class Facts:
         return {**facts, **{called(name): digest for name, digest in self.hashes.items()}}
 
     def shows(self, fingerprints: Set[str]) -> bool | None:
-        """Whether it has the defect with one of these; None if that is not known, because not all cases were run."""
+        """Whether the run has the defect with one of these fingerprints; None if unknown, because not all cases were
+        run."""
         return self.known(any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects))
 
     def violates(self, case: str) -> bool | None:
@@ -170,7 +171,7 @@ class Facts:
         return self.known(case in self.violating)
 
     def known(self, seen: bool) -> bool | None:
-        """Whether what was `seen` is there; None if it was not seen, and its cases may be those that were not run."""
+        """True if it was `seen`; else False, or None if the cases that show it may not have been run."""
         return seen or (False if self.complete else None)
 
     @cached_property
@@ -190,9 +191,9 @@ def _texts(values: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell in a night: the directory of its run, what came of it, and the facts; None if it has no results.
+    """A cell in a night: the directory of its run, its outcome, and the facts, None if it has no results.
 
-    Of one that is `damaged` nothing is known.
+    Nothing is known of a `damaged` one.
     """
 
     night: str
@@ -205,7 +206,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class History:
-    """All cells of all nights, and what could not be read, a line each."""
+    """All cells of all nights, and a line for each that could not be read."""
 
     folder: Path
     nights: tuple[str, ...] = ()
@@ -238,9 +239,9 @@ class History:
         ]
 
     def since(self, name: str, night: str, has: Mapping[str, bool]) -> str:
-        """The first of the nights up to `night`, one after the other, of which `has` is true; empty if there is none.
+        """The first of the consecutive nights up to `night` for which `has` is true; empty if there is none.
 
-        `has` tells it by night; nights that it does not name say nothing.
+        Nights that are missing in `has` are skipped.
         """
         first = ""
         for cell in reversed(self.of(name)):
@@ -252,7 +253,7 @@ class History:
 
 
 def read_history(folder: Path) -> History:
-    """What is in the directory of a history. Raises UserError only if that itself cannot be read."""
+    """The contents of the directory of a history. Raises UserError only if that itself cannot be read."""
     problems: list[str] = []
     nights, cells = [], []
     for night in _entries(folder):
@@ -305,7 +306,7 @@ def _cell(night: str, folder: Path) -> Cell:
 
 
 def _agree(data: Any, violated: int) -> bool:
-    """Whether a summary in which so many rules are violated says so in its other parts too."""
+    """Whether the other parts of a summary agree with its number of violated rules."""
     status, conforms = data["exit_status"], " conforms to its documents" in _text(data["conclusion"])
     return not (violated and status == 0) and not (conforms and status != 0)
 
@@ -334,7 +335,7 @@ def format_night(night: str) -> str:
 
 
 def changes(old: Facts, new: Facts) -> Iterator[tuple[str, str, str]]:
-    """What is different under test: name, old value, new value."""
+    """The differences under test: name, old value, new value."""
     for name in dict.fromkeys([*old.tested, *new.tested]):
         before, after = old.tested.get(name, ""), new.tested.get(name, "")
         if before != after:

@@ -1,4 +1,4 @@
-"""The page of a history: rules, nights and stacks; since when each violation is there, and what changed that night.
+"""The page of a history: rules, nights and stacks; the first night of each violation, and what changed that night.
 
 One self-contained page without any script; templates/history.html has the layout. Everything comes from the summaries
 of the runs (history.py), the statements of the rules from the latest results that can be read.
@@ -35,13 +35,13 @@ _RANK = {severity.label: severity.rank for severity in Severity}
 
 
 def _rank(severity: str) -> int:
-    """0 for the worst; what this version does not know comes last."""
+    """0 for the worst; unknown states come last."""
     return _RANK.get(severity, len(_RANK))
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Nights in a row with the same state; `first` and `last` count nights from 0. NOT_RUN is a state, too."""
+    """Consecutive nights with the same state; `first` and `last` count nights from 0. NOT_RUN is a state, too."""
 
     state: str
     first: int
@@ -105,18 +105,18 @@ class Lane:
 
     @cached_property
     def seen(self) -> int:
-        """In how many nights it was violated."""
+        """The number of nights in which it was violated."""
         return sum(state in self.bad for _, state in self._ran)
 
     @property
     def comes_and_goes(self) -> bool:
-        """Whether it was violated, then not, and then again."""
+        """Whether it was violated, then not, and then violated again."""
         entered = sum(step.new in self.bad and step.old not in self.bad for step in self.steps)
         return entered + bool(self._ran and self._ran[0][1] in self.bad) > 1
 
     @property
     def since(self) -> str:
-        """The night since when it is as it is now: violated, or not."""
+        """The night of the latest change between violated and not violated."""
         first = ""
         for night, state in reversed(self._ran):
             if (state in self.bad) != self.is_bad:
@@ -129,7 +129,7 @@ class Lane:
 
     @property
     def told(self) -> str:
-        """Since when, and in how many nights, in a few words."""
+        """The first night and the number of nights, in a few words."""
         if not self._ran:
             return "never run"
         nights = f"{self.seen:,} of {len(self._ran):,} nights"
@@ -164,7 +164,7 @@ class Track:
 
     @property
     def was_bad(self) -> bool:
-        """Whether it ever was."""
+        """Whether it was ever violated."""
         return any(lane.seen for lane in self.lanes)
 
     @property
@@ -180,7 +180,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Change:
-    """What became different under test in a cell in a night."""
+    """The changes under test in a cell in a night."""
 
     night: str
     cell: str
@@ -211,7 +211,7 @@ class HistoryPage:
 
     @property
     def ticks(self) -> Sequence[str]:
-        """The nights that are named below lanes: the first, one in the middle and the last, as far as they differ."""
+        """The nights that are named below lanes: the first, one in the middle and the last, without duplicates."""
         middle = self.nights[len(self.nights) // 2 : -1] if len(self.nights) % 2 else ()
         return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
 
@@ -223,11 +223,11 @@ class HistoryPage:
 
     @property
     def news(self) -> list[tuple[Track, str, str, Step]]:
-        """What changed in the latest night."""
+        """The changes in the latest night."""
         return self.changed_in(self.nights[-1])
 
     def changed_in(self, night: str) -> list[tuple[Track, str, str, Step]]:
-        """What changed in a night: a defect or rule, its title (a rule has none), the stack and the change."""
+        """The changes in a night: a defect or rule, its title (a rule has none), the stack and the change."""
         every = [*((track, defect.title) for defect, track in self.defects), *((track, "") for track in self.rules)]
         return [
             (track, title, lane.name, step)
@@ -342,7 +342,7 @@ class HistoryPage:
 
     @property
     def changes(self) -> list[Change]:
-        """What changed under test, the latest night first."""
+        """The changes under test, the latest night first."""
         return [
             Change(night, name, found)
             for night in reversed(self.nights)

@@ -1,8 +1,8 @@
 """report.html: one self-contained page about one run, or about several side by side.
 
-This module prepares conclusion, defects and rules, which need no script; page_data.py has all else, and templates/ the
-layout. Jinja escapes everything that is inserted, and the page's policy allows only its own script (by hash), so that
-no text from a results file is executed.
+This module prepares conclusion, defects and rules, which need no script; page_data.py prepares the rest, and templates/
+has the layout. Jinja escapes everything that is inserted, and the page's policy allows only its own script (by hash),
+so that no text from a results file is executed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MOST_SHOWN = 3
 class CellView:
     """A rule in one run: its verdict (empty if it has no case in this run) and the number of cases by verdict.
 
-    `restriction` says what was not seen of a rule that passed in part; empty for any other.
+    `restriction` names the missing evidence of a rule that passed in part; empty for any other.
     """
 
     verdict: str
@@ -129,7 +129,7 @@ class Page:
 
     @cached_property
     def cases(self) -> Mapping[str, tuple[ResultRecord | None, ...]]:
-        """The records of the cases of which a run has one, in the order of the first run."""
+        """The records of the cases that have one in any run, in the order of the first run."""
         by_run = [{record["case"]: record for record in run.results} for run in self.runs]
         ids = dict.fromkeys(id_ for records in by_run for id_ in records if id_ not in self._unrecorded)
         return {id_: tuple(records.get(id_) for records in by_run) for id_ in ids}
@@ -143,14 +143,14 @@ class Page:
 
     @cached_property
     def unrecorded(self) -> list[str]:
-        """The cases that were planned and of which no run has a record, in alphabetical order."""
+        """The planned cases without a record in any run, in alphabetical order."""
         return sorted(self._unrecorded)
 
     @cached_property
     def groups(self) -> list[tuple[str, list[RuleView]]]:
         """The matrix: the rules of each verb; cases that prove no rule come last."""
         counts: dict[str, list[Counter[str]]] = {}
-        verbs: dict[str, str] = {}  # of rules of which nothing else is known
+        verbs: dict[str, str] = {}  # of rules about which nothing else is known
         for case, records in self.cases.items():
             for rule in first_of(records)["rules"] or [""]:
                 if (count := counts.get(rule)) is None:
@@ -171,7 +171,7 @@ class Page:
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns of the matrix that have a number; the others would take their room from the statements."""
+        """The columns of the matrix with any number; empty ones would take space from the statements."""
         cells = [cell for _, rules in self.groups for rule in rules for cell in rule.cells]
         return {name: verdicts for name, verdicts in COLUMNS.items() if any(cell.of(verdicts) for cell in cells)}
 
@@ -203,7 +203,7 @@ class Page:
 
     @cached_property
     def confirmations(self) -> list[str]:
-        """Lines that say of each run how many of its violations were confirmed."""
+        """Lines with the number of confirmed violations of each run."""
         several = len(self.runs) > 1
         return [f"{run.name}: {line}" if several else line for run in self.runs for line in confirmation.summary(run)]
 

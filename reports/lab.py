@@ -1,4 +1,5 @@
-"""lab.html: the verdict on each rule on each host of a lab, and first what differs between hosts that should be equal.
+"""lab.html: the verdict on each rule on each host of a lab, preceded by the differences between hosts that should be
+equal.
 
 One self-contained page without any script; templates/lab.html has the layout. Not for running (commands/lab.py).
 """
@@ -16,18 +17,19 @@ from reports.html import environment
 from reports.text import format_count
 
 FILE_NAME = "lab.html"
-# What may be another one on each of several equal hosts, and says nothing.
+# Facts that may differ between equal hosts and mean nothing.
 _OWN_FACTS = ("started", "seconds", "exit status", "calls judged", "cases", "seed", "tier", "stack")
 
 
 @dataclass(frozen=True)
 class Run:
-    """What the page needs of a run: of many hosts no more is kept. `cases` are the verdicts that count, by case."""
+    """The data of a run for the page; with many hosts, nothing else is kept. `cases` has the effective verdicts by
+    case."""
 
     conclusion: str
     sentence: str
     conforms: bool
-    rules: Mapping[str, str]  # the statement of each by its id
+    rules: Mapping[str, str]  # statements by the ids of rules
     verdicts: Mapping[str, str]
     under_test: Mapping[str, str]
     cases: Mapping[str, str]
@@ -57,14 +59,14 @@ class Column:
 
     @property
     def told(self) -> str:
-        """What came of the host, in one line."""
+        """The outcome of the host, in one line."""
         if self.run is None:
             return f"not run: {self.reason}"
         return f"{self.run.conclusion}{'; ' + self.reason if self.reason else ''}; {self.run.sentence}"
 
     @property
     def report(self) -> str:
-        """The page about this host alone, seen from the lab's; empty without a run."""
+        """The address of this host's own page, relative to the lab's; empty without a run."""
         return f"{self.name}/{REPORT}" if self.run else ""
 
     def verdict(self, rule: str) -> str:
@@ -94,7 +96,7 @@ class Group:
 
     @cached_property
     def under_test(self) -> list[Difference]:
-        """What was under test and is not the same: versions, firmware, hashes."""
+        """The differences under test: versions, firmware, hashes."""
         names = dict.fromkeys(name for _, run in self.runs for name in run.under_test)
         return list(
             _differing((name, {host: run.under_test.get(name, "") for host, run in self.runs}) for name in names)
@@ -133,7 +135,7 @@ class Page:
 
     @cached_property
     def rules(self) -> Mapping[str, str]:
-        """What each rule of all runs states, in their order."""
+        """The statements of the rules of all runs, in their order."""
         return {id_: statement for column in self.columns if column.run for id_, statement in column.run.rules.items()}
 
     @cached_property
@@ -158,7 +160,7 @@ def page_of(columns: Sequence[Column]) -> str:
 
 
 def differences(columns: Sequence[Column]) -> Iterator[str]:
-    """A line for each group of equal hosts: what differs between them."""
+    """A line for each group of equal hosts, with their differences."""
     for group in Page(columns).groups:
         hosts = ", ".join(name for name, _ in group.runs)
         rules, cases = format_count(len(group.rules), "rule"), format_count(len(group.cases), "case")

@@ -1,4 +1,4 @@
-"""What one night changed in one cell of a history, in lines for the morning, and the outcome that follows.
+"""The changes of one night in one cell of a history, as lines for the morning, and the resulting outcome.
 
 Not for comparing (comparison.py) and not for the page of all nights (history_page.py).
 """
@@ -53,7 +53,7 @@ class Morning:
 
     @property
     def outcome(self) -> Outcome:
-        """What came of the cell."""
+        """The outcome of the cell."""
         known = self.cell.outcome
         if self.run is None:
             return replace(known, outcome=NOT_RUN)
@@ -126,12 +126,12 @@ class Morning:
         return self._known_of(partial(Facts.shows, fingerprints=own))
 
     def _known_of(self, has: Callable[[Facts], bool | None]) -> Mapping[str, bool]:
-        """By night, what is asked of its facts, as far as they tell it."""
+        """The answer from the facts of each night, where known."""
         text = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
         return {night: each for night, each in text.items() if each is not None}
 
     def _since(self, has: Mapping[str, bool]) -> str:
-        """Since when it is there; and, if it also was before and went, how often."""
+        """The first night of its present occurrence; if it also occurred earlier, how often."""
         first = self.history.since(self.cell.name, self.cell.night, has) or self.cell.night
         earlier = sum(seen for night, seen in has.items() if night < first)
         came = f", and came and went before ({earlier} of {sum(n < first for n in has)} nights)" if earlier else ""

@@ -1,8 +1,8 @@
-"""The cases, sweeps and maps of report.html as compact data, of which its script builds rows when they are opened.
+"""The cases, sweeps and maps of report.html as compact data, from which its script builds rows when they are opened.
 
-Each distinct value is told once, in `texts`; a column has for each case the number of its value there. Number 0 is
-nothing. In a text, HERE stands for the id of the case. Not for layout: the script makes text of all that is here, and
-never markup.
+Each distinct value is stored once, in `texts`; a column has the number of its value there for each case. Number 0 means
+nothing. In a text, HERE stands for the id of the case. Not for layout: the script inserts these data as text, never as
+markup.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _deviation(each: Deviation) -> dict[str, Any]:
     }
 
 
-# Columns by name, each with the key of a result on which alone they depend, and what is shown of its value.
+# Columns that depend on one key of a result: name, key, and the function that makes the shown text.
 _SHARED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "given": ("set_up", lambda set_up: set_up["given"]),
     "before": ("set_up", lambda set_up: set_up["before"]),
@@ -68,7 +68,7 @@ _SHARED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "points": ("points", lambda points: list(points.items())),
     "deviations": ("deviations", lambda deviations: list(map(_deviation, deviations))),
 }
-# Columns of texts as they are, and those that depend on more than one key.
+# Columns of unchanged texts, and those that depend on more than one key.
 _TEXTS = ("effective", "verdict", "reason", "call")
 _OWN = ("layer", "evidence", "table", "reproduce", "map")
 
@@ -150,7 +150,8 @@ def _encoded(value: Any) -> str:
 
 
 def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
-    """What the script draws of a sweep; a line if there is no map. Raises UserError if the points file is invalid."""
+    """The data from which the script draws a sweep; a line of text if there is no map. Raises UserError if the points
+    file is invalid."""
     points = read_points(run.directory, record)
     if points is None:
         file = record["points_file"]

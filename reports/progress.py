@@ -64,7 +64,7 @@ class Progress:
         self._ticks = [self._began]
 
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
-        """A result was recorded; it is shown at once unless it is PASS, UNSUPPORTED or no news."""
+        """A result was recorded; it is shown at once unless it is PASS, UNSUPPORTED or not new."""
         with self._lock:
             self._result_recorded(record, done, total)
 
@@ -84,7 +84,7 @@ class Progress:
             self.say(f"  {done} of {total}, {', '.join(self._pace(total - done))}")
 
     def _is_news(self, record: ResultRecord) -> bool:
-        """Whether a result is shown at once. What cannot be reached for a reason that was shown says nothing more."""
+        """Whether a result is shown at once. UNREACHABLE results are shown once for each reason."""
         if record["effective"] != Verdict.UNREACHABLE:
             return record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED)
         reason = record["reason"].partition(";")[0]
@@ -104,7 +104,8 @@ class Progress:
             print(line.replace(verdict, coloured(verdict, self.stream), 1), file=self.stream, flush=True)
 
     def _bar(self, record: ResultRecord, done: int, total: int) -> str:
-        """What fits into a line of the terminal: first the figures and the time left, then the bar, pace and case."""
+        """The parts that fit into a line of the terminal: first the figures and the time left, then the bar, speed and
+        case."""
         columns = columns_of(self.stream) - 1
         left, *pace = self._pace(total - done)
         figures = f"{done} of {total}, {left}"

@@ -1,4 +1,4 @@
-"""What the repetitions of a run's violations say about its defects: which were not seen again, and which can be worse.
+"""Applies the repetitions of violations to the defects of a run: some were not seen again, and some can be more severe.
 
 Not for the texts about single violations (confirmation.py) and not for trying them again (conformance/supervision/).
 """
@@ -11,6 +11,7 @@ from dataclasses import replace
 from conformance.defects import Defect, severity_of_fault, symptoms_of
 from conformance.model.fault import Fault
 from conformance.model.record import ConfirmationRecord, ResultRecord
+from conformance.model.verdict import VERDICTS, Verdict
 from conformance.tables.suite import POINT
 
 
@@ -32,8 +33,26 @@ class Repetitions:
         """Whether no violation in a result was seen again, neither alone nor after other cases."""
         return bool(self.unconfirmed) and all(each.name in self.unconfirmed for each in symptoms_of(record))
 
+    def decided(self, record: ResultRecord) -> ResultRecord:
+        """The result, with every hang that did not occur again as undecided: on a busy host an answer may come late.
+
+        Of a sweep, the rules of those points are undecided, unless other points violate them too.
+        """
+        if record["effective"] != Verdict.HANG or not self.unconfirmed:
+            return record
+        if self.is_unconfirmed(record):
+            return {**record, "effective": Verdict.BROKEN}
+        again = [
+            each for each in symptoms_of(record) if each.verdict != Verdict.HANG or each.name not in self.unconfirmed
+        ]
+        verdicts = dict(record.get("rule_verdicts", {}))
+        for rule in [rule for rule, verdict in verdicts.items() if verdict == Verdict.HANG]:
+            own = [Verdict(each.verdict) for each in again if rule in each.rules]
+            verdicts[rule] = min(own, key=VERDICTS.index, default=Verdict.BROKEN)
+        return {**record, "rule_verdicts": verdicts}
+
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
-        """The defects with what was seen when their violations were tried again, unconfirmed ones behind the others."""
+        """The defects with the results of the repetitions; unconfirmed ones come last."""
         found = [self._applied(each) for each in defects]
         return tuple(sorted(found, key=lambda each: (each.of_stack, each.waived, each.unconfirmed)))
 
@@ -45,5 +64,5 @@ class Repetitions:
 
 
 def name_of(record: ConfirmationRecord) -> str:
-    """What `--only` takes to try a violation again."""
+    """The argument of `--only` that repeats a violation."""
     return f"{record['case']}{POINT}{record['point']}" if record.get("point") else record["case"]

@@ -1,7 +1,7 @@
 """The site of a history: static pages for a web server, one for each rule, defect and night, and badges.
 
-Rules, defects and nights are those of history_page.py; what cases did is from the latest results of each cell that can
-be read. Programs and letters are given (commands/site.py). Not for writing the files, nor for reports of single runs.
+Rules, defects and nights are those of history_page.py; the verdicts on cases are from the latest readable results of
+each cell. Programs and letters come from commands/site.py. Not for writing the files, nor for reports of single runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RULES, DEFECTS, NIGHTS, BADGES = "rules", "defects", "nights", "badges"
 FOLDERS = (RULES, DEFECTS, NIGHTS, BADGES)
 _KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _STYLES = ("report.css", "history.css", "site.css")
-# What a rule's lane, and a defect's, is asked for: the words of the page, and the states.
+# Questions about the lanes of rules and of defects: the words of the page, and the states.
 _STATES = {RULES: (("kept", _KEPT), ("violated", VIOLATIONS)), DEFECTS: (("seen", (SEEN,)), ("not seen", (NOT_SEEN,)))}
 # The colours of badges: white text stands out from each.
 _GREEN, _RED, _GREY = "#17683f", "#a5141f", "#555b61"
@@ -36,7 +36,7 @@ _DIGIT_PX, _MARGIN_PX = 6.6, 12  # of a badge's text of 11 px
 
 @dataclass(frozen=True)
 class Mending:
-    """A change of ours to the sources that mends a defect: its name, what it does, and why."""
+    """A change of this project to the sources that mends a defect: its name, its effect, and the reason."""
 
     name: str
     subject: str
@@ -45,7 +45,7 @@ class Mending:
 
 @dataclass(frozen=True)
 class Papers:
-    """What a defect's page has besides what the nights say; texts are empty where there are none.
+    """Further texts for a defect's page; empty where there are none.
 
     `why_not` is why there is no `program`; `place` is where the defect lies in the sources.
     """
@@ -59,7 +59,7 @@ class Papers:
 
 @dataclass(frozen=True)
 class CaseLine:
-    """A case under a rule: the cells by its verdict on that rule there, and in which it violates it since when."""
+    """A case under a rule: the cells by its verdict on that rule, and the first night of the violation in each cell."""
 
     id: str
     location: str
@@ -68,7 +68,8 @@ class CaseLine:
 
 
 class Site(HistoryPage):
-    """What the pages show. `latest` has the latest results of each cell, `papers` is by the fingerprints of defects."""
+    """The contents of the pages. `latest` has the latest results of each cell, `papers` has texts by the fingerprints
+    of defects."""
 
     def __init__(self, history: History, latest: Mapping[str, Digest], papers: Mapping[str, Papers]) -> None:
         super().__init__(history)
@@ -120,7 +121,7 @@ class Site(HistoryPage):
         return [cell for cell in self.history.cells if cell.night == night]
 
     def under_test(self, cell: Cell) -> tuple[tuple[str, str, str], ...]:
-        """What is different under test since the night before in which the cell had results: name, old, new."""
+        """The differences under test from the cell's previous night with results: name, old, new."""
         return self._changes.get(cell.name, {}).get(cell.night, ())
 
     def neighbours(self, night: str) -> tuple[str, str]:
@@ -162,7 +163,7 @@ class Site(HistoryPage):
 
     @property
     def badges(self) -> Iterator[tuple[str, str, str, str]]:
-        """Each badge: its name, what it is about, what it says, and its colour."""
+        """The badges: name, subject, text and colour of each."""
         outcomes = {cell.outcome.outcome for cell in self.last}
         colour = _RED if REGRESSED in outcomes else _GREEN if outcomes <= {GOOD, BASELINE} else _GREY
         yield "latest-night", "rdma-cts, latest night", self.last_told, colour
@@ -183,7 +184,7 @@ def _rank(verdict: str) -> int:
 
 
 def file_name(text: str) -> str:
-    """A text as the name of a file without its ending: what came from results can be anything."""
+    """A text as the name of a file without its suffix; a text from results can be anything."""
     name = quote(text, safe=" +,=@~") or "none"
     return name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 

@@ -118,7 +118,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def _program(run: Digest, out: Path) -> Iterator[str]:
-    """How to get the C program that shows the first defect, and how to run again what has failed."""
+    """The commands for the C program that shows the first defect, and for running the failed cases again."""
     if run.open_defects:
         first = run.open_defects[0]
         yield f"C program: {PROGRAM} reproducer {first.fingerprint} --run {out} shows the first defect"

@@ -1,4 +1,4 @@
-"""Text of others made safe to print, and numbers and values as people read them. Not for what a report says."""
+"""Makes foreign text safe to print, and formats numbers and values for people. Not for the contents of reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def fitted(line: str, stream: TextIO) -> str:
-    """The line as a terminal breaks it at words. One with a command stays whole, since it is copied from there."""
+    """The line, broken at words for a terminal. A line with a command is not broken, so that it can be copied."""
     if not stream.isatty() or f"{PROGRAM} " in line:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -38,7 +38,7 @@ def fitted(line: str, stream: TextIO) -> str:
 
 
 def columns_of(stream: TextIO) -> int:
-    """The width of a terminal, which the environment's COLUMNS overrides; of any other stream, 80 columns."""
+    """The width of a terminal, which the environment's COLUMNS overrides; 80 columns for any other stream."""
     if os.environ.get("COLUMNS", "").isdecimal():
         return int(os.environ["COLUMNS"]) or 80
     try:

@@ -1,5 +1,5 @@
 """C programs that show one case without this suite: libibverbs alone, made from the case's description.
 
-Nothing here calls the engine's C, nor runs a case: the programs are a second opinion on it. Not for running them
-(trial/programs.py) and not for choosing what to report (commands/).
+Nothing here calls the engine's C code or runs a case, so that the programs check the engine independently. Not for
+running them (trial/programs.py) and not for choosing what to report (commands/).
 """

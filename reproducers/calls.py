@@ -1,4 +1,4 @@
-"""The verbs as statements: the call, and what the document wants of its answer."""
+"""The verbs as statements: the call, and the check of its answer."""
 
 from conformance.bench.doors import RegMrEx
 from conformance.model.case import Arguments, Expectation, SgeSpec, Step
@@ -34,7 +34,7 @@ _FIELDS |= {"offset": ("fd_offset", "FD_OFFSET"), "fd_offset": ("fd_offset", "FD
 
 
 def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str:
-    """The expression of a registration by ibv_reg_mr_ex, which may be that of an older verb through its door."""
+    """The expression of a registration by ibv_reg_mr_ex, which may stand for an older verb (bench/doors.py)."""
     if raw:
         raise Inexpressible("it makes the kernel's command of ibv_reg_mr_ex")
     if arguments.get("buf", NULL) != NULL or arguments.get("dmah", "NULL") != "NULL":
@@ -54,7 +54,8 @@ def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str
 
 
 def is_plain(verb: Verb) -> bool:
-    """Whether a verb returns 0 or an errno, makes and ends nothing, and takes what a prototype shows."""
+    """Whether a verb returns 0 or an errno, neither makes nor releases objects, and takes only arguments of its
+    prototype."""
     known = all(each.ctype != "struct ibv_buf *" for each in verb.parameters)
     return known and verb.convention is Convention.ZERO_OR_ERRNO and not verb.destroys
 
@@ -89,7 +90,7 @@ def _commands(writer: Writer, piece: str) -> None:
 
 
 def wanted(then: Expectation, names: tuple[str, ...], error: str = "error") -> tuple[str, str]:
-    """A C condition on `error` (0: success), and what the document wants, in words that follow "should"."""
+    """A C condition on `error` (0: success), and the requirement in words that follow "should"."""
     if then.outcome == "open":
         return "1", "do either"
     if then.outcome == "success":

@@ -6,7 +6,7 @@ from conformance.model.case import Argument, Flags, Value
 from conformance.model.quantity import HUGE_PAGES, PAGES, UNITS, Quantity, Term
 from conformance.verbs import ENUMS, Enum
 
-# Of this release, the oldest one whose header the programs shall compile with; what is younger is written as a number.
+# The oldest release whose header the programs must compile with; newer names are written as numbers.
 _OLDEST_HEADER = 44
 _UNITS: Mapping[str, str] = {"KiB": "10", "MiB": "20", "GiB": "30", "TiB": "40"}
 # Words that a program or C itself uses, and that objects of a case may have as names too.
@@ -48,7 +48,7 @@ class Names:
         self._properties |= {(name, each): f"(uintptr_t){struct}addr" for each in ("addr", "")}
 
     def old_keys(self, name: str, struct: str) -> None:
-        """Says where the keys are that a region or window had before the last call."""
+        """Sets the place of the keys that a region or window had before the last call."""
         self._properties |= {(name, f"old_{each}"): f"{struct}{each}" for each in ("lkey", "rkey")}
 
     def value(self, name: str, of: str, text: str) -> None:

@@ -15,12 +15,12 @@ from reproducers.writer import Inexpressible
 
 PAGE, FOLDER = "findings.md", "findings"
 SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
-_TAG = re.compile(r"<(?=[A-Za-z/!?])")  # results hold whatever their sender wrote
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")  # results may contain any text of their sender
 
 
 @dataclass(frozen=True)
 class Run:
-    """A recorded run with what is known of its device."""
+    """A recorded run and the known facts about its device."""
 
     digest: Digest
     basis: Basis
@@ -40,7 +40,7 @@ class Run:
 
     @property
     def by_fingerprint(self) -> Mapping[str, Defect]:
-        return {defect.fingerprint: defect for defect in self.digest.defects}
+        return {defect.fingerprint: defect for defect in self.digest.defects if not defect.unconfirmed}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Finding:
 
 
 def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
-    """The defects of all runs, the most severe first; of equal ones, those that more results show."""
+    """The confirmed defects of all runs, the most severe first; of equal ones, those that more results show."""
     having: dict[str, list[Run]] = {}
     for run in runs:
         for fingerprint in run.by_fingerprint:
@@ -87,10 +87,11 @@ def page(
     files: Collection[str],
     title: str,
 ) -> str:
-    """The page as Markdown. By fingerprint, `where` says where in the source a defect lies, `mended` what mends it.
+    """The page as Markdown. `where` has the place of a defect in the source and `mended` the changes that mend it, by
+    fingerprint.
 
-    `files` are the names of the programs in the page's directory, those written by hand as by-hand/FINGERPRINT.c; for
-    the others it has the command that makes them.
+    `files` are the names of the programs in the page's directory, handwritten ones as by-hand/FINGERPRINT.c; for other
+    defects the page has the command that makes the program.
     """
     lines = [f"# {title}", ""]
     lines += [

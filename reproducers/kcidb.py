@@ -15,7 +15,7 @@ from reproducers.findings import Finding, Run, stacks_of
 
 ORIGIN = re.compile(r"[a-z0-9_]+\Z")
 _VERSION = {"major": 5, "minor": 3}
-_ISSUE_VERSION = 1  # increase it when the same finding is described otherwise
+_ISSUE_VERSION = 1  # increase it when the description of the same finding changes
 _EXCERPT = 16384
 _STATUS = {
     Verdict.PASS: "PASS",
@@ -31,7 +31,7 @@ def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> di
     ids = {id(run): f"{origin}:{_digest(run)}" for run in runs}
     found["checkouts"] = [
         {"id": ids[id(run)], "origin": origin, "comment": run.stack, "valid": True} for run in runs
-    ]  # a package of a distribution: nothing says of which commit
+    ]  # a package of a distribution: its commit is unknown
     found["builds"] = [
         {"id": ids[id(run)], "checkout_id": ids[id(run)], "origin": origin, "comment": run.stack} for run in runs
     ]

@@ -18,16 +18,16 @@ from reports.digest import Digest
 from reproducers.of_runs import reproducer
 
 WIDTH = 72
-# What calls of a case are that no library has.
+# Explanations of calls of a case that are not functions of the library.
 _OUR_CALLS = {
     "traffic": "the peer posts this operation on the key",
     "local_traffic": "the owner of the region posts this operation with its lkey",
-    "connect_qp": "the queue pair is moved on to RTS, and what completes there is looked at",
+    "connect_qp": "the queue pair is moved on to RTS, and its completions are polled",
     "post_local_inv": "a LOCAL_INV work request",
     "post_bind_mw": "a BIND_MW work request",
 }
 _OPEN = "an answer of any kind, which the document leaves open"
-# How the program ends where it cannot say what it saw.
+# How the program ends if it cannot report what it saw.
 _ENDINGS = {
     Severity.KERNEL_CRASH: "it stops the kernel: run it in a virtual machine",
     Severity.PROCESS_CRASH: "it is killed by a signal",
@@ -77,7 +77,7 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
     for call, words in _OUR_CALLS.items():
         if any(f" {call}(" in each for each in calls):
             yield from _wrapped(f"{call}: {words}", "  ", "    ")
-    if " should " not in line:  # else the observation says what was expected of which step
+    if " should " not in line:  # else the observation shows the expectation of the step
         expected = _OPEN if symptom.expected == "open" else symptom.expected
         yield from _wrapped(f"expected: {expected}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
@@ -123,7 +123,7 @@ def _commands(driver: str, device: str) -> Iterator[str]:
 
 
 def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
-    """The objects of a set-up that the calls need, or one of these objects; a table may set up more."""
+    """The objects of a set-up that the calls or these objects need; a table may set up more."""
     used = list(calls)
     for line in reversed(given):  # an object is made of those before it
         name = line.partition(":")[0]
@@ -134,7 +134,7 @@ def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
 
 
 def _at_fault(symptom: Symptom, run: Digest) -> str:
-    """The part of the stack that answered, as those who maintain it call it."""
+    """The part of the stack that answered, by the name that its maintainers use."""
     driver = run.header["device"].get("driver") or "RDMA"
     parts = {PROVIDER: f"rdma-core, providers/{driver}", LIBIBVERBS: "rdma-core, libibverbs", CORE: "RDMA/core"}
     return parts.get(answering_of(symptom).layer, driver)
@@ -166,7 +166,7 @@ def _stack(run: Digest) -> str:
 
 
 def _told_apart(other: Digest, run: Digest) -> str:
-    """What was loaded in another run of the same versions and was not in this one; empty for nothing."""
+    """The software that was loaded in another run of the same versions and not in this one; empty if there is none."""
     if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
         return ""
     known = {name: value for name, value in other.under_test.items() if not name.startswith("given")}

@@ -8,7 +8,7 @@ from conformance.model.quantity import Quantity
 
 
 def without_idle(case: Case) -> Case:
-    """The case without the objects that none of its steps, and nothing that they need, names."""
+    """The case with only the objects that its steps need, directly or through other objects."""
     given = case.given
     needed = {name for step in (*case.before, case.when, *case.afterwards) for name in names_in(step.arguments)}
     while True:
@@ -37,7 +37,7 @@ def without_idle(case: Case) -> Case:
 
 
 def names_in(arguments: Arguments) -> Iterator[str]:
-    """The names that arguments contain: words, and the objects of which quantities take a property."""
+    """The names that arguments contain: words, and the objects whose properties occur in quantities."""
     for argument in arguments.values():
         yield from _names(argument)
 

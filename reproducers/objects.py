@@ -8,7 +8,7 @@ from reproducers.calls import bind_call, bound, copied, registration
 from reproducers.expressions import identifier
 from reproducers.writer import Inexpressible, Writer
 
-# For each kind of memory, what is done to new pages, as statements; `{0}` is the memory, `{1}` its size in bytes.
+# For each kind of memory, the statements that prepare new pages; `{0}` is the memory, `{1}` its size in bytes.
 _KINDS = {
     "anonymous": ("memset({0}, 0, {1});",),
     "read_only": ("memset({0}, 0, {1});", "SET_UP(!mprotect({0}, {1}, PROT_READ));"),
@@ -34,7 +34,7 @@ _TYPES = {"RC": "rc", "UC": "uc"}
 
 
 def set_up(writer: Writer) -> None:
-    """Writes the statements that create what exists before the judged call. Raises Inexpressible."""
+    """Writes the statements that create the objects before the judged call. Raises Inexpressible."""
     given = writer.case.given
     if given.memlock is not None:
         raise Inexpressible("it limits locked memory, which a program of root cannot without losing its rights")
@@ -79,7 +79,7 @@ def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
 
 
 def beyond(writer: Writer) -> bool:
-    """Whether a call names a range outside of the case's memory, so that it matters what is mapped around that."""
+    """Whether a call names a range outside of the case's memory, so that the mappings around it matter."""
     case = writer.case
     steps = [step for step in (*case.before, case.when, *case.afterwards) if step.call in VERBS]
     for arguments in (*(each.arguments for each in case.given.mrs.values()), *(step.arguments for step in steps)):
@@ -151,7 +151,7 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
 
 def _region(writer: Writer, name: str, spec: MrSpec) -> None:
     own = identifier(name)
-    # The library makes regions of ibv_reg_mr_ex by the older command, which is another one than the case makes.
+    # The library's ibv_reg_mr_ex issues the older command, and the case issues another one.
     raw = writer.raw and spec.call == "ibv_reg_mr_ex"
     writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw)};")
     writer.say(f"SET_UP({own});")

@@ -25,7 +25,7 @@ from reproducers.writer import Inexpressible
 
 
 def cut(case: Case, observed: Mapping[str, Any]) -> Case:
-    """The case without the steps after the first wrong one, and without probes before it that left nothing behind.
+    """The case without the steps after the first wrong one, and without earlier probes that changed nothing.
 
     `observed` is its recorded observation; without a fault in it the case is returned as it is.
     """
@@ -69,12 +69,12 @@ def programs_of(results: Iterable[ResultRecord], suite: Suite, basis: Basis) -> 
 
 
 def basis_of(path: Path) -> Basis:
-    """What is known of the device of a recorded run."""
+    """The known facts about the device of a recorded run."""
     return Basis(known_capabilities(read_results(path)))
 
 
 def unknown_device() -> Basis:
-    """What is known without a run: every capability counts as present."""
+    """The facts without a run: every capability counts as present."""
     return Basis(Capabilities({}, {}, {}))
 
 

@@ -1,4 +1,4 @@
-"""Requests as statements: traffic by a key, binds, invalidations, and what is done to queue pairs and memory."""
+"""Requests as statements: traffic by a key, binds, invalidations, and changes of queue pairs and memory."""
 
 from collections.abc import Callable, Mapping
 
@@ -36,7 +36,7 @@ _SIDES = {"SEND": "gather", "WRITE": "gather", "READ": "answer", "RECV": "receiv
 
 
 def _prepare(writer: Writer, step: Step) -> None:
-    """What both kinds of traffic need."""
+    """Writes what both kinds of traffic need."""
     if str(step.arguments["contents"]) != "made":
         raise Inexpressible(f"it needs memory with the contents {step.arguments['contents']!s}")
     if step.arguments["poster"] in BUILDERS:
@@ -67,7 +67,7 @@ def _pair(writer: Writer, step: Step) -> str:
 
 
 def _asked(step: Step) -> str:
-    """What the operation is, for people."""
+    """The description of the operation, for people."""
     position = str(step.arguments["position"])
     at = step.arguments["addr"]
     place = f"{position} of {at.text}" if position != "whole" else f"at {at.text}"  # type: ignore[union-attr]
@@ -131,7 +131,7 @@ def _made(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
 
 
 def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> None:
-    """Whether the status of a refusal is one of these; the case says nothing if nothing was refused."""
+    """Checks that the status of a refusal is one of these; the case shows nothing if nothing was refused."""
     writer.say_if(f"{status} == NONE || {status} == IBV_WC_SUCCESS", 'errx(77, "nothing was refused");')
     names = [f"IBV_WC_{name}" for name in allowed]
     kept = " || ".join(f"{status} == {name}" for name in names)
@@ -304,7 +304,7 @@ def restore_rkey(writer: Writer, step: Step) -> None:
 
 
 def connect_qp(writer: Writer, step: Step) -> None:
-    """Moves queue pairs on to RTS, and looks for what completes there."""
+    """Moves queue pairs on to RTS, and polls for completions."""
     name = str(step.arguments["qp"])
     own, spec = identifier(name), writer.case.given.qps[name]
     writer.use("earlier", "move")

@@ -42,7 +42,7 @@ _LATER: Mapping[str, int] = {
         if value.value is not None and int(value.since or 0) > _OLDEST
     },
 }
-# How a program finds out whether the device declares a capability.
+# The C expressions that test whether the device declares a capability.
 _DECLARED: Mapping[str, str] = {
     "atomics": "device.orig_attr.atomic_cap != IBV_ATOMIC_NONE",
     "mw_type_1": "device.orig_attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW",
@@ -60,7 +60,7 @@ _DECLARED: Mapping[str, str] = {
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
     "atomic_write": "device.device_cap_flags_ex >> 40 & 1",
 }
-# What a stack offers or not, which only the answer of the call tells.
+# Capabilities that only the answer of the call shows.
 _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
 # Queue pairs connected by their states are those of InfiniBand and RoCE; on other transports they are not set up.
 _IMPLIED = (

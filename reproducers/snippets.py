@@ -14,7 +14,7 @@ _NEEDS = "// needs: "
 
 @functools.cache
 def _read(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The pieces that a piece needs, and its lines."""
+    """The names of the pieces that a piece needs, and its lines."""
     first, *rest = (_FOLDER / f"{name}.c").read_text(encoding="utf-8").splitlines()
     if first.startswith(_NEEDS):
         return tuple(first.removeprefix(_NEEDS).split()), tuple(rest)
@@ -22,7 +22,7 @@ def _read(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def with_needed(names: Iterable[str]) -> list[str]:
-    """The pieces and those that they need, each after what it needs."""
+    """The pieces and those that they need, each after the pieces that it needs."""
     found: dict[str, None] = {}
 
     def add(name: str) -> None:

@@ -92,7 +92,7 @@ class Writer:
         self.say(f"{kind}{'' if kind.endswith('*') else ' '}{name} = {text};" if new else f"{name} = {text};")
 
     def next_number(self, of: str) -> int:
-        """How often this was asked before."""
+        """How often this function was called before."""
         self._counted[of] = self._counted.get(of, -1) + 1
         return self._counted[of]
 
@@ -201,7 +201,8 @@ class Writer:
         return self.number(length)
 
     def area_of(self, name: str) -> None:
-        """Has the following operations look at this memory; if it is too large to be filled, each at its own bytes."""
+        """Makes the following operations check this memory; if it is too large to be filled, each checks only its own
+        bytes."""
         spec = {**self.case.given.memory, **self.case.given.dmabufs}
         if self.evaluate(spec[name].size, self._bases(), *_SYSTEMS[0]) > _LARGEST_AREA:
             self.features.add("large")

@@ -1,8 +1,6 @@
-"""How long the cases took in the latest runs in a kind of guest, kept in the cache. Decides who runs what, no verdict.
-
-That is the time of a worker, with what it needs between two cases, and not the time of the calls in a result.
-
-Not for who runs what (conformance/supervision/schedule.py).
+"""The durations of cases in the latest runs in a kind of guest, kept in the cache. They affect the distribution of
+cases to workers, and no verdict. A duration is the time of the worker, including its time between two cases; a result
+has the time of the calls. Not for the distribution itself (conformance/supervision/schedule.py).
 """
 
 import json
@@ -21,7 +19,8 @@ SCHEMA = "rdma-cts-durations/2"
 
 
 def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dict[str, float]:
-    """How long each case will take, in seconds: as `known`, else by its cost; with the worker that it needs alone."""
+    """The expected duration of each case in seconds: as `known`, else by its cost; plus the start of a worker of its
+    own."""
     return {case.id: START_S + known.get(case.id, START_S) if case.alone else expected_s(case, known) for case in cases}
 
 
@@ -41,12 +40,10 @@ class Durations:
             return {}
 
     def update(self, took: Mapping[str, float]) -> None:
-        """Keeps these durations, in seconds by case id, and those of other cases."""
+        """Stores these durations, in seconds by case id, and keeps those of other cases."""
         new = {case: round(seconds, 3) for case, seconds in took.items()}
         data = {"schema": SCHEMA, "seconds": {**self.read(), **new}}
         try:
-            write_atomically(
-                self.path, json.dumps(data, indent=0, sort_keys=True).encode("ascii") + b"\n", durable=False
-            )
+            write_atomically(self.path, json.dumps(data).encode("ascii") + b"\n", durable=False)
         except UserError:
-            return  # a cache that cannot be written only costs the next run some time
+            return  # without a writable cache the next run is only slower

@@ -1,4 +1,4 @@
-"""Earlier runs: the latest one that knows of a defect, a case or a rule, and the cases of one that are run again.
+"""Earlier runs: the latest one with a defect, a case or a rule, and the cases of a run that are run again.
 
 Not for the directories of runs (folder.py).
 """
@@ -58,7 +58,7 @@ def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
 
 
 def _cases(wanted: str) -> Iterable[str]:
-    """The cases of a defect; what is not a fingerprint is a case."""
+    """The cases of a defect; a name that is not a fingerprint is a case."""
     if not FINGERPRINT.fullmatch(wanted):
         return [wanted]
     if (folder := run_about(wanted)) is None:

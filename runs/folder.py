@@ -1,4 +1,4 @@
-"""The directory of a run: tidied before and after it, and removed if nothing has come of the run.
+"""The directory of a run: cleaned up before and after it, and removed if the run has recorded nothing.
 
 Not for the files in it.
 """
@@ -22,8 +22,8 @@ WORK = "work-"  # how the names of temporary directories begin
 def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     """The directory of a run: `given`, which the run makes, or a new one in OUT, named by the time and `what`.
 
-    After the block, it and its parents are removed if they did not exist before, and nothing is left in them. Consoles
-    on which nothing came are nothing. Raises UserError if a new one cannot be made.
+    After the block, it and its parents are removed if they did not exist before and are empty, apart from empty
+    consoles. Raises UserError if a new one cannot be made.
     """
     made = [folder for folder in ((given, *given.parents) if given else (OUT,)) if not folder.exists()]
     out = given or _new_folder(what)
@@ -43,7 +43,7 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
 def tidied(out: Path) -> Iterator[None]:
     """Removes temporary directories after the block, and before it those of a session that was killed.
 
-    For a process that has locked the results in `out`: the directories of another one that runs are the same.
+    Only for a process that has locked the results in `out`: another running process would use the same directories.
     """
     _remove_work(out)
     try:
@@ -58,7 +58,7 @@ def latest(folder: Path) -> Path | None:
 
 
 def latest_first(folder: Path) -> list[Path]:
-    """The runs in `folder`, those whose results were written last before the others."""
+    """The runs in `folder`, the most recently written results first."""
     files = sorted(folder.glob(f"*/{FILE_NAME}"), key=lambda file: file.stat().st_mtime, reverse=True)
     return [file.parent for file in files]
 

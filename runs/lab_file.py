@@ -1,4 +1,4 @@
-"""Reads the file of a lab: its hosts, what is on each of them, and which are equal. Every mistake has its location.
+"""Reads the file of a lab: its hosts, their devices and options, and which are equal. Every mistake has its location.
 
 Not for running on them (commands/lab.py).
 """
@@ -17,7 +17,7 @@ from fixtures.hosts.address import Address, peer_of
 from reports import lab as page
 from runs.plan import LAB_FILE_NAME
 
-# What a host has of its own: options of a run, by the names of their fields.
+# The options of a run that each host can have, by the names of their fields.
 OF_HOSTS = (
     "device",
     "port",
@@ -34,14 +34,14 @@ OF_HOSTS = (
 _PATHS = ("profile", "waivers")
 _NUMBERS = ("port", "gid_index", "return_within")
 _OWN_FILES = (LAB_FILE_NAME, page.FILE_NAME)  # beside the directories of the hosts
-# What reads the file that an option names, by the name of the option. Raises UserError for a mistake in that file.
+# The readers of the files that options name, by the name of the option. Raises UserError for a mistake in that file.
 Readers = Mapping[str, Callable[[Path], object]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
 @dataclass(frozen=True)
 class LabHost:
-    """A host of a lab. Hosts with the same `group` are equal; it is empty for one that has no equal.
+    """A host of a lab. Hosts with the same `group` should be equal; the group is empty for a host without an equal.
 
     `options` are values of RunOptions by name, with `host` among them.
     """
@@ -52,7 +52,8 @@ class LabHost:
 
 
 def read_lab(path: Path, readers: Readers) -> list[LabHost]:
-    """The hosts in a file, in its order. Raises UserError with a line for each mistake, also in a file it names."""
+    """The hosts in a file, in the order of the file. Raises UserError with a line for each mistake, also in a file it
+    names."""
     try:
         root = read_file(path, str(path))
     except TextError as error:
@@ -124,7 +125,7 @@ def _options(fields: Mapping[str, Node], reader: Reader, folder: Path, readers: 
 
 
 def _check_file(node: Node, path: Path, name: str, reader: Reader, readers: Readers) -> None:
-    """Notes what is wrong with the file that an option names."""
+    """Notes the mistakes in the file that an option names."""
     try:
         if name in readers:
             readers[name](path)

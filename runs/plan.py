@@ -1,6 +1,7 @@
-"""The plan of a run or lab: what it was asked to do, written next to its results before it starts, to be resumed by.
+"""The plan of a run or lab: its arguments and what they selected, written next to its results before it starts, so that
+it can be resumed.
 
-The header of the results cannot replace it: it is written only when the first worker has reported its device.
+The header of the results cannot replace it, because that is written only when the first worker has reported its device.
 """
 
 import json
@@ -24,7 +25,7 @@ LAB_SCHEMA = "rdma-cts-lab/1"
 
 @dataclass(frozen=True)
 class Plan:
-    """The command's arguments, its working directory, and what these resulted in: cases, tables, stack.
+    """The command's arguments, its working directory, and the resulting cases, tables and stack.
 
     `given` are the hashes of the user's own builds under test.
     """
@@ -115,7 +116,7 @@ def _valid(folder: Path, name: str, what: str) -> Iterator[None]:
 
 
 def _read(path: Path, schema: str) -> dict[str, Any]:
-    """The fields of a plan that this user or root has written. Raises what `_valid` expects."""
+    """The fields of a plan that this user or root has written. Raises the exceptions that `_valid` expects."""
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_uid not in (os.geteuid(), 0):
             raise UserError(f"{path} belongs to another user", hint="only the user who started the run can resume it")

@@ -51,7 +51,7 @@ def environment_from(options: RunOptions) -> dict[str, str]:
 
 
 def tools_from(options: RunOptions) -> tuple[str, ...]:
-    """The Debian packages that --tools adds to the guest, each once. Raises UserError for what cannot be one's name."""
+    """The Debian packages that --tools adds to the guest, each once. Raises UserError for an invalid name."""
     names = tuple(dict.fromkeys(name for text in options.tools for name in text.split(",")))
     for name in names:
         if not is_package_name(name):
@@ -60,7 +60,8 @@ def tools_from(options: RunOptions) -> tuple[str, ...]:
 
 
 def refuse_beside_own_stack(options: RunOptions) -> None:
-    """Raises UserError for what a stack of ours brings itself, and for what only a mended one has."""
+    """Raises UserError for options that replace parts of the project's own stacks, and for those of a mended stack on
+    another stack."""
     mended = options.stack in MENDED_STACKS
     if options.without and not mended:
         raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")

@@ -1,4 +1,4 @@
-"""What is under test in the guests of a run, compiled where it has to be: the driver's module, the user's source trees.
+"""The software under test in the guests of a run, compiled if necessary: the driver's module, the user's source trees.
 
 Not for the guests (guests.py).
 """
@@ -26,7 +26,7 @@ def guest_driver(options: RunOptions) -> Driver:
 
 
 def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[UnderTest, dict[str, Any]]:
-    """What is under test, and what the header says of what was compiled for it. Raises UserError."""
+    """The software under test, and the facts for the header about what was compiled. Raises UserError."""
     module, given = _module(options, recipe, image, say)
     own, sources = _builds(options, recipe, image, say)
     return UnderTest(own, image, recipe, module), {**given, **sources}
@@ -48,7 +48,7 @@ def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tupl
 
 
 def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[Builds, dict[str, Any]]:
-    """The user's builds, with the kernel of the stack and what a source tree of rdma-core gives."""
+    """The user's builds, with the kernel of the stack and the build of an rdma-core source tree."""
     own = builds.builds_from(options)
     if options.stack in INSTRUMENTED_STACKS:
         own = instrumented(own, recipe, image, cache_directory(), say)

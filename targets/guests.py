@@ -1,4 +1,4 @@
-"""The guests of a run: prepares what they are made of, boots the next one for given cases, and opens a shell in one.
+"""The guests of a run: prepares their parts, boots the next guest for given cases, and opens a shell in one.
 
 Not for a device of this host (target.py), and not for how a guest is built and booted (fixtures/guest/).
 """
@@ -52,7 +52,7 @@ SUITE_PARTS = (
         for name in ("__init__.py", "derivation.py", "exchange.py", "ready.py", "request.py", "warm.py", "watch.sh")
     ),
 )
-# What a shell in the guest needs besides, to run the suite there as on any host.
+# Further parts of the project for a shell in the guest, to run the suite there as on any host.
 _SHELL_PARTS = (
     "rdma-cts",
     "commands",
@@ -66,7 +66,7 @@ _SHELL_PARTS = (
     "waivers",
 )
 _PROFILE = Path("profile.yaml")
-_FEW = 40  # cases; for more, a template with what is under test pays for itself
+_FEW = 40  # cases; for more, a template with the software under test is worth its time
 
 # A control group of their own makes the kernel count all RDMA objects of the cases, memory windows included.
 _COUNTED = """\
@@ -109,10 +109,10 @@ class Guests:
         self._out = out
         self._prepared: Prepared | None = None
         self._starter = Starter(cache_directory(), say)
-        self._lock = threading.Lock()  # for what all guests share: the overlay, and the names of files
+        self._lock = threading.Lock()  # for data that all guests share: the overlay, and the names of files
 
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
-        """The suites. Raises UserError (status 3) if their lists of packages had to be valid."""
+        """The guest's package suites. Raises UserError (status 3) if their lists have expired and have to be valid."""
         if self._options.strict_packages:
             raise UserError(
                 f"the guest's image was made from package lists that have expired: {', '.join(expired)}",
@@ -123,7 +123,7 @@ class Guests:
 
     @property
     def accelerator(self) -> str:
-        """How the guests' processors are made."""
+        """The accelerator of the guests' processors."""
         return accelerator.choose(find_tool(qemu.PROGRAM), self._image.vmlinuz)
 
     def run(self, cases: Sequence[str]) -> Guest:
@@ -150,7 +150,7 @@ class Guests:
         if not self._options.keep:
             guest = self._resume(cases, self._request(cases), prepared, work / "console.log")
         if guest is None:
-            raise UserError("that takes a guest for each, and guests are booted here, not resumed", status=3)
+            raise UserError("that takes one guest per violation, and guests are booted here, not resumed", status=3)
         return guest
 
     def shell(self) -> None:
@@ -184,7 +184,7 @@ class Guests:
     def _resume(self, cases: Sequence[str], request: Request, prepared: Prepared, console: Path) -> Guest | None:
         """A guest resumed from a template, which has taken the request; None if no template can be used.
 
-        For few cases the image's own guest takes over what is under test, unless there is a template with that.
+        For few cases the image's own guest loads the software under test, unless there is a template with it.
         """
         job, overlay = self._waiting(prepared), prepared.overlay
         if prepared.exchange and len(cases) <= _FEW and not self._starter.has(prepared.image, job, overlay):
@@ -195,7 +195,7 @@ class Guests:
         return self._starter.resume(prepared.image, job, request, console, overlay)
 
     def _waiting(self, prepared: Prepared, *how: str) -> Job:
-        """The job of a guest that loads what a session needs, and waits."""
+        """The job of a guest that loads the modules for a session, and waits."""
         usual = self._arguments(RunOptions(guest=True))
         wait = shlex.join(["exec", *PYTHON, "-m", "fixtures.guest.warm", PORT, *how, *usual])
         return self._job("\n".join([_COUNTED, wait]), prepared)
@@ -243,7 +243,7 @@ class Guests:
         return guest
 
     def _next(self) -> tuple[Prepared, str]:
-        """What the next guest is made of, and the suffix of its files, which no other guest gets."""
+        """The parts of the next guest, and the suffix of its files, which no other guest gets."""
         with self._lock:
             return self._lay_out(), _new_console(self._out)
 

@@ -1,6 +1,7 @@
-"""Hosts reached over ssh, as a run and the doctor use them: what is sent there, and the device's place for workers.
+"""Hosts reached over ssh, as a run and the doctor use them: the files for the host, and the place for workers on its
+device.
 
-Not for how they are reached (fixtures/hosts/).
+Not for the connection itself (fixtures/hosts/).
 """
 
 import functools
@@ -34,7 +35,7 @@ def refuse_without(options: RunOptions) -> None:
 
 
 def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
-    """The host of --host, whose device has been looked at; as a context manager it is left as it was.
+    """The host of --host, whose device has been checked; a context manager, which leaves the host as it was.
 
     Installs ssh on this host if it is missing, without asking if `assume_yes`. Raises UserError.
     """
@@ -46,7 +47,7 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
     if options.rdma_core:
         raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
     if options.peer:
-        usable.on_another_host(options.peer)  # a mistake in its form is reported before anything is connected to
+        usable.on_another_host(options.peer)  # a mistake in its form is reported before any connection is made
     packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)
     uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
     wanted = {
@@ -84,7 +85,7 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
 
 
 def findings(host: str) -> list[Finding]:
-    """What running on a device of a host needs that it has, and has not. Raises UserError if it cannot be reached."""
+    """The needs of running on a device of a host, present or missing. Raises UserError if it cannot be reached."""
     link = Link(_address(host), archive(RunOptions()))
     link.await_hello(_FINDINGS_S)
     try:
@@ -107,7 +108,7 @@ def _vendor(options: RunOptions) -> list[tuple[Path, str]]:
 
 
 def archive(options: RunOptions) -> bytes:
-    """What the host gets, which is packed once for all hosts of a lab. Raises UserError."""
+    """The packed files for the host, packed once for all hosts of a lab. Raises UserError."""
     profile = [(options.profile, str(_PROFILE))] if options.profile else []
     return _packed((*((ROOT / part, part) for part in PARTS), *_vendor(options), *profile))
 

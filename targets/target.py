@@ -33,7 +33,7 @@ from targets import builds, hosts
 from targets.guests import Guests
 
 Say = Callable[[str], None]
-# What makes the loader take other libraries than those of the system.
+# Environment variables that make the loader use other libraries than those of the system.
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
 
 
@@ -42,7 +42,7 @@ class Target:
     """Where to run: each of `starts` starts one worker at a time, for the case ids that it is given.
 
     `given` are the hashes of the user's own builds. `boot_id` returns what identifies the boot of the kernel under test
-    if that is the kernel of a host, else nothing. Each of `again` starts a worker in which a violation is tried once
+    if that is the kernel of a host, else nothing. Each of `again` starts a worker in which violations are tried once
     more. `durations` are those of cases in earlier runs, if that matters.
     """
 
@@ -55,7 +55,7 @@ class Target:
 
 
 def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptions:
-    """The options with the target filled in: a device of `host`, which is open, or of this one, or the guest.
+    """The options with the target filled in: a device of `host`, which is connected, or of this host, or the guest.
 
     Raises UserError for an option of the other target, and if the device does not exist, its port or GID carries no
     traffic, or others use it.

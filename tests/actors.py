@@ -34,12 +34,12 @@ def failed(number: int) -> bytes:
 
 
 def ran(*numbers: int) -> list[bytes]:
-    """What a good worker sends for these cases."""
+    """The lines of a good worker for these cases."""
     return [HEADER, *itertools.chain.from_iterable((start(number), passed(number)) for number in numbers)]
 
 
 class Actor:
-    """A worker that says what its script holds and then ends."""
+    """A worker that sends the lines of its script and then ends."""
 
     derived = None
 
@@ -74,7 +74,7 @@ class Actor:
 
 
 def killed(*lines: bytes | None) -> Actor:
-    """A worker that says this much and is then ended by somebody else."""
+    """A worker that sends these lines and is then ended from outside."""
     return Actor(iter(lines), WorkerEnd("pytest was ended from outside", external=True))
 
 

@@ -1,4 +1,4 @@
-"""A driver gone bad in the guest: the preloaded library and the tables that set it off; no test itself."""
+"""A driver gone bad in the guest: the preloaded library and the tables that trigger it; not itself a test."""
 
 import subprocess
 from pathlib import Path
@@ -16,7 +16,7 @@ PAGES = {
     "loses": 106,
     "works-too": 4,
 }
-# The rows whose region a peer writes to, which takes a completion.
+# The rows in which a peer writes to the region, which needs a completion.
 _WRITTEN_TO = ("loses",)
 
 

@@ -12,7 +12,7 @@ NOBODY = 65534
 
 @contextmanager
 def as_another_user() -> Iterator[None]:
-    """Has root act as another user, whom modes of files bind; any other user remains who that is."""
+    """Makes root act as a user to whom file modes apply; any other user stays the same."""
     me = os.geteuid()
     if me == 0:
         os.seteuid(NOBODY)

@@ -1,4 +1,4 @@
-"""A clean Debian in a directory, with packages that a test names and nothing of this host. Not itself a test.
+"""A clean Debian in a directory, with packages that a test names and without files of this host. Not itself a test.
 
 It is made once, in about a minute, and kept in the cache as an archive; each use unpacks a copy.
 """

@@ -15,17 +15,17 @@ from conformance.tables import suite
 from conformance.tables.suite import CASES, ROOT
 from project import TABLE, Project
 
-# Tests read the tables hundreds of times: all processes of a session keep what the first of them has read.
+# Tests read the tables hundreds of times: all processes of a session use the tables that the first one has parsed.
 if cache.DIRECTORY not in os.environ:
     _kept = tempfile.TemporaryDirectory(prefix="rdma-cts-tests-")  # until this process ends
     os.environ[cache.DIRECTORY] = _kept.name
 
-# Each process unpacks a suite once, of whose data nothing changes.
+# Each process unpacks a suite once; its data never change.
 _unpacked = functools.lru_cache(maxsize=2)(suite._unpacked)
 vars(suite)["_unpacked"] = lambda data, folders: _unpacked(data, frozenset(folders))
 
-# How fast a machine is decides no test: neither how long an example takes nor how long it takes to make them. By day
-# the examples are the same each time: a new one is found at night.
+# The speed of the machine decides no test: there is no limit on the time for running or making an example. By day the
+# examples are always the same; new ones are tried at night.
 settings.register_profile(
     "untimed",
     deadline=None,
@@ -59,9 +59,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of what is chosen, files that take long come first, so that all processes end at about the same time.
+    """Among the selected tests, long files come first, so that all processes end at about the same time.
 
-    Then those with guests, which wait more than they compute.
+    Next come those with guests, which wait more than they compute.
     """
     marked = {name: {item.path for item in items if item.get_closest_marker(name)} for name in ("long", "guest")}
     items.sort(key=lambda item: [item.path not in paths for paths in marked.values()])
@@ -79,7 +79,7 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tells the count to the process that started this one, if one has."""
+    """Sends the count to the process that started this one, if any."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left"] = session.config.stash.get(_LEFT, 0)
 
@@ -91,7 +91,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Says the count in the last line."""
+    """Prints the count in the last line."""
     if (left := config.stash.get(_LEFT, 0)) and not hasattr(config, "workeroutput"):
         print(f"left for the night: {left} tests (./rdma-cts test --nightly)")
 

@@ -1,4 +1,4 @@
-"""What is still missing of an extension that was begun: one line for each forgotten step, with the file to edit.
+"""The missing parts of an incomplete extension: one line for each forgotten step, with the file to edit.
 
 docs/extending.md lists the steps. Each function looks at one kind of extension, and compares the places that have to
 name the same thing. Not for mistakes in tables, which the loader reports.
@@ -45,7 +45,7 @@ def flags(names: Collection[str] = ENUMS["ibv_access_flags"].short_names) -> Ite
 
 
 def described(calls: Collection[str] = vocabulary.CALLS) -> Iterator[str]:
-    """A verb: its description, and what a step of it does."""
+    """A verb: its description, and the function that makes the call."""
     folders = {path.parent.name: path for path in sorted(CASES.glob("*/rules.yaml"))}
     yield from not_callable({str(yaml.safe_load(path.read_text())["verb"]): path for path in folders.values()}, calls)
     for call in calls:
@@ -62,7 +62,7 @@ def not_callable(files: Mapping[str, Path], calls: Collection[str]) -> Iterator[
 
 
 def entries(verbs: Mapping[str, Verb] = VERBS) -> Iterator[str]:
-    """A verb: what an entry cannot derive from its description."""
+    """A verb: the parts of an entry that cannot be derived from its description."""
     for verb in verbs.values():
         own = f"the method {verb.method}"
         plain = STEPS.get(verb.name, call_verb) is call_verb
@@ -93,9 +93,9 @@ def rules(suite: Suite, registry: Registry) -> Iterator[str]:
 
 
 def retired(suite: Suite, planned: Collection[str]) -> Iterator[str]:
-    """An access flag, or a row that is given up: an id that was used once is a case, or retired in its table.
+    """An access flag, or a removed row: every id that was ever used is a case, or retired in its table.
 
-    An id that is retired without an entry is retired at all of them.
+    An id that is retired without an entry is retired at all entries.
     """
     given_up = {
         f"{path.parent.name}/{path.stem}/{each['id']}"
@@ -110,7 +110,7 @@ def retired(suite: Suite, planned: Collection[str]) -> Iterator[str]:
 
 
 def capabilities(meaning: Collection[str] = capability.MEANING) -> Iterator[str]:
-    """A capability: how it is found out."""
+    """A capability: the way in which it is found out."""
     known = ReferenceBench().capabilities()
     found = {*known.declared, *known.reachable, *(name for each in known.offered.values() for name in each)}
     for name in meaning:
@@ -125,7 +125,7 @@ def capabilities(meaning: Collection[str] = capability.MEANING) -> Iterator[str]
 
 
 def preconditions(reach: Collection[str] = capability.PRECONDITIONS) -> Iterator[str]:
-    """A capability that is a precondition: who sets it on a real stack, and a reference that meets it."""
+    """A capability that is a precondition: the code that sets it on a real stack, and a reference that meets it."""
     files = ("conformance/execution/offered.py", "conformance/execution/capabilities.py")
     nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_bytes()))]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}

@@ -1,4 +1,4 @@
-"""`./rdma-cts run` without a Python of its own, for scripts that run in the guest. Not itself a test."""
+"""Makes `./rdma-cts run` without starting another Python, for scripts that run in the guest. Not itself a test."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ class Forked:
         os._exit(status)
 
     def wait(self) -> dict[str, Any]:
-        """Its status, and the end of what it said."""
+        """Its status, and the end of its output."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         with self._said as said:
             said.seek(0)
@@ -37,5 +37,5 @@ class Forked:
 
 
 def run_forked(*arguments: str) -> dict[str, Any]:
-    """The status of such a run, and the end of what it says."""
+    """The status of such a run, and the end of its output."""
     return Forked(*arguments).wait()

@@ -1,4 +1,4 @@
-"""In place of ssh: a host that answers each request with what a test has prepared for it. Not itself a test.
+"""Stands in for ssh: a host that answers each request with messages that a test has prepared. Not itself a test.
 
 HOSTILE is a file with JSON: by request, and by "hello", a list of messages. A message "flood" is sent forever, one
 "silence" is not sent, and everything is printed to standard error as often as "stderr" says before the first request.

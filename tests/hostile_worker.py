@@ -3,9 +3,8 @@
     python3 hostile_worker.py LINES WHAT
 
 It speaks the port's protocol on its standard input and output: it is up, waits for a request, and answers. LINES is a
-file of what a good worker sends: its header, and a result for each case. WHAT is a key of CHANGES or TEXTS, or the
-name of a function below: what this one does in its second case. The functions get the worker, and return or end the
-process.
+file with the lines of a good worker: its header, and a result for each case. WHAT is a key of CHANGES or TEXTS, or the
+name of a function below: the attack in the second case. The functions get the worker, and return or end the process.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Worker:
         self.line(json.dumps(record).encode())
 
     def line(self, text: bytes) -> None:
-        """Whatever it is, marked as a line of the harness."""
+        """Any text, marked as a line of the harness."""
         say(self.mark + b" " + text + b"\n")
 
     @property
@@ -80,7 +79,7 @@ class Worker:
         say(b'{"type":"guest","event":"exit","status":0}\n')
 
 
-# What of the result is another than that of a good worker.
+# The keys of a result that differ from those of a good worker.
 CHANGES: Mapping[str, Mapping[str, Any]] = {
     "pass_what_fails": {"observed": {"rc": None, "returned": "NULL", "errno": "EINVAL"}},
     "fail_what_passes": {"verdict": "FAIL", "effective": "FAIL"},
@@ -123,7 +122,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
 }
 
 
-# What a library can do that has the descriptor and not the mark
+# Attacks of a library that has the descriptor but not the mark
 
 
 def forge_every_result_and_exit(worker: Worker) -> None:
@@ -177,7 +176,7 @@ def write_into_a_line_of_the_harness(worker: Worker) -> None:
     worker.result()
 
 
-# What one can do that has found the mark, too
+# Attacks of a library that has also found the mark
 
 
 def answer_every_case_at_once(worker: Worker) -> None:
@@ -306,7 +305,7 @@ def print_on_the_console_for_ever(worker: Worker) -> None:
             console.write(b"the driver is chatty\n" * 50_000)
 
 
-# How it can end
+# Ways of ending
 
 
 def exit_at_once(worker: Worker) -> None:
@@ -337,7 +336,7 @@ def well(worker: Worker) -> None:
 
 
 def names() -> Iterator[str]:
-    """All that one of these can do."""
+    """All attacks."""
     own = list(globals().items())
     first = next(number for number, (name, _) in enumerate(own) if name == "forge_every_result_and_exit")
     yield from (*CHANGES, *TEXTS)

@@ -1,4 +1,4 @@
-"""Short names for what many tests need: the types of pytest's fixtures, and lists of words."""
+"""Short names that many tests need: the types of pytest's fixtures, and lists of words."""
 
 import pytest
 

@@ -12,7 +12,7 @@ from patience import PATIENCE_S
 
 
 def ended(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
-    """A program that has ended, and what it has printed."""
+    """A program that has ended, and its output."""
     how = {"capture_output": True, "text": True, "timeout": PATIENCE_S, "check": False, **how}
     return subprocess.run([*map(str, command)], **how)
 
@@ -26,7 +26,7 @@ def script(path: Path, text: str) -> Path:
 
 
 def launched(*arguments: str | Path, said: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """A call of the command in the project's directory; `said` is what is typed."""
+    """A call of the command in the project's directory; `said` is the typed command line."""
     own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, **environment}
     return ended(ROOT / "rdma-cts", *arguments, cwd=ROOT, env=own, input=said)
 

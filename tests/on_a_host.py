@@ -3,7 +3,8 @@
     python3 on_a_host.py            what is refused, two devices, a process that dies and one that is stuck
     python3 on_a_host.py MOMENTS    --isolate, a closed terminal, and so many kills of each process at a random moment
 
-What the suite's own programs write, bind and listen on is logged by a hook of Python's that sees each of them.
+An audit hook in each Python process logs the files that the suite's own programs write, and the addresses that they
+bind.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def _hook(event, arguments):
     os.write(_log, f"{event} {told}\\n".encode())
 sys.addaudithook(_hook)
 """
-# What a library could do to its judge: a sitecustomize of the process under test tries it, and harms nothing.
+# Possible attacks of a library on its judge: a sitecustomize in the process under test tries them, without harm.
 PROBE = """
 import json, os, sys
 from pathlib import Path
@@ -129,11 +130,11 @@ def await_true(condition: Any, seconds: float = PATIENCE_S) -> None:
     while not condition():
         if time.monotonic() > until:
             raise TimeoutError
-        time.sleep(0.1)  # each look reads all of /proc
+        time.sleep(0.1)  # each check reads all of /proc
 
 
 def in_use() -> dict[str, Any]:
-    """A device on which another process has a queue pair; the run beside it is that of two devices."""
+    """A device on which another process has a queue pair; the run at the same time is that of two devices."""
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
@@ -145,7 +146,7 @@ def in_use() -> dict[str, Any]:
 
 
 def unbroken() -> float:
-    """A run that nobody disturbs; how long it took, in seconds."""
+    """The duration of an undisturbed run, in seconds."""
     began = time.monotonic()
     done = run(*CHOSEN, "--out", "unbroken")
     if not footer("unbroken"):
@@ -160,7 +161,8 @@ def stuck() -> dict[str, Any]:
     FREEZER.mkdir()
     subprocess.run(["mount", "-t", "cgroup", "-o", "freezer", "freezer", FREEZER], check=True)
     (FREEZER / "ice").mkdir()
-    # A host keeps no files from one run for the next. Here one place has them: tables are read once and not six times.
+    # A host keeps no derived files from one run to the next. Here all runs share them, so that tables are read once and
+    # not six times.
     environment = {"PYTHONPATH": str(AUDIT), "PYTHONDONTWRITEBYTECODE": "1", "RDMA_CTS_DERIVED": str(AUDIT / "derived")}
 
     def audited() -> None:
@@ -191,7 +193,7 @@ def stuck() -> dict[str, Any]:
 
 
 def isolated() -> dict[str, Any]:
-    """The same cases as this user and as another one, and what a library in each process could do to its judge."""
+    """The same cases as this user and as another one, with the possible attacks of a library in each process."""
     AUDIT.mkdir()
     (AUDIT / "sitecustomize.py").write_text(PROBE)
     os.environ["PYTHONPATH"] = f"{AUDIT}:{os.environ['PYTHONPATH']}"
@@ -264,7 +266,7 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
             status = begun.wait(PATIENCE_S) if word != "commands" else begun.wait()
-        await_true(lambda: not processes("--rdma-stream"))  # it ends with its parent, a moment later
+        await_true(lambda: not processes("--rdma-stream"))  # it ends shortly after its parent
         sessions = 0
         while not footer(out).get("complete") and sessions < 3:
             sessions += 1
@@ -286,7 +288,7 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
 
 
 def tell() -> None:
-    """Does what the command line asks for, and reports it."""
+    """Runs the tests that the command line names, and reports them."""
     if sys.argv[1:]:
         moments, took = int(sys.argv[1]), unbroken()
         found: dict[str, Any] = {"isolated": isolated(), "closed": closed(), "footer": footer("unbroken")}

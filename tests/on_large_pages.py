@@ -1,4 +1,5 @@
-"""Runs the cases on the reference as on a machine whose pages have the given size; prints one line of JSON. No test.
+"""Runs the cases on the reference as on a machine whose pages have the given size; prints one line of JSON. Not itself
+a test.
 
 The memory is this machine's, mapped in multiples of the given size. mincore(2) alone still counts this machine's pages;
 its answer is given here for the larger ones.
@@ -27,7 +28,7 @@ _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 def in_core(addr: int, size: int) -> tuple[int, int]:
-    """As paging.in_core: a larger page is in memory if any part of it is."""
+    """Like paging.in_core: a larger page is in memory if any part of it is."""
     count, in_one = -(-size // REAL), mmap.PAGESIZE // REAL
     vector = (ctypes.c_ubyte * count)()
     if _libc.mincore(addr, size, vector) != 0:
@@ -37,7 +38,7 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
 
 
 def map_file(fd: int, size: int) -> int:
-    """As memory.map_file, at the beginning of a larger page."""
+    """Like memory.map_file, at the beginning of a larger page."""
     addr, _ = mapping._reserve(size, mmap.PAGESIZE)
     return mapping._map(addr, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | mapping._MAP_FIXED, fd)
 

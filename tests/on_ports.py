@@ -1,7 +1,7 @@
 """Runs in the guest, in which it makes further devices; prints one line of JSON. Not itself a test.
 
-What preflight finds on each: with IPv6 alone, with large frames, beside another device; and the messages about unusable
-ports.
+It reports the findings of preflight on each (with IPv6 alone, with large frames, next to another device), and the
+messages about unusable ports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from conformance.execution.preflight import preflight
 from forked import run_forked
 
 GRANTED = "reg_mr/rights/remote-write-granted-by-local-write+remote-write"
-PATIENCE_S = 60.0  # for what must come; it only bounds a hang
+PATIENCE_S = 60.0  # for events that must come; it only bounds a hang
 
 
 def ip(*words: str) -> None:
@@ -53,7 +53,7 @@ def usable(name: str) -> list[str]:
 
 
 def found_on(name: str, gid_index: int | None = None) -> dict[str, Any]:
-    """What preflight finds, and how long it takes."""
+    """The findings of preflight, and its duration."""
     with Device(name, gid_index=gid_index) as device:
         device.check_port()
         bench = DeviceBench(device)
@@ -115,7 +115,7 @@ def main() -> None:
     ip("link", "set", "e1", "down")
     seen["interface down"] = told(lambda: found_on("rxe1"))
 
-    # Last, for this process stays there, with a view of /sys that belongs to it.
+    # This is the last step, because the process stays in the namespace and its view of /sys.
     ip("netns", "add", "elsewhere")
     os.setns(os.open("/run/netns/elsewhere", os.O_RDONLY), os.CLONE_NEWNET)  # type: ignore[attr-defined]  # Python 3.12
     os.unshare(os.CLONE_NEWNS)  # type: ignore[attr-defined]

@@ -1,9 +1,10 @@
 """Finds answers that got more than one verdict in a recorded run; no test itself.
 
 Two results contradict each other if the same call, on the same set-up at the same entry, gave the same answer and the
-verdicts on that answer differ. What later steps of a row gave is left out: it differs between rows for good reason. So
-are rows that judge the status of a refusal and not its effect. That something is not supported must not depend on
-addresses and lengths either: there, calls with the same flags on memory of the same kind count as the same call.
+verdicts on that answer differ. Results of later steps are left out, because they differ between rows for good reason.
+Rows that judge the status of a refusal and not its effect are left out, too. Whether a call is unsupported must not
+depend on addresses and lengths: for this verdict, calls with the same flags on memory of the same kind count as the
+same call.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,7 +50,7 @@ def contradictions(every: Iterable[Case], recorded: Recorded, directory: Path) -
 def _calls(
     every: Iterable[Case], recorded: Recorded, directory: Path, basis: Basis
 ) -> Iterator[tuple[Case, Observation]]:
-    """Each row with what was observed of it, and each outcome of a sweep as the row of its first point."""
+    """Each row with its observation, and each outcome of a sweep as the row of its first point."""
     cases = {case.id: case for case in every}
     for record in recorded.results:
         case = cases.get(record["case"])

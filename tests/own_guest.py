@@ -1,6 +1,6 @@
 """Guests that a test boots itself, with a command of its own. Not itself a test.
 
-Their Python finds the bytecode, tables and compiled C that other guests have left on the host, and need not make them.
+Their Python uses the bytecode, tables and compiled C that other guests have left on the host.
 """
 
 import json
@@ -20,7 +20,7 @@ from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S
 
-# The parts of the project that a host has on which it is run.
+# The parts of the project that a host has.
 _PARTS = (
     *sorted(path.parent.name for path in ROOT.glob("*/__init__.py")),
     "cases",
@@ -55,7 +55,8 @@ def boot_own(
 def told_by(
     script: str, folder: Path, *arguments: str, files: Iterable[tuple[Path, str]] = (), settings: str = ""
 ) -> Any:
-    """What a script of the tests tells that runs in a guest with the whole project: its line after "RESULT ", as JSON.
+    """The result of a script of the tests that runs in a guest with the whole project: its line after "RESULT ", as
+    JSON.
 
     `files` are laid next to the script, `settings` are assignments in front of its command. `folder` gets the console.
     """

@@ -15,7 +15,7 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def cases_of(page: str) -> dict[str, list[dict[str, Any]]]:
-    """What the page shows of each case: for each run the values by column, none for a run without the case."""
+    """The values that the page shows for each case, by column for each run; none for a run without the case."""
     data = data_of(page)
     return {
         case: [

@@ -1,4 +1,4 @@
-"""How long the tests wait for what must come, and how they give a slow machine more time. Not itself a test.
+"""Waits for events that must come, with more time for a slow machine. Not itself a test.
 
 A bound here ends a test that hangs; it never decides whether a test passes. So it is longer than any machine needs.
 """
@@ -39,7 +39,8 @@ def longer_and_longer(first_s: float) -> Iterator[float]:
 
 
 def calls_of(function: Callable[[], object]) -> int:
-    """How many calls, of Python and of C, a function makes: its cost on a machine of any speed."""
+    """The number of calls of Python and C functions that a function makes: a measure of its cost that no machine's
+    speed changes."""
     count = 0
 
     def note(_frame: object, event: str, _argument: object) -> None:

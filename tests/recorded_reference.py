@@ -29,7 +29,7 @@ class QuietKernel:
 
 
 def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device | None = None, **head: Any) -> Path:
-    """Runs the cases on the reference (of `device`) and records what came as a run does; gives the directory."""
+    """Runs the cases on the reference (of `device`) and records the results like a run; returns the directory."""
     chosen = list(cases)
     with closing(ReferenceBench(device)) as bench, closing(ResultsFile(directory / FILE_NAME)) as file:
         run = replace(on_the_reference(bench), watch=QuietKernel())

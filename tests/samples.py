@@ -1,6 +1,6 @@
 """Small hand-made cases and results for the tests; no test itself.
 
-Cases are made from YAML, as tables are, so that they follow the language wherever it goes.
+Cases are made from YAML, as tables are, so that they follow changes of the language.
 """
 
 import functools
@@ -79,7 +79,7 @@ def numbered(count: int, verb: str = "reg_mr") -> Suite:
 
 
 def header(**changes: Any) -> HeaderRecord:
-    """A header as the contract has it, with whatever a test changes."""
+    """A header of the contract, with the changes of a test."""
     data = {
         "type": "header",
         "schema": "rdma-cts/1",
@@ -106,13 +106,13 @@ def header(**changes: Any) -> HeaderRecord:
 
 
 def changed(record: R, changes: Mapping[str, object]) -> R:
-    """The record with these changes, whether they fit its type or not."""
+    """The record with these changes, even if they do not fit its type."""
     data: dict[str, object] = {**record}
     return cast(R, data | dict(changes))
 
 
 def consistent(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records of a run that was changed by somebody who knows how: the footer says what the results come to."""
+    """The records of a run after a careful forgery: the footer agrees with the results."""
     results = [line for line in lines if line["type"] == "result"]
     judged = {line["case"] for line in results if line["verdict"] != "MISSED"}
     own: dict[str, Any] = {
@@ -125,7 +125,7 @@ def consistent(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**line, **own} if line["type"] == "footer" else line for line in lines]
 
 
-# What a registration that should succeed can give, by the verdict on it.
+# Observations of a registration that should succeed, by the verdict on them.
 _OBSERVED: Mapping[str, Observation] = {
     "PASS": {"rc": None, "returned": "MR", "errno": "", "layer": "kernel"},
     "FAIL": {"rc": None, "returned": "NULL", "errno": "EINVAL", "layer": "kernel"},
@@ -134,7 +134,7 @@ _OBSERVED: Mapping[str, Observation] = {
 
 
 def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecord:
-    """What a worker sends of a case of `numbered`: an observation on which the verdict is PASS or FAIL.
+    """A worker's line for a case of `numbered`: an observation with the verdict PASS or FAIL.
 
     Instead of FAIL, `verdict` can be an errno that is a FAIL of another cause.
     """
@@ -147,7 +147,7 @@ def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecor
 
 
 def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
-    """What a worker sends of a sweep over registrations that should succeed, of which these points fail."""
+    """A worker's line for a sweep over registrations that should succeed, in which these points fail."""
     assert of.sweep is not None
     space = of.sweep.space
     bad = {space.parse(point) for point in failing}
@@ -161,19 +161,19 @@ def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
 
 
 def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> ResultRecord:
-    """The result of a case with a verdict of the test's choice, and with whatever else a test changes."""
+    """The result of a case with a given verdict and further changes."""
     return changed(result_record(of, registry(), Judgement(verdict, reason), {"rc": None}), more)
 
 
 def footer_of(recorded: Recorded) -> FooterRecord:
-    """The footer of a run that has come to its end."""
+    """The footer of a complete run."""
     assert recorded.footer is not None
     return recorded.footer
 
 
 @contextmanager
 def user_error(match: str, status: int) -> Iterator[None]:
-    """What a person can correct is said in these words, and the command ends with this status."""
+    """Checks that a mistake of the user gives this message and this exit status."""
     with pytest.raises(UserError, match=match) as caught:
         yield
     assert caught.value.status == status

@@ -72,7 +72,7 @@ class SshGuest:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """A free port of 127.0.0.1."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -98,7 +98,7 @@ def ssh_on_path(folder: Path, options: Mapping[str, str]) -> Path:
 
 
 def started_with(client: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The command, with the ssh of `ssh_on_path`; nothing is typed, and all that it prints is read in one."""
+    """The command, with the ssh of `ssh_on_path`; its input is empty, and its whole output is read."""
     path = os.pathsep.join([str(client), os.environ["PATH"]])
     return subprocess.Popen(
         ["./rdma-cts", *arguments],

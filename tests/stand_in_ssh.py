@@ -1,8 +1,9 @@
-"""In place of ssh: runs the command for the host on this machine, and carries its input and output. Not itself a test.
+"""Stands in for ssh: runs the command for the host on this machine, and forwards its input and output. Not itself a
+test.
 
-When it is killed, both ends see the connection break, as with ssh. Its environment says what else is to go wrong:
-STAND_IN_SAYS is a file with what it prints before it ends with STAND_IN_STATUS, in place of connecting; it is silent
-instead if STAND_IN_STATUS is empty. STAND_IN_BYTES is how many bytes from the host pass before the connection breaks.
+When it is killed, both ends see the connection break, as with ssh. Its environment selects further failures: with
+STAND_IN_SAYS, it prints that file and ends with STAND_IN_STATUS instead of connecting; if STAND_IN_STATUS is empty, it
+stays silent. STAND_IN_BYTES is how many bytes from the host pass before the connection breaks.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Packages added to a guest's image: an image of its own, what it may not replace, and what a refusal says."""
+"""Packages added to a guest's image: an image of its own, packages that it may not replace, and the messages of
+refusals."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ def _base(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
-    """The packages of each time that some were added, by a stand-in for the package manager."""
+    """The packages of each addition, by a stand-in for the package manager."""
     calls: list[Sequence[str]] = []
 
     def add(recipe: Recipe, base: Path, packages: Sequence[str], place: Path, *_: object) -> tuple[str, ...]:

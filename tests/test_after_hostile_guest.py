@@ -1,4 +1,4 @@
-"""A guest with a hostile overlay forges bytecode of the suite; a later run of the image alone has nothing of it."""
+"""A guest with a hostile overlay forges bytecode of the suite; a later run of the image alone does not use it."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ with open(target, "wb") as file:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    """A cache with the images of the usual one, and nothing that guests have derived."""
+    """A cache with the usual images, and without files that guests have derived."""
     target = tmp_path / "cache" / "images"
     for path in (cache_directory() / "images").glob("*/*"):
         (target / path.parent.name).mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def cache(tmp_path: Path) -> Path:
 
 
 def run(cache: Path, out: Path, *more: str) -> tuple[Recorded, str]:
-    """A run of one case: its records, and what was on the console."""
+    """A run of one case: its records, and its console."""
     done = run_in_guest(out, "--guests", "1", *more, only=[CASE], RDMA_CTS_CACHE=str(cache))
     assert done.returncode == 0, done.stdout + done.stderr
     return read_results(out), (out / "console.log").read_text(errors="replace")
@@ -53,7 +53,7 @@ def test_an_honest_run_is_not_touched_by_an_overlay_before_it(cache: Path, tmp_p
     first, said = run(cache, tmp_path / "first")
     assert "FORGED" not in said
     assert "derived" not in first.header
-    # A guest with an overlay again, which makes another template, is given what the honest guest has derived.
+    # A second guest with an overlay, which makes another template, gets the files that the honest guest has derived.
     (packages / "forger.py").write_text("")
     second, said = run(cache, tmp_path / "second", "--overlay", str(tmp_path / "overlay"))
     assert "FORGED" not in said

@@ -1,7 +1,7 @@
-"""Attacks on the judge, by table: what is tried, and where it is reported.
+"""Attacks on the judge, as a table: the attempt, and the message that reports it.
 
-Each row tries to get "conforms", or a better verdict, out of a run that has not earned it. Whoever knows another attack
-adds a row, and a way of trying it if none of TRIED fits.
+Each row tries to get "conforms", or a better verdict, out of a run that has not earned it. A new attack needs a row,
+and a function in TRIED if none fits.
 """
 
 import itertools
@@ -46,7 +46,7 @@ WAIVER = {"for": "reg_mr/sample/c3", "issue": "x", "owner": "me", "expires": "20
 class Attack:
     """`how` changes the lines of a run in which the case c3 fails, or has none to change; `by` is a key of TRIED.
 
-    What has to come of it, its way says; `said` is in what the user is told then.
+    That function checks the outcome; `said` is part of the message for the user.
     """
 
     name: str
@@ -365,20 +365,20 @@ def by_file(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -
 
 
 def by_judge(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`judge` puts it right."""
+    """`judge` corrects it."""
     status, said = said_by(capsys, "judge", written(lines, folder / "run"))
     assert (status, attack.said in said) == (1, True), said
 
 
 def by_founded(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`judge` says that nothing supports it, and gives no status of a run without violation."""
+    """`judge` reports that nothing supports it, and its status is not that of a run without violation."""
     status, said = said_by(capsys, "judge", written(lines, folder / "run"))
     assert (status, attack.said in said) == (1, True), said
     assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
 
 
 def by_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`verify` says that it supports nothing."""
+    """`verify` reports that it supports nothing."""
     run = written(lines, folder / "run")
     pack(folder / "bundle", claims(digest.read(run)), {"results.jsonl": (run / "results.jsonl").read_bytes()})
     status, said = said_by(capsys, "verify", folder / "bundle")
@@ -396,7 +396,7 @@ def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
 
 
 def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """A worker makes progress forever, by a clock of the test's own."""
+    """A worker makes progress forever, by a clock of the test."""
     clock = itertools.count(0.0, 60.0)
     points = ({"type": "progress", "case": IDS[0], "point": "p", "done": done} for done in itertools.count())
     with pytest.MonkeyPatch.context() as patch:
@@ -443,7 +443,7 @@ def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says
 
 
 def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`verify` says what it depends on."""
+    """`verify` reports the assumptions."""
     assert attack.said in said_by(capsys, "verify", bundled(lines, folder))[1]
 
 
@@ -508,7 +508,7 @@ def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
 
 
 def by_told(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """What was under test is in the first line of what verifies and reports."""
+    """The builds under test are in the first line of `verify` and of reports."""
     bundle = bundled(lines, folder)
     told = attack.said.removesuffix("; ")
     assert told in said_by(capsys, "verify", bundle)[1].splitlines()[0]
@@ -519,7 +519,7 @@ def by_told(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -
 
 
 def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """A bundle with a signature that is none of it by anybody who is allowed to sign."""
+    """A bundle with a signature that is not one of it by an allowed signer."""
     for name in ("own", "strange"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", folder / name], check=True)
     (folder / "signers").write_text(f"me@lab {(folder / 'own.pub').read_text()}")

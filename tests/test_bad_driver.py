@@ -11,7 +11,7 @@ from launched import run_in_guest
 from samples import footer_of
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
-# What a case never takes, on a slow machine either: the case that hangs takes as long.
+# A deadline that no good case reaches, even on a slow machine; the hanging case takes that long.
 DEADLINE_S = "60"
 ROWS = ("works", "panics", "hangs", "leaks", "dies", "taints", "loses", "works-too")
 

@@ -1,4 +1,5 @@
-"""A guest laid bare: no huge pages, dma-bufs, swap space, persistent memory, C compiler, and little memory to lock."""
+"""A guest without resources: no huge pages, dma-bufs, swap space, persistent memory, C compiler, and little memory to
+lock."""
 
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from conformance.results.records import read_results
 from launched import run_in_guest
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
-# For each case its verdict, and what its reason says: how the host is given what it lacks.
+# For each case, its verdict and a part of its reason: how to provide the missing resource.
 ANSWERS = {
     "reg_mr/several_packets/huge-pages": (Verdict.UNREACHABLE, "sysctl vm.nr_hugepages="),
     "reg_mr/on_demand_pages/swapped-out-rdma-write": (Verdict.UNREACHABLE, "mkswap"),

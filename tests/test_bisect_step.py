@@ -1,4 +1,5 @@
-"""A step of git bisect: what verdicts mean for a commit, and what ends the bisection instead of blaming a commit."""
+"""A step of git bisect: the meaning of verdicts for a commit, and failures that end the bisection without blaming a
+commit."""
 
 import argparse
 import json

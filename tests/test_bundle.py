@@ -1,4 +1,4 @@
-"""`rdma-cts bundle` and `verify`: what a bundle supports, and that nothing in it can be changed or forged unnoticed."""
+"""`rdma-cts bundle` and `verify`: what a bundle supports, and that no change or forgery in it goes unnoticed."""
 
 import hashlib
 import io
@@ -91,7 +91,7 @@ def unpacked(bundle: Path, folder: Path) -> Path:
 
 
 def repacked(run: Path, to: Path, lines: list[dict[str, Any]], **more: bytes) -> Path:
-    """A bundle of these records whose manifest is right: made by somebody who knows how."""
+    """A bundle of these records with a correct manifest, as a careful forger makes it."""
     files = {f"points/{path.name}": path.read_bytes() for path in (run / "points").glob("*")}
     files |= {name.replace("_", "."): data for name, data in more.items()}
     content = b"".join(map(encode, consistent(lines)))
@@ -100,7 +100,7 @@ def repacked(run: Path, to: Path, lines: list[dict[str, Any]], **more: bytes) ->
 
 
 def about(results: bytes, near: Path) -> dict[str, Any]:
-    """What a manifest says of these results, if they can be read."""
+    """The manifest's statements about these results, if they can be read."""
     path = near.with_name("results.jsonl")
     path.write_bytes(results)
     try:
@@ -412,14 +412,14 @@ def test_the_packed_sample_is_a_bundle_but_for_its_checksum(tmp_path: Path) -> N
     assert unpack(tmp_path / "bundle", tmp_path / "folder")[0].files.keys() == GOOD.keys()
 
 
-# What was forged, by somebody who writes the right hashes
+# Forgeries with correct hashes
 
 
 CRASHED = {"verdict": "CRASH", "effective": "CRASH", "observed": {}}
 FAILED = {"verdict": "FAIL", "effective": "FAIL"}
 NOT_FOUNDED = "nothing: 1 recorded verdict not founded on what was observed (exit status 1)"
 OTHER_RULES = "the rules of its header are not those of the tables"
-# Which lines of a run can be changed.
+# The lines of a run that can be changed.
 LINES: dict[str, Callable[[dict[str, Any]], object]] = {
     "head": lambda line: line["type"] == "header",
     "passed": lambda line: line.get("verdict") == "PASS" and line["observed"],
@@ -530,7 +530,7 @@ def test_a_case_left_out_of_the_plan_is_missed(
     assert (found, said in text) == (status, True), text
 
 
-# What another version says of a run: other words, and names of facts that this one does not know.
+# The statements of another version about a run: other words, and names of facts that this one does not know.
 OTHER = {"bundled_by": {"version": "0.2.0", "engine_sha256": "e" * 64}, "words": "127 rules, all of them verified"}
 
 
@@ -628,7 +628,7 @@ EMPTY = b"waivers: []\n"
 
 
 def given_file(content: bytes) -> dict[str, str]:
-    """How a header names a file with this content."""
+    """The entry of a header for a file with this content."""
     return {"file": "x.yaml", "sha256": hashlib.sha256(content).hexdigest()}
 
 
@@ -661,7 +661,7 @@ def test_a_bad_member_is_reported_with_the_name_of_the_bundle(
     assert output.startswith(f"rdma-cts: {tmp_path / 'forged'}: {member.replace('_', '.')}:1:")
 
 
-# What cannot be bundled
+# Runs that cannot be bundled
 
 
 def test_what_is_wrong_with_a_run_is_reported_with_its_name(run: Path, tmp_path: Path, capsys: Says) -> None:

@@ -1,4 +1,4 @@
-"""Derived files: what was read once is not read again, and nothing that is out of date or damaged is ever used."""
+"""Derived files: tables that were read once are not read again, and no outdated or damaged file is ever used."""
 
 import ctypes
 import marshal
@@ -167,7 +167,7 @@ def test_a_compiled_source_is_compiled_once(
     assert (changed and changed.answer()) == (None if damage is None else 43)
 
 
-# What guests hand over
+# Files from guests
 
 
 def test_files_that_a_guest_has_derived_are_laid_out_as_the_suite_is(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_what_is_private(monkeypatch: pytest.MonkeyPatch, owner: int, mode: int,
 
 
 def test_bytecode_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module that everybody may write has bytecode that says something else than it."""
+    """A module that everybody may write has bytecode that differs from its source."""
     root, folder = tmp_path / "suite", tmp_path / "bytecode"
     root.mkdir()
     source = root / "planted.py"

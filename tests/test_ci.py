@@ -1,4 +1,4 @@
-"""What a CI system copies or calls: the workflows, and the scripts in ci/."""
+"""The workflows and the scripts in ci/, which a CI system copies or calls."""
 
 import configparser
 import io
@@ -63,7 +63,7 @@ class Scripts:
         program.chmod(0o755)
 
     def will(self, status: int, run: Recorded | None = None) -> None:
-        """What the next run is to leave."""
+        """Sets the results of the next run."""
         shutil.rmtree(self.root / "made", ignore_errors=True)
         (self.root / "status").write_text(str(status))
         if run:

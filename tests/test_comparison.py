@@ -1,4 +1,4 @@
-"""Two runs compared: by case, by point, and what the command says and exits with."""
+"""Comparisons of two runs: by case, by point, and the output and exit status of the command."""
 
 import json
 import re
@@ -262,7 +262,7 @@ def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, capsys: Sa
 
 
 def two_runs(tmp_path: Path) -> tuple[str, str]:
-    """The older one has a defect that the newer one has mended; that one has two others."""
+    """The older run has a defect that is gone in the newer run, which has two others."""
     first, second, third, fourth = SUITE.cases
     refused = "ibv_reg_mr(access=0) should succeed, returned NULL with errno"
     old = [result(first, "FAIL", f"{refused} EINVAL"), result(second), result(third, "UNSUPPORTED"), result(fourth)]

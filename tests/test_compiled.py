@@ -13,7 +13,7 @@ from conformance.sweeps import native
 
 @pytest.fixture(autouse=True)
 def afresh() -> Iterator[None]:
-    """Nothing is taken from what an earlier test has compiled."""
+    """Nothing that an earlier test has compiled is used."""
     library.cache_clear()
     yield
     library.cache_clear()

@@ -1,4 +1,5 @@
-"""Violations are tried again alone: confirmed, or with what brings them back; and how that is recorded and shown."""
+"""Violations are tried again alone: they are confirmed, or the cases that bring them back are found; and how that is
+recorded and shown."""
 
 import itertools
 import json
@@ -30,7 +31,7 @@ Device = Callable[[str, Sequence[str]], str]
 
 
 def lines(cases: Sequence[str], device: Device) -> Iterator[bytes | None]:
-    """What a worker sends for these cases: CRASH and HANG are its end, and EXTERNAL is a kill by somebody else."""
+    """What a worker sends for these cases: CRASH and HANG are its end, and EXTERNAL is a kill from outside."""
     yield HEADER
     for number, id_ in enumerate(cases):
         yield encode({"type": "start", "case": id_})
@@ -94,7 +95,7 @@ def counts(recorded: Recorded) -> tuple[int, int, int]:
 
 
 def tried(recorded: Recorded) -> dict[int, str]:
-    """How each violation that was confirmed was tried again, by the number of its case."""
+    """The kind of confirmation of each confirmed violation, by the number of its case."""
     return {IDS.index(each["case"]): each["by"] for each in recorded.confirmations if each["confirmed"]}
 
 
@@ -294,7 +295,7 @@ POINT = "access=LOCAL_WRITE"
 
 
 def swept(cases: Sequence[str], fails: Callable[[Sequence[str]], bool], suite: Suite) -> Iterator[bytes | None]:
-    """What a worker sends for the cases above: one point of the sweep fails if `fails` says so of what ran before."""
+    """A worker's lines for the cases above: one point of the sweep fails if `fails` is true for the cases before it."""
     yield HEADER
     for number, id_ in enumerate(cases):
         yield encode({"type": "start", "case": id_})

@@ -12,6 +12,7 @@ from conformance.bench.calls import Return
 from conformance.bench.interface import Refusal
 from conformance.bench.memory_areas import BEFORE, Area, pattern, repeated
 from conformance.bench.work_requests import (
+    BEHIND,
     EXTENDED_OPCODES,
     WR_OPCODES,
     Completion,
@@ -20,14 +21,17 @@ from conformance.bench.work_requests import (
     other_opcode,
 )
 from conformance.device import native_exchange
-from conformance.device.posting import WC
+from conformance.device.posting import WC, Poster
 from conformance.errors import LoopbackLost
 from conformance.execution import connection
 from conformance.execution.connection import ExchangeSpec, LoopbackConnection, exchanges
+from conformance.execution.context import CaseContext
 from conformance.model.deadline import TURNS_PER_S, Wait
 from conformance.model.transport import INFINIBAND, IWARP
 
 SIZE = 64
+# Of enum ibv_wc_status and ibv_wc_opcode.
+LOC_QP_OP_ERR, WR_FLUSH_ERR, RECV = 2, 5, 128
 
 
 class RecordingConnection:
@@ -42,7 +46,7 @@ class RecordingConnection:
         return Exchange(Return(0, 0))
 
     def check_answered(self, *_: object) -> None:
-        """Nothing: each request has an answer."""
+        """Does nothing: each request has an answer."""
 
     def native(self) -> None:
         """None: C cannot be used."""
@@ -251,7 +255,8 @@ class Refused(Side):
 
 
 def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_for_again() -> None:
-    """On any connection of the device; after another kind of refusal, or where one came, it is waited for in full."""
+    """This holds on any connection of the device; after another kind of refusal, or where the state came, the wait is
+    full."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()
@@ -274,7 +279,7 @@ def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_fo
 
 
 class MadeAnew(Pair):
-    """Two ends that a renewal replaces by others."""
+    """Two ends that a renewal replaces."""
 
     renews_by_reset = False
 
@@ -392,36 +397,77 @@ def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
     assert native_exchange.exchanges([spec]) == []
 
 
-def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_does_not_renew() -> None:
-    """The queue pairs belong to a provider of this test: requests complete with an error, and nobody has a state."""
+@pytest.fixture
+def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
+    """Makes a connection of one queue pair of a provider, and its address: `polled` has the completions to come.
+
+    Each is a wr_id, a status and an opcode of <infiniband/verbs.h>; the last one is given again and again.
+    """
     assert native_exchange.available(), "the project's tests need gcc"
     take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
     poll = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+    kept: list[Any] = [take]
 
-    def complete(_: int, __: int, completion: int) -> int:
-        ctypes.memset(completion, 0, WC.size)
-        ctypes.c_int.from_address(completion + 8).value = 2  # IBV_WC_LOC_QP_OP_ERR
-        return 1
+    def make(*polled: tuple[int, int, int]) -> tuple[native_exchange.NativeConnection, int]:
+        left = list(polled)
 
-    polled = poll(complete)
-    functions = (ctypes.c_uint64 * 64)()
-    for index, function in ((11, polled), (25, take), (26, take)):  # poll_cq, post_send, post_recv
-        functions[1 + index] = ctypes.cast(function, ctypes.c_void_p).value or 0
-    context = ctypes.addressof(functions)
-    cq = (ctypes.c_uint64 * 4)(context)
-    queue = (ctypes.c_uint64 * 32)(context, 0, 0, ctypes.addressof(cq), ctypes.addressof(cq))
-    device = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0))
-    end: Any = SimpleNamespace(
-        kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=ctypes.addressof(queue))
-    )
-    made = native_exchange.NativeConnection(end, end, 0.5, renewable=False, by_reset=False)
-    made.state = False, (0, 0)
+        def complete(_: int, __: int, completion: int) -> int:
+            WC.pack_into((ctypes.c_char * WC.size).from_address(completion), 0, *left[0], *[0] * 10)
+            del left[: len(left) > 1]
+            return 1
+
+        functions, polls = (ctypes.c_uint64 * 64)(), poll(complete)
+        for index, function in ((11, polls), (25, take), (26, take)):  # poll_cq, post_send, post_recv
+            functions[1 + index] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        context = ctypes.addressof(functions)
+        cq = (ctypes.c_uint64 * 4)(context)
+        queue = (ctypes.c_uint64 * 32)(context, 0, 0, ctypes.addressof(cq), ctypes.addressof(cq))
+        device, at = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0)), ctypes.addressof(queue)
+        end: Any = SimpleNamespace(
+            kind="RC", device=device, deadline_s=1.0, attributes=None, poster=SimpleNamespace(qp=at)
+        )
+        made = native_exchange.NativeConnection(end, end, 0.5, renewable=False, by_reset=False)
+        made.state = False, (0, 0)
+        kept.extend((functions, polls, cq, queue, made))
+        return made, at
+
+    return make
+
+
+def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_does_not_renew(provided: Any) -> None:
+    """Requests complete with an error, and no end has a state."""
+    made, _ = provided((1, LOC_QP_OP_ERR, 0))
     request = SendRequest("RDMA_WRITE", 1)
     two = [native_exchange.NativeSpec(made, 0, 1, request, (area(pattern(8)), area(pattern(8)))) for _ in range(2)]
     (failed,) = native_exchange.exchanges(two)
     assert [each.status for each in failed.completions] == ["LOC_QP_OP_ERR"]
     assert (failed.responder_state, made.state[0]) == ("", True)
     assert [each.moved() for each in two[0].areas] == ["nothing", "nothing"]
+
+
+def test_a_flushed_send_behind_an_earlier_request_is_no_completion_of_the_next_one(provided: Any) -> None:
+    """The first exchange succeeds. The second fails at once, before the SEND behind the first is acknowledged."""
+    flushed, failed = (1 | BEHIND, WR_FLUSH_ERR, 0), (2, LOC_QP_OP_ERR, 0)
+    made, _ = provided((1, 0, 1), (0, 0, RECV), flushed, failed)
+    still = repeated(BEFORE, 8)
+    found = native_exchange.exchanges(
+        [
+            native_exchange.NativeSpec(made, 0, 1, SendRequest("SEND", each), (area(still), area(still)))
+            for each in (1, 2)
+        ]
+    )
+    assert [[each.status for each in one.completions] for one in found] == [["SUCCESS"], ["LOC_QP_OP_ERR"]]
+    _, qp = provided(flushed, failed)
+    assert [(each.wr_id, each.status) for each in Poster(qp).completions(1, 1.0)] == [(2, "LOC_QP_OP_ERR")]
+
+
+def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:
+    """They share queue pairs, whose completions may be those of an earlier branch."""
+    case = cast(Any, SimpleNamespace(entry="libibverbs"))
+    trunk = CaseContext(case, cast(Any, SimpleNamespace(entry=lambda _: None)))
+    ids = [context.next_wr_id() for context in (trunk, trunk.branch(case), trunk.branch(case), trunk)]
+    assert len(set(ids)) == 4
+    assert not any(each & BEHIND for each in ids)
 
 
 def test_python_waits_for_the_final_state_where_c_has_not(monkeypatch: pytest.MonkeyPatch) -> None:

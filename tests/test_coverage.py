@@ -1,4 +1,4 @@
-"""The ledger: which rule is proven by what, and which by nothing."""
+"""The coverage: the cases that prove each rule, and the rules that no case proves."""
 
 import json
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ REREG = """
 
 
 def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
-    """A suite of these rules (all of them without a choice) and tables (ROWS without a choice)."""
+    """A suite of these rules (by default all) and tables (by default ROWS)."""
     made = samples.suite(tables or [samples.table("reg_mr/sample", ROWS, 4)])
     return replace(made, registry=Registry(made.registry[id_] for id_ in rules or made.registry))
 

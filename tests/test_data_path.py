@@ -204,7 +204,7 @@ def test_alterations_on_the_reference_are_seen_by_the_cases_of_their_rule(name: 
 
 
 class Made:
-    """What the rows of these tests change."""
+    """The class that the rows of these tests change."""
 
     size = 1
 
@@ -220,7 +220,7 @@ class Made:
 
 
 def made(folder: Path, text: str) -> Iterator[Violation]:
-    """The mutants of a package that has this table alone."""
+    """The mutants of a package with only this table."""
     (folder / "topic.yaml").write_text(text)
     package = types.ModuleType("package")
     package.__file__ = str(folder / "__init__.py")

@@ -1,6 +1,6 @@
-"""The commands of the pages: each is run as it is written, or is of a kind that says why not; all are parsed.
+"""The commands of the pages: each is run as it is written, unless NOT_RUN has the reason; all are parsed.
 
-What a page writes in capitals is there by that name: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle.
+Names in capitals exist as files: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle.
 """
 
 import lzma
@@ -19,12 +19,12 @@ from conformance.errors import UserError
 from conformance.tables.suite import ROOT, load_suite
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
-# At the prompt or in a script, a crontab and a unit of systemd, or, with arguments, within a sentence.
+# A command is at a prompt, in a script, a crontab or a unit of systemd, or, with arguments, within a sentence.
 _PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*/)?(?:\./)?"
 _COMMAND = re.compile(
     rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`", re.MULTILINE
 )
-# What stands for something of the reader's, and what it is here.
+# Placeholders of the pages, and their values here.
 FOR_READERS = {
     "CASE#axis=value,…": "bind_mw/type_1/part-from-buf",
     "CASE": "bind_mw/type_1/part-from-buf",
@@ -46,7 +46,7 @@ FOR_READERS = {
 }
 # These read two whole runs.
 _READ_TWO = ("compare",)
-# Why commands that begin so are not run here.
+# The reasons why commands with these beginnings are not run here.
 NOT_RUN = {
     "run": "needs a device or a guest: tests/test_run.py, test_softroce.py, test_lab.py",
     "nightly": "needs a guest: tests/test_nightly.py",
@@ -67,7 +67,7 @@ NOT_RUN = {
 
 
 def documented() -> Iterator[tuple[str, str]]:
-    """The page and the arguments of each command, without comments, what may be left out, and what the shell does."""
+    """The page and the arguments of each command, without comments, optional parts and shell syntax."""
     for page in PAGES:
         text = re.sub(
             r"^    (?:[\d*]+ ){5}.*", lambda line: line[0].replace("; ", "\n    "), page.read_text(), flags=re.M
@@ -91,14 +91,14 @@ def why_not(line: str) -> str:
 
 
 def words_of(line: str) -> list[str]:
-    """The arguments, with something in place of what is the reader's."""
+    """The arguments, with values in place of the placeholders."""
     words = shlex.split(line)
     return [FOR_READERS.get(word, word) for word in words]
 
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which everything is that the pages name."""
+    """A directory with all files that the pages name."""
     folder = tmp_path_factory.mktemp("shelf")
     whole = lzma.decompress((ROOT / "docs" / "runs" / "rxe.jsonl.xz").read_bytes())
     part = (ROOT / "tests" / "recorded_violations" / "forky.jsonl").read_bytes()
@@ -113,7 +113,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def desk(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A working directory with the same, for commands that write."""
+    """A working directory with the same files, for commands that write."""
     shutil.copytree(shelf, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
 
@@ -126,12 +126,12 @@ def test_every_command_of_a_page_is_parsed(page: str, line: str, shelf: Path, mo
         parser_of(words[:1]).parse_args(words)
     except UserError as error:
         pytest.fail(f"{page}: {line}: {error}")
-    for option, name in pairwise(words):  # of a command that is not run here, too
+    for option, name in pairwise(words):  # also of a command that is not run here
         assert option != "--only" or "/" not in name or load_suite().find(name), f"{page}: {line}"
 
 
 def runs() -> Iterator[Any]:
-    """Each command that is run here, once: however many pages have it, and whatever they call the reader's files."""
+    """Each command that is run here, once: regardless of the number of pages and of their placeholders."""
     for words, (page, line) in {tuple(words_of(line)): (page, line) for page, line in COMMANDS}.items():
         if not why_not(line):
             yield pytest.param(page, words, marks=pytest.mark.slow if words[0] in _READ_TWO else (), id=line)

@@ -19,7 +19,7 @@ KERNEL = "7.0-test"
 
 @dataclasses.dataclass
 class Compiler:
-    """Stands for mmdebstrap with its hook: writes the module and counts; `log` is what it says when it fails."""
+    """Stands for mmdebstrap with its hook: writes the module and counts; `log` is its output when it fails."""
 
     count: int = 0
     log: str = ""

@@ -1,4 +1,5 @@
-"""What an earlier run has shown is found again: for `explain` and `reproducer`, and for a run of the same cases."""
+"""Defects and cases of an earlier run are found again: for `explain` and `reproducer`, and for a run of the same
+cases."""
 
 import os
 import re

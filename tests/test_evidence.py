@@ -62,7 +62,7 @@ BOTH = Needs({"REG-05": ("granted RDMA_WRITE at libibverbs", "refused RDMA_WRITE
 
 
 def line(of: Case, verdict: str = "PASS", **more: object) -> ResultRecord:
-    """A result that says what it shows, as a results file has it."""
+    """A result with its evidence, as in a results file."""
     made = result(of, verdict, **more)  # type: ignore[arg-type]
     return {**made, "evidence": shown_in(of, made)}
 
@@ -111,7 +111,7 @@ def test_what_was_not_run_is_missing_by_name() -> None:
 
 @pytest.mark.parametrize("verdict", ["FAIL", "UNREACHABLE", "BROKEN"])
 def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict: str) -> None:
-    """The control is of another rule, so that the rule itself has only what passed."""
+    """The control is evidence of another rule, so that this rule has only the evidence that passed."""
     control = changed(line(GRANTED, verdict), {"rules": ["REG-17"]})
     needs = Needs({"REG-05": BOTH.items["REG-05"][1:]})
     found = conclude_rules([control, line(REFUSED)], needs)["REG-05"]
@@ -232,7 +232,7 @@ def test_smoke_shows_of_every_rule_each_direction_that_a_case_can_show() -> None
 
 
 def test_the_smallest_tier_is_found_once() -> None:
-    """So that the copies of a process that has found it, one for each host of a lab, need not."""
+    """So that the forks of a process (one for each host of a lab) need not compute it again."""
     suite = replace(SUITE)
     first, again = (calls_of(lambda: Selection(tier="smoke").apply(suite)) for _ in range(2))
     assert again < first / 5

@@ -1,4 +1,4 @@
-"""What this side makes of a worker's line: the worker's own verdict where it is honest, and never a forged one."""
+"""The supervisor's judgement of a worker's line: the worker's own verdict if it is honest, and never a forged one."""
 
 import errno
 from array import array
@@ -45,7 +45,7 @@ def suite() -> Suite:
 
 
 def sent(suite: Suite, cases: list[Case], device: Device) -> Iterator[tuple[Case, ResultRecord, Examiner]]:
-    """What an honest worker sends of these cases on a device in Python, and what judges it."""
+    """The lines of an honest worker for these cases on a device in Python, and the examiner that judges them."""
     with closing(ReferenceBench(device)) as bench:
         run = replace(on_the_reference(bench), watch=QuietKernel())
         caps = run.basis.capabilities
@@ -189,7 +189,7 @@ def test_nothing_is_absent_on_a_device_that_has_what_it_declares() -> None:
 @pytest.mark.parametrize("name", CLAIMED)
 def test_what_is_declared_and_absent_is_found(name: str) -> None:
     assert name in absent(claiming(name))
-    assert name not in absent(Device(without(name)))  # what is not declared is not claimed
+    assert name not in absent(Device(without(name)))  # a capability that is not declared is not claimed
 
 
 def test_what_goes_wrong_otherwise_is_for_the_cases() -> None:

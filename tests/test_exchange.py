@@ -1,4 +1,4 @@
-"""What a guest that is up takes over of a build: which builds, and what is put where."""
+"""The builds that a running guest can load, and where their files go."""
 
 import os
 import subprocess

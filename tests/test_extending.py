@@ -1,4 +1,4 @@
-"""Nothing is forgotten of what docs/extending.md lists, and each forgotten step is reported with the file to edit."""
+"""No step of docs/extending.md is missing in the tree, and each missing step is reported with the file to edit."""
 
 import json
 import lzma

@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md, followed literally in a copy of the tree: what the page says suffices."""
+"""The examples of docs/extending.md, followed literally in a copy of the tree: the steps of the page suffice."""
 
 import re
 import shutil
@@ -31,7 +31,7 @@ def followed(tree: Path, text: str) -> set[str]:
     assert len(edits) == text.count("```") // 2, "a block that is not an edit"
     for edit in edits:
         path, block = tree / edit["file"], edit["block"]
-        # A block is indented as its item of the list.
+        # A block has the indentation of its list item.
         block = block.replace(f"\n{edit['indent']}", "\n").removeprefix(edit["indent"]) + "\n"
         if edit["new"]:
             assert not path.exists(), path
@@ -49,7 +49,7 @@ def followed(tree: Path, text: str) -> set[str]:
 
 
 def run(tree: Path, command: str) -> str:
-    """What a command in the tree prints. It must succeed."""
+    """The output of a command in the tree, which must succeed."""
     done = subprocess.run(command, shell=True, cwd=tree, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -1,4 +1,4 @@
-"""Faults as data: severities, defects and their groups are derived from fields, and from no sentence."""
+"""Faults as data: severities, defects and their groups are derived from fields, never from sentences."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ Found = list[tuple[str, str, str, int, str]]
 
 
 def judged_again(suite: Suite, file: Path, to: Path) -> Iterator[ResultRecord]:
-    """The violations of a recorded run, judged by their observations; without those that have none any more."""
+    """The violations of a recorded run, judged by their observations; without those that are no longer violations."""
     recorded, directory = read_results(file), file if file.is_dir() else file.parent
     recorded.results = [
         each for each in recorded.results if not each.get("points_file") or (directory / each["points_file"]).exists()
@@ -60,7 +60,7 @@ def of_reference(tmp_path_factory: Folders) -> Path:
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw", "reference"])
 def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: Path, monkeypatch: Patch) -> None:
-    """The renderer of sentences is replaced by one that says the same nonsense of every fault."""
+    """The renderer of sentences is replaced by one that returns the same nonsense for every fault."""
     file = of_reference if name == "reference" else RUNS / f"{name}.jsonl"
     before = found_in(SUITE, file, tmp_path)
     assert len(before) >= 20

@@ -1,4 +1,5 @@
-"""Many nodes on one page: what differs is found, and nothing else; what cannot be read is one node's problem."""
+"""Many nodes on one page: every difference is found, and nothing else; an unreadable directory affects only its
+node."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -36,11 +37,11 @@ def no_defect(data: dict[str, Any]) -> None:
 
 
 def one_case_more(data: dict[str, Any]) -> None:
-    """A rule that is violated anyway is violated by one more case."""
+    """One more case violates a rule that is violated anyway."""
     data["violations"][0]["cases"].append("reg_mr/made/up")
 
 
-# What differs on a node, and what must be reported about it.
+# Differences on a node, and the reports about them.
 DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, its equals none"),
     "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, its equals "),
@@ -110,7 +111,7 @@ def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: Sa
     (folder / "n1" / "summary.json").write_text("{")
     (folder / "n2" / "summary.json").write_text(json.dumps({**json.loads(SUMMARY), "complete": False, "rules": {}}))
     status, data, said = told(folder, capsys)
-    assert data["groups"][0]["nodes"] == ["n0", "n3", "n4"]  # what was cut short differs in all that it lacks
+    assert data["groups"][0]["nodes"] == ["n0", "n3", "n4"]  # a run that was cut short differs in all missing results
     assert data["groups"][0]["differences"] == []
     assert data["missing"] == {
         "empty": "no results",

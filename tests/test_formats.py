@@ -30,7 +30,7 @@ ANY_TEXT = st.text(st.characters(blacklist_categories=()))
 
 
 def tap(text: str) -> list[Any]:
-    """The lines of a KTAP document as a parser of TAP takes them; subtests are nothing to it."""
+    """The lines of a KTAP document as a parser of TAP takes them; it ignores subtests."""
     version, *lines = Parser().parse(io.StringIO(text))
     assert version.category == "version"
     return [line for line in lines if line.category != "unknown"]
@@ -62,7 +62,7 @@ def as_the_kernel_reads(lines: Iterator[str]) -> list[bool]:
 
 
 def results_in(text: str) -> list[Any]:
-    """The result lines, after a plan that fits them."""
+    """The result lines, after a check of the plan before them."""
     lines = tap(text)
     found = [line for line in lines if line.category == "test"]
     (plan,) = [line for line in lines if line.category == "plan"]
@@ -162,7 +162,7 @@ def test_no_text_becomes_markup_of_markdown(text: str) -> None:
     assert row[3] == "REG-01"
 
 
-# What a results file may have of a rule, and how reports tell what its document says.
+# Fields of a rule in a results file, and the line of reports about its document.
 DOCUMENTED = [
     ({"document": "a page", "section": "NOTES", "quote": "It holds."}, '"It holds." (a page, NOTES)'),
     ({"document": "a page", "section": "NOTES", "unquoted": "A secret."}, "a page, NOTES (not quoted: A secret.)"),

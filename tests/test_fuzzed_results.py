@@ -1,4 +1,5 @@
-"""Results files that are damaged in every way: each reader takes them or refuses them in one line, with no traceback.
+"""Results files that are damaged in every way: each reader accepts them or refuses them in one line, without a
+traceback.
 
 RDMA_CTS_FUZZED says how many files there are; each is read by all readers. The files are those of a seed.
 """
@@ -33,7 +34,7 @@ from reports.digest import read
 FILES = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
 SEED = 19
 OLD = Path(__file__).with_name("old_results")
-# What is put in place of a value.
+# Replacements for a value.
 STRANGE = [
     *json.loads(
         '[null, true, 0, -1, 7, 9223372036854775808, 1.5, -1.0, "", "x", "PASS", "WAIVED", "GREAT", "0x0", "\\n"]'
@@ -41,7 +42,7 @@ STRANGE = [
     *json.loads('["../../etc/passwd", "2026-01-01", [], [1], ["x"], [[]], [null], {}, {"a": 1}, {"": {}}]'),
     *("\x1b[2J\u202e", "\ud800", "a" * 3000, {"subsets": ["A"]}),
 ]
-# What is put in place of a value's text.
+# Replacements for a value's text.
 RAW = (
     *(b"1e999", b"-1e999", b"1" + b"0" * 400, b"9" * 5000, b"NaN", b"Infinity", b"[" * 100_000, b'{"a":' * 5000),
     *(
@@ -149,7 +150,7 @@ def read_in_every_way(folder: Path, suite: Suite) -> None:
 
 
 def carried_on(folder: Path, suite: Suite) -> None:
-    """What `run --resume` does with the file before a worker starts."""
+    """The steps of `run --resume` with the file before a worker starts."""
     with closing(ResultsFile(folder / "results.jsonl", carry_on=True)) as file:
         file.cut_back(file.recorded())
 
@@ -204,7 +205,7 @@ MOST_CALLS = 100
 
 
 def calls(arguments: list[str]) -> int:
-    """How many functions a command calls."""
+    """The number of function calls of a command."""
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         return calls_of(lambda: main(arguments))
 
@@ -213,5 +214,5 @@ def calls(arguments: list[str]) -> int:
 def test_each_reader_does_little_for_a_case_that_was_only_planned(command: str, tmp_path: Path) -> None:
     few, many = (planned_run(tmp_path / str(number), number) for number in (1000, 3000))
     words = [word.replace("OLD", str(OLD)) for word in command.split()]
-    main([*words, str(few)])  # reads what is kept for the next time
+    main([*words, str(few)])  # fills the cache for the next call
     assert (calls([*words, str(many)]) - calls([*words, str(few)])) / 2000 < MOST_CALLS

@@ -43,7 +43,7 @@ def header(tmp_path: Path) -> Callable[..., Path]:
 
 
 def findings(checks: list[Check]) -> dict[str, str]:
-    """Outcome by item of what did not pass, without the vendor's dialect, which no header here has."""
+    """The outcomes other than PASS by item, without the vendor's dialect, which no header here has."""
     return {
         each.item: each.outcome for each in checks if each.outcome != PASS and not each.item.endswith("(experimental)")
     }
@@ -314,7 +314,7 @@ def fake_pyverbs(directory: Path, module: str, text: str) -> None:
 
 @pytest.fixture
 def no_pyverbs(monkeypatch: Patch, tmp_path: Path) -> Path:
-    """A search path where only what the test puts there can be pyverbs."""
+    """A search path on which pyverbs can only be what the test puts there."""
     for name in [each for each in sys.modules if each.partition(".")[0] == "pyverbs"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])

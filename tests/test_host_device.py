@@ -1,4 +1,4 @@
-"""A device of a host: a process that dies, one that cannot be killed, two devices, and what is left alone.
+"""A device of a host: a process that dies, one that cannot be killed, two devices, and files that are left alone.
 
 The guest stands for the host: the project's own command line runs in it, on its device. Kills at any moment are in
 test_kills_on_a_host.py.
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.long]
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What tests/on_a_host.py saw."""
+    """The report of tests/on_a_host.py."""
     place = tmp_path_factory.mktemp("host")
     tables = bad_driver.tables(place / "tables", "works", "dies", "hangs", "works-too")
     files = [(tables, "bad"), (bad_driver.library(place / "preload.so"), "preload.so")]

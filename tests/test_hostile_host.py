@@ -1,4 +1,4 @@
-"""Hosts that turn on the program that has connected to them, by table: what they send, and what comes of it.
+"""Hosts that attack the program that has connected to them, as a table: their messages, and the outcome.
 
 A host may lie about its device; it may not choose a name, a size or a time here.
 """
@@ -37,7 +37,7 @@ OPENED = {"event": "opened", "facts": FACTS}
 FINDING = {"state": "ok", "about": "a", "text": "b", "remedy": ""}
 OUTPUT = {"event": "output", "text": "x"}
 
-# What is not a message of the agent, and what is said of it.
+# Lines that are not messages of the agent, and the errors about them.
 MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"event": "surprise"}, "an unknown message, 'surprise'"),
     ({"event": "hello"}, "`hello` has no `boot_id`"),
@@ -96,7 +96,7 @@ def test_what_the_agent_sends_is_a_message() -> None:
 
 
 class Hostile:
-    """A host that sends what it was told to."""
+    """A host that sends given messages."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.script = folder / "script.json"
@@ -111,7 +111,7 @@ class Hostile:
         self.script.write_text(json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **answers}))
 
     def open(self, device: str = "") -> RemoteHost:
-        """The host, whose device has been looked at."""
+        """The host, after the check of its device."""
         host = RemoteHost(ADDRESS, b"", {"device": device}, Means(1.0), self.said.append)
         try:
             host.open()

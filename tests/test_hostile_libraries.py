@@ -1,6 +1,6 @@
-"""Libraries in the real guest that turn on the program that has loaded them: none gets a PASS that it has not earned.
+"""Libraries in the real guest that attack the program that has loaded them: none gets a PASS that it has not earned.
 
-One preloaded library does all of it (hostile.c): which attack, the row says. All rows are of one run.
+One preloaded library has all attacks (hostile.c), and the row selects one. All rows are of one run.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from launched import run_in_guest
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 DEADLINE_S = "30"
 FIRST_PAGES = 201
-# The attacks in the order of hostile.c, and what the verdict on its row may be.
+# The attacks in the order of hostile.c, and the allowed verdicts on their rows.
 ATTACKS: dict[str, tuple[str, ...]] = {
     "everywhere": ("PASS",),  # forged lines to every descriptor that is open; then it does its work
     "forge": ("CRASH",),  # the same, and _exit(0)

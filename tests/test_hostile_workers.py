@@ -36,8 +36,8 @@ SCRIPT = Path(hostile_worker.__file__)
 # Of a case, in seconds. A good one takes a millisecond; only those that are to hang wait for the end of a short one,
 # and for that of a longer one where a machine is so slow that a good case hangs, too.
 DEADLINE_S, SHORT_S = 60.0, 1.0
-# The verdict of the case in which the worker is hostile. A killed worker's case is run again, in one that is good; what
-# other rules and a waiver are said of has earned its PASS.
+# The verdict of the case in which the worker is hostile. A killed worker's case is run again, in one that is good; the
+# PASS is earned where the lie is about other rules or a waiver.
 _EXPECTED = {
     "CRASH": """
         forge_every_result_and_exit forge_a_whole_session forge_with_a_guessed_mark
@@ -135,7 +135,7 @@ def test_a_hostile_worker_costs_its_case_alone_and_gets_what_it_has_earned(
 
 
 def assert_verified(run: Path, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that had to deal with a hostile worker is an honest one: it can be bundled, and verifies."""
+    """A run with a hostile worker is still an honest one: it can be bundled, and verifies."""
     suite = replace(SUITE, tables_sha256=header()["suite"]["tables_sha256"])
     monkeypatch.setattr(verify, "load_suite", lambda _: suite)
     bundle = run.parent / "bundle"
@@ -154,7 +154,7 @@ def test_a_verdict_that_differs_is_reported_with_both(stand: Stand) -> None:
 
 
 def test_a_console_that_grows_for_ever_is_cut_in_its_middle(stand: Stand) -> None:
-    for deadline_s in longer_and_longer(SHORT_S):  # how much it prints meanwhile is a matter of the machine
+    for deadline_s in longer_and_longer(SHORT_S):  # the amount of its output depends on the machine
         stand.run_once("print_on_the_console_for_ever", deadline_s)
         consoles.bound(stand.console)
         if cut := b"bytes of output are left out here)" in stand.console.read_bytes():

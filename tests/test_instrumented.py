@@ -1,4 +1,5 @@
-"""The instrumented stack: a kernel built once for it, what does not go with it, and calls whose allocations fail."""
+"""The instrumented stack: its kernel, which is built once, options that exclude it, and calls whose allocations
+fail."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_a_kernel_fails_allocations_if_its_fault_injection_also_takes_those_that
 
 
 class PageFaults(Device):
-    """A device beside whose first call a page fault of the process takes the failure."""
+    """A device during whose first call a page fault of the process uses up the failure."""
 
     def setup(self) -> None:
         super().setup()

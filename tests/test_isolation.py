@@ -1,4 +1,4 @@
-"""--isolate: what runs the library under test is another user's process, or a message says why it cannot be."""
+"""--isolate: the library under test runs in another user's process, or a message says why it cannot."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from patience import PATIENCE_S
 from targets import builds, hosts
 
 USER = "nobody"
-# In place of pytest: tells through the stream who it is, what it can do, and what it has of the kernel's log.
+# Stands in for pytest: reports its user, its rights, and its access to the kernel's log through the stream.
 WORKER = """\
 #!{python}
 import json, os, sys
@@ -52,7 +52,7 @@ with open(stream, "w") as file:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory that every user can enter, as pytest's own is not."""
+    """A directory that every user can enter, unlike pytest's own."""
     folder = Path(tempfile.mkdtemp(prefix="rdma-cts-"))
     folder.chmod(0o755)
     yield folder
@@ -61,11 +61,11 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def root(monkeypatch: Patch) -> None:
-    """This process is root, or passes for it until it has to be."""
+    """This process is root, or pretends to be until real rights are needed."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root: whoever is not is refused, which is tested below")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root; the refusal for other users is tested below")
 class TestAsRoot:
     def test_the_worker_is_another_user_without_any_right(self, place: Path) -> None:
         results, python = place / "results.jsonl", place / "python"

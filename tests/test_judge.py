@@ -34,14 +34,14 @@ def run(tmp_path_factory: Folders) -> Path:
 
 
 def again(suite: Suite, directory: Path) -> dict[str, tuple[ResultRecord, str]]:
-    """What came of judging a run again, by case."""
+    """The results of judging a run again, by case."""
     return {
         each.record["case"]: (each.record, each.kept) for each in rejudge(suite, read_results(directory), directory)
     }
 
 
 def plain(run: Path) -> ResultRecord:
-    """The first result of a run that is of one call, which was made."""
+    """The first result of a run that is about one call and has an observation."""
     return next(line for line in read_results(run).results if line["observed"])
 
 
@@ -83,7 +83,7 @@ def test_what_only_points_have_shown_to_be_missing_is_missing(tmp_path: Path, ca
 
 
 def test_todays_rules_decide(run: Path) -> None:
-    """What a row expects is turned round, so that what passed fails, and the reason says so."""
+    """The expectation of a row is inverted, so that a PASS becomes a FAIL with a reason."""
     passed = next(
         line["case"]
         for line in read_results(run).results

@@ -1,4 +1,4 @@
-"""Verdicts on hand-made observations: what a document says against what a device did."""
+"""Verdicts on hand-made observations: the document's statement against the device's behaviour."""
 
 import copy
 import re
@@ -169,7 +169,7 @@ def null(errno: str = "EINVAL", /, **more: Unpack[Observation]) -> Observation:
 
 
 def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) -> Observation:
-    """A registration that worked; `fields` of the MR are what differs from what was asked."""
+    """A successful registration; `fields` of the MR are those that differ from the request."""
     asked: AskedRange = {"addr": 0x7000, "length": 4096}
     mr: Any = {**asked, "pd_is_the_asked": True, "context_is_the_pds": True, "handle": 1, "lkey": 2, "rkey": 3}
     seen: Observation = {"rc": None, "returned": "MR", "errno": "", "layer": "kernel", "mr": mr | (fields or {})}
@@ -198,14 +198,14 @@ def invalidated(output: int | None, responder: str = "SUCCESS") -> Observation:
 def moved(
     how: str, wc: str, *changed: tuple[int, int], step: Observation | None = None, unchanged: bool = False
 ) -> Observation:
-    """A region and what a peer's write to it came to; `changed`: which bytes, as (place, size)."""
+    """A region and the outcome of a peer's write to it; `changed` are the changed bytes as (place, size)."""
     found = changed if changed or unchanged or how == "nothing" else ((0, 8),)
     seen = status("0", wc=[wc], moved=how, changed=[list(each) for each in found])
     return region(afterwards=[{**seen, **(step or {})}])
 
 
 def done(**step: Unpack[Observation]) -> Observation:
-    """A request that has moved all, of which this is known as well."""
+    """A request that has moved all bytes, with further observations."""
     return moved("all", "SUCCESS", step=step)
 
 
@@ -234,7 +234,7 @@ def left(seen: Observation) -> Observation:
 
 
 def row(name: str, of: Case, seen: Observation, verdict: str, *words: str, lacking: str = "") -> Any:
-    """A row of JUDGED: the judgement of what was seen has this verdict, and these words."""
+    """A row of JUDGED: the judgement of the observation has this verdict, and these words."""
     return pytest.param(of, [lacking] if lacking else [], seen, verdict, words, id=name)
 
 
@@ -435,7 +435,7 @@ JUDGED = [
     row("undeclared, before", ATOMIC, requested(ACCESS, step={"changed": [[-8, 8]]}), FAIL, lacking=ATOMICS),
     row("undeclared, a part", ATOMIC, requested("SUCCESS", "part", {"changed": [[0, 4]]}), FAIL, lacking=ATOMICS),
     row("undeclared operation refused", ATOMIC, requested(INV_REQ), UNSUPPORTED, lacking=ATOMICS),
-    # What is left behind fails whatever the call did, and hides no failure
+    # A leak fails the case whatever the call did, and hides no failure
     *(
         row(f"left behind: {name}", of, left(seen), FAIL, "MR new", lacking=lacking)
         for name, of, lacking, seen in (
@@ -667,7 +667,7 @@ def test_what_was_refused_is_not_done_later_and_what_was_accepted_too_early_is_o
     assert judge(case(LATER, "bind_mw"), [], {**judged, "afterwards": steps}).verdict == verdict
 
 
-# What an instrumented kernel said of Soft-RoCE, without lines that are of no use here.
+# Reports of an instrumented kernel about Soft-RoCE, without irrelevant lines.
 KASAN = """\
 ==================================================================
 BUG: KASAN: slab-out-of-bounds in rxe_check_pagefault+0x15f/0x1e0 [rdma_rxe]

@@ -1,4 +1,4 @@
-"""The trial of mutants of the driver: what is read, what is run, and what comes of it, without guest and compiler."""
+"""The trial of mutants of the driver: files, runs and outcomes, without guest and compiler."""
 
 from __future__ import annotations
 

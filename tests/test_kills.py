@@ -23,13 +23,13 @@ SEED = 7
 SAME = ("complete", "verdicts", "rules", "rule_totals", "points", "confirmation")
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 # Runs by name: one of few cases, and one that keeps two guests busy, has violations and a hazardous case. Every verdict
-# must be the same in each run: what races with traffic in flight is left out by its word.
+# must be the same in each run: cases that race with traffic in flight are left out by a word of their ids.
 RUNS = {
     "one guest": ("--guest", "--yes", "--guests", "1", "--verb", "dealloc_mw", "--verb", "alloc_mw", "-q"),
     "two guests": ("--guest", "--yes", "--guests", "2", "--rule", "BIND-15", "--rule", "BIND-17", "-k", "type", "-q"),
 }
-# Guests are booted where pytest is the victim: in two of them that costs as much as all other kills, and a run that is
-# asked for more moments does it, too.
+# Guests are booted where pytest is killed: with two guests that takes as long as all other kills, so that only a run
+# with more moments does it.
 VICTIMS = {
     "one guest": ("supervisor", "qemu", "pytest"),
     "two guests": ("supervisor", "qemu", *(["pytest"] if MOMENTS > 1 else [])),
@@ -58,14 +58,14 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A run that nobody disturbs."""
+    """An undisturbed run."""
     return subprocess.run(
         command(*arguments), cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 
 def footer(out: Path) -> dict[str, object]:
-    """What must be the same in the footers of a disturbed run and of one that was not; empty without a footer."""
+    """The part of the footer that must be the same with and without a disturbance; empty without a footer."""
     if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
         return {}
     found = read_results(out).footer
@@ -99,7 +99,8 @@ def unbroken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """Each of RUNS, undisturbed."""
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"
-    # What is made once would make the run longer than those that follow, and moments in it miss them.
+    # Files that are made only once would make this run longer than the following ones, so that moments would fall after
+    # their end.
     subprocess.run(
         ["./rdma-cts", "prepare", "--yes"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""A run on a device of this host as another user, one whose terminal is closed, and kills of it and its pytest.
+"""Runs on a device of this host: as another user, with a closed terminal, and with kills of the run and of its pytest.
 
 The guest stands for the host. RDMA_CTS_MOMENTS says how many of each there are.
 """

@@ -119,7 +119,7 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The same in this process, with an ssh that only says what ssh says of a host that it cannot find."""
+    """The same in this process, with an ssh that only prints ssh's message for an unknown host."""
     client_of(folder, "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255")
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -159,7 +159,7 @@ def test_a_resumed_lab_leaves_a_host_alone_that_has_ended(tmp_path: Path) -> Non
     assert done.returncode == 3, done.stderr
     reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
     assert f"one: the run in {tmp_path / 'out/one'} is complete" in done.stdout
-    # Whoever reads a run of other tables cannot tell.
+    # A reader of a run of other tables cannot know that.
     assert "one: partial: not known how much of the default tier was run; " in done.stdout
     assert f"two: not run: two {reason}" in done.stdout
     assert f"three: not run: three {reason}" in done.stdout
@@ -372,7 +372,7 @@ def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
 
 
 def ran(verdicts: Sequence[str], **changes: Any) -> Run:
-    """The same as the page needs it."""
+    """The same in the form for the page."""
     return Run.of(digest(recorded(verdicts, **changes), Path("out"), is_own=True))
 
 

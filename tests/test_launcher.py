@@ -1,4 +1,4 @@
-"""The launcher and the installing of packages, on a path of stubs; and what the doctor finds."""
+"""The launcher and the installation of packages, on a path of stubs; and the findings of the doctor."""
 
 import argparse
 import os
@@ -29,7 +29,7 @@ BORROWED = ("rm", "sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", 
 
 @dataclass(frozen=True)
 class Host:
-    """A host of stubs: programs in `bin`, a Python that is there only once installed, and a cache."""
+    """A host of stubs: programs in `bin`, a Python that exists only after its installation, and a cache."""
 
     root: Path
     more: dict[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """A Debian without Python; its apt-get brings one that says what it was asked to run."""
+    """A Debian without Python; its apt-get installs one that prints what it has to run."""
     host = Host(tmp_path)
     host.bin.mkdir()
     for name in BORROWED:
@@ -281,18 +281,18 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
     done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
-    # A lab and a night start runs in this way.
+    # Labs and nights start runs in this way.
     runs = [*process.COMMAND, "--help"]
     done = ended(*runs, cwd=tmp_path, env=process.environment())
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# The same from Python, for what a command needs
+# The same from Python, for the needs of a command
 
 
 @pytest.fixture
 def python_host(host: Host, monkeypatch: Patch) -> Host:
-    """The stub host as seen by this process: it lacks mmdebstrap and qemu, and its apt-get brings them."""
+    """The stub host as seen by this process: it lacks mmdebstrap and qemu, which its apt-get installs."""
     for name, value in host.environment().items():
         monkeypatch.setenv(name, value)
     for name in ("RDMA_CTS_YES", "CI", "container"):

@@ -16,7 +16,7 @@ LAYERS = tuple(
     )
 )
 FILES = sorted((ROOT / "conformance").rglob("*.py"))
-# What each folder of the project may import besides itself; docs/architecture.md has the reasons.
+# The folders that each folder of the project may import besides itself; docs/architecture.md has the reasons.
 FOLDERS = {
     "conformance": (),
     "fixtures": ("conformance",),

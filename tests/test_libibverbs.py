@@ -1,4 +1,4 @@
-"""The exact calls against a libibverbs of our own that writes down what reaches it.
+"""The exact calls on a test library in place of libibverbs, which prints its arguments.
 
 The library is compiled by the test; every call runs in a process that loads it in place of the real one.
 """
@@ -81,7 +81,7 @@ def show(returned):
 
 
 def call(library: Path, expression: str, dialect: str | None = None) -> tuple[str, Any]:
-    """What reached the stub, and what the suite made of its answer."""
+    """The arguments that reached the stub, and the suite's result for its answer."""
     code = f"{PRELUDE}\nlibrary = Libibverbs({dialect!r})\nshow({expression})"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

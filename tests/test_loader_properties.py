@@ -164,8 +164,8 @@ def arguments(call: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def then(call: str) -> st.SearchStrategy[Any]:
-    """What may be expected of a call."""
-    more = {"code": words("ERR_CMD"), "completion": words("none")}  # of the others the vocabulary has the words
+    """Possible expectations of a call."""
+    more = {"code": words("ERR_CMD"), "completion": words("none")}  # the vocabulary has the words of the others
     fitting = {
         key: more[key] if key in more else words(*spec.words)
         for key, spec in vocabulary.EXPECTATIONS.items()
@@ -313,7 +313,7 @@ MUTATIONS: list[Mutation] = [
 
 @functools.cache
 def excerpt(path: Path) -> bytes:
-    """A table cut to what is read within a few milliseconds: its head and some of its rows."""
+    """A table cut so that it is read within a few milliseconds: its head and some of its rows."""
     text = path.read_text()
     head, rows, body = text.partition("\nrows:\n")
     pieces = re.split(r"(?m)^(?=  - id: )", body)
@@ -345,7 +345,7 @@ print(*(case.id for case in suite.cases), hashlib.sha256(everything.encode()).he
 
 
 def dump(hash_seed: str) -> str:
-    """Every case's id and the digest of all that is known of all cases, from a process of its own."""
+    """Every case's id and a digest of all data of all cases, from a process of its own."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     done = ended(sys.executable, "-c", DUMP, env=environment)
     assert done.returncode == 0, done.stderr

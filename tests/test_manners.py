@@ -1,4 +1,4 @@
-"""What a person relies on without thinking of it: pipes, full devices, signals, mistakes in a command line."""
+"""Behaviour that users take for granted: pipes, full devices, signals, mistakes in a command line."""
 
 import io
 import os
@@ -225,7 +225,7 @@ def test_what_may_not_be_looked_into_is_one_line_and_status_2(open_folder: Path)
     assert done.stderr.count(f"rdma-cts: {locked}") == len(lines), done.stderr
 
 
-# What the suite's parts and tests tell each other; not for users.
+# Variables between the suite's parts and its tests; not for users.
 INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
 
 

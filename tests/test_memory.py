@@ -1,4 +1,4 @@
-"""Memory of every kind is what it says, between guards, and gone after use; limits are put back."""
+"""Memory of every kind is as described, between guards, and unmapped after use; limits are restored."""
 
 import ctypes
 import errno
@@ -181,7 +181,7 @@ def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: Patch) 
 
 
 def can_lock(size: int) -> bool:
-    """Whether the kernel lets this process lock so much."""
+    """Whether the kernel lets this process lock so many bytes."""
     library = ctypes.CDLL(None, use_errno=True)
     with closing(allocate("anonymous", size)) as made:
         return bool(library.mlock(ctypes.c_void_p(made.addr), ctypes.c_size_t(size)) == 0)
@@ -196,7 +196,7 @@ def state() -> tuple[tuple[int, int], str]:
 
 
 def limit_and_look() -> None:
-    """In a process of its own, since laying down a capability is for good."""
+    """In a process of its own, since dropping a capability is permanent."""
     obey_locked_memory_limit()
     before = state()
     assert can_lock(3 * PAGE)

@@ -1,4 +1,5 @@
-"""The mended stack: built once for each set of changes, refused where it cannot be, and named in every report."""
+"""The mended stack: built once for each set of changes, refused with options that exclude it, and named in every
+report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +36,7 @@ MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "a
 
 
 class Workshop:
-    """Stands for mmdebstrap with its hook, and for the compilers: what they make contains the text of the sources."""
+    """Stands for mmdebstrap with its hook, and for the compilers: their output contains the text of the sources."""
 
     def __init__(self) -> None:
         self.made, self.compiled, self.log = 0, 0, ""

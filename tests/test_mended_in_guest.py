@@ -1,4 +1,5 @@
-"""The mended stack in the guest: what was violated is kept, and rows meet a driver that has what Debian's lacks."""
+"""The mended stack in the guest: violated rules are kept, and rows run on a driver with features that Debian's
+lacks."""
 
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from launched import run_in_guest
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 VERDICTS = {
-    # Violated by rxe as shipped: a window without bounds, data on demand that go elsewhere, a process that dies.
+    # Violated by rxe as shipped: a window without bounds, on-demand data in wrong places, a process that dies.
     "bind_mw/type_1/part-from-buf": Verdict.PASS,
     "reg_mr/on_demand/rdma-write-at-buf-+-100": Verdict.PASS,
     "bind_mw/rebinding/unbind-without-a-region": Verdict.PASS,

@@ -1,4 +1,4 @@
-"""`rdma-cts nightly`: what a night says, keeps and exits with, whatever befalls its cells."""
+"""`rdma-cts nightly`: the output, the stored files and the exit status of a night, whatever happens in its cells."""
 
 import fcntl
 import json
@@ -35,10 +35,10 @@ Made = Recorded | str | BaseException
 
 
 class Nights:
-    """Nights on made runs: what `rdma-cts run` leaves is what a test has put into `cells`, by the name of the stack.
+    """Nights on made runs: the results of `rdma-cts run` are those that a test has put into `cells`, by the name of the
+    stack.
 
-    A text in place of a run is what the run says before it ends without results; an exception is how the night ends
-    meanwhile.
+    A text stands for the output of a run without results; an exception ends the night.
     """
 
     def __init__(self, folder: Path, says: Says) -> None:
@@ -70,7 +70,7 @@ class Nights:
             raise UserError("the mirror cannot be reached", status=3)
 
     def night(self, *arguments: str, **cells: Made) -> str:
-        """Runs one night; returns what it says. `status` is its exit status afterwards."""
+        """Runs one night; returns its output. `status` is its exit status afterwards."""
         self.cells = {name.replace("_", "-"): made for name, made in cells.items()}
         self.status = main(["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments])
         out, err = self.says.readouterr()
@@ -306,7 +306,7 @@ def test_a_damaged_cell_costs_itself_alone_and_is_named_in_one_line(nights: Nigh
     assert len(named) == 1, said
     assert nights.status == 1
     assert nights.outcomes("sid") == [BASELINE, REGRESSED]
-    # What is damaged may have been good; what is not a cell is left alone.
+    # A damaged cell may have been good; anything else than a cell is left alone.
     assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
 
 

@@ -1,4 +1,4 @@
-"""The keys of an observation: where mypy does not look for a misspelt one, this does."""
+"""The keys of an observation: this test finds misspelt ones where mypy does not."""
 
 import ast
 from collections.abc import Iterator

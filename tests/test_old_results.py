@@ -1,4 +1,4 @@
-"""A results file of an earlier version: every reader takes it, and its records are written as they were read.
+"""A results file of an earlier version: every reader accepts it, and its records are written as they were read.
 
 `old_results` is part of a real run in the Soft-RoCE guest, by the version before records had types; of that run only
 the directory in `argv` was replaced, and header and footer were reduced to that part.
@@ -38,7 +38,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def output(capsys: pytest.CaptureFixture[str], status: int, *arguments: str) -> str:
-    """What a command prints that ends with this exit status."""
+    """The output of a command, which must end with this exit status."""
     assert main(arguments) == status
     return capsys.readouterr().out
 
@@ -114,7 +114,7 @@ def test_it_is_carried_on(copy: Path) -> None:
     assert footer_of(recorded)["verdicts"] == {"FAIL": 3, "PASS": 4, "UNREACHABLE": 1, "UNSUPPORTED": 2, "CRASH": 1}
 
 
-# What is replaced in the file, and the message that names it.
+# Replacements in the file, and the message about each.
 DAMAGE = {
     ('"rules":["ADV-01"]', '"rules":[1]'): f"case {SWEEP}: a deviation: `rules` is not a list of texts",
     ('"kernel":{"taint"', '"kernel":[],"x":{"taint"'): "`kernel` is not an object",

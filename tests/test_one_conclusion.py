@@ -1,4 +1,4 @@
-"""What a run comes to is said in the same words everywhere, and "conforms" only if nothing is left."""
+"""The conclusion about a run has the same words everywhere, and is "conforms" only if nothing is left."""
 
 import json
 import re

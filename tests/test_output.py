@@ -1,4 +1,4 @@
-"""What becomes of the output of a command, and what nobody foresaw: one line, and never the status of a violation."""
+"""Lost output of a command, and unforeseen errors: one line, and never the status of a violation."""
 
 import os
 import subprocess

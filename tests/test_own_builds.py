@@ -1,4 +1,4 @@
-"""One's own module and libraries in a real guest: the header shows by their marks that these were loaded."""
+"""The user's own module and libraries in a real guest: the header shows by their marks that they were loaded."""
 
 import shutil
 import subprocess
@@ -92,7 +92,7 @@ def test_what_is_kept_starts_the_same_guest_again(header: HeaderRecord, place: P
 
 
 def in_a_shell(place: Path, out: Path, commands: str) -> str:
-    """What a shell in the guest says to these commands."""
+    """The output of a shell in the guest for these commands."""
     own = ("--modules", place / "modules", "--guest-env", "COLOUR=blue")
     done = run_in_guest(out, "--shell", *own, said=f"{commands}\nexit\n")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The packages: that they can be built, what is in them, and that the suite works from one in a clean Debian."""
+"""The packages: they can be built, have the right contents, and work in a clean Debian."""
 
 import os
 import re
@@ -22,7 +22,7 @@ from patience import PATIENCE_S
 NAME = f"rdma-cts-{VERSION}"
 SUITE = "usr/share/rdma-cts"
 CASE = "reg_mr/access_flags/remote-write-without-local-write+none"
-# The parts of a checkout, without what tools leave there.
+# The parts of a checkout, without the files of tools.
 _NOT_SOURCE = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache", ".hypothesis", ".tox", ".venv")
 
 
@@ -46,7 +46,7 @@ def run(*command: str, cwd: Path | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project, as somebody unpacks it."""
+    """A copy of the project, as it is unpacked."""
     folder = tmp_path_factory.mktemp("source") / NAME
     shutil.copytree(ROOT, folder, ignore=_NOT_SOURCE, symlinks=True)
     return folder
@@ -54,7 +54,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def deb(source: Path) -> Path:
-    """The Debian package, beside its .changes."""
+    """The Debian package, next to its .changes."""
     run("dpkg-buildpackage", "--build=binary", "--no-sign", cwd=source)
     return source.parent / f"rdma-cts_{VERSION}_all.deb"
 
@@ -94,7 +94,7 @@ def test_the_package_needs_what_the_table_of_packages_says() -> None:
     assert stanza(control, "Recommends") == guest - host
 
 
-# What is in them
+# Their contents
 
 
 @pytest.mark.nightly

@@ -53,7 +53,7 @@ def browser() -> Iterator[webdriver.Chrome]:
     assert chromium, "the tests need Debian's chromium"
     assert driver, "the tests need Debian's chromium-driver"
     options.binary_location = chromium
-    # Whatever proxy the host has is not for a page that loads nothing.
+    # The host's proxy is not for a page that loads nothing.
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     chrome = webdriver.Chrome(service=Service(driver, env=environment), options=options)
     yield chrome
@@ -107,12 +107,12 @@ def show(browser: webdriver.Chrome, path: Path, *runs: Digest) -> None:
 
 
 def wait_for_rows(browser: webdriver.Chrome) -> None:
-    """Until the page can build the rows of its data."""
+    """Waits until the page can build the rows of its data."""
     WebDriverWait(browser, PATIENCE_S).until_not(lambda _: browser.find_elements(By.CSS_SELECTOR, "[aria-busy=true]"))
 
 
 def build(browser: webdriver.Chrome) -> None:
-    """Opens everything, so that the page builds what its data have."""
+    """Opens everything, so that the page builds all its rows."""
     browser.execute_script("document.querySelector('.in-full').scrollIntoView()")
     sections = ".in-full > section:not(.hidden) > div"
     WebDriverWait(browser, PATIENCE_S).until(
@@ -160,7 +160,7 @@ def assert_legible(browser: webdriver.Chrome) -> dict[str, float]:
 
 
 def press(browser: webdriver.Chrome, *keys: str) -> None:
-    """Types on whatever has the focus."""
+    """Types into the focused element."""
     ActionChains(browser).send_keys(*keys).perform()
 
 
@@ -179,7 +179,7 @@ def cases(browser: webdriver.Chrome) -> list[str]:
 
 
 def focused(browser: webdriver.Chrome) -> str:
-    """What has the focus: its id, or the one of the row that it is the head of."""
+    """The focused element: its id, or the id of the row whose head it is."""
     found: str = browser.execute_script(
         "const it = document.activeElement;"
         "return it.id || (it.tagName === 'SUMMARY' ? it.parentElement.id : it.tagName)"

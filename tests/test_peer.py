@@ -1,4 +1,4 @@
-"""A peer: which device can be one, and that the requester with its memory is on it."""
+"""A peer: the devices that can be one, and that the requester and its memory are on it."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +18,7 @@ def device(name: str, transport: Transport = ROCE, **declared: bool) -> Any:
 
 
 class FakeQueue:
-    """A queue pair that only knows where it is."""
+    """A queue pair that only knows its device."""
 
     number = 1
 

@@ -1,4 +1,4 @@
-"""Violations, and personas: on what known drivers may do, no case fails, and violations are killed there, too.
+"""Violations, and personas: no case fails on the behaviour of known drivers, and violations are killed there, too.
 
 Each violation is tried on one persona here: the first on the first, the second on the second, and so on, then from the
 first again. `rdma-cts trial personas` tries each on every persona. By day, three personas and a violation of each rule.
@@ -148,7 +148,7 @@ def test_no_violation_of_the_reference_survives_and_few_are_misattributed(violat
     assert Trial(found, UNTRIABLE, 0.0, "the reference").passed
 
 
-# The few that only cases of other rules see are tried with all cases: one persona by day.
+# The few violations that only cases of other rules detect are tried with all cases: on one persona by day.
 @pytest.mark.parametrize(
     "persona",
     [pytest.param(each, id=each.name, marks=() if each.name == "mlx5" else pytest.mark.nightly) for each in PERSONAS],
@@ -224,7 +224,7 @@ def test_personas_without_violations() -> None:
 
 
 def test_a_sweep_is_wrong_by_the_rule_of_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep that may fail for one of its rules may not for another."""
+    """A sweep that may fail for one of its rules may not fail for another."""
     persona = BY_NAME["mlx5"]
     (sweep,) = [case for case in cases() if case.id == "bind_mw/rights_space/type-1"]
     ran = run_clean(persona, [sweep])

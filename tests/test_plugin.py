@@ -89,7 +89,7 @@ def test_a_fixture_that_fails_is_broken_too(project: Project) -> None:
 
 
 def without_times(project: Project) -> dict[str, dict[str, Any]]:
-    """The results by case, without what differs from run to run."""
+    """The results by case, without values that differ from run to run."""
     results: dict[str, dict[str, Any]] = {}
     for line in project.results().results:
         observed = {key: value for key, value in line["observed"].items() if key not in ("mr", "asked")}

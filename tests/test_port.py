@@ -1,4 +1,4 @@
-"""Which port, GID and partition traffic uses, and what is said about those that cannot be used; on a made-up /sys."""
+"""The port, GID and partition that traffic uses, and the messages about unusable ones; on a made-up /sys."""
 
 import sys
 from collections.abc import Callable
@@ -271,7 +271,7 @@ def traffic(expected: str, op: str = "RDMA_WRITE", position: str = "whole") -> A
 
 
 def seen(moved: str, wc: str = "SUCCESS", changed: tuple[tuple[int, int], ...] = (), **more: Any) -> Observation:
-    """What was observed of it, on iWARP unless `more` says otherwise."""
+    """Its observation, on iWARP unless `more` says otherwise."""
     found: Any = {
         "rc": 0,
         "returned": "0",

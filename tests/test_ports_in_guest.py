@@ -1,4 +1,4 @@
-"""Several devices and addresses in one guest: what preflight finds, and its messages about unusable ports."""
+"""Several devices and addresses in one guest: the findings of preflight, and its messages about unusable ports."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ MTU_4096 = 5  # IBV_MTU_4096
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What tests/on_ports.py saw."""
+    """The report of tests/on_ports.py."""
     return told_by("on_ports.py", tmp_path_factory.mktemp("ports"))
 
 

@@ -1,4 +1,4 @@
-"""The positive control of all refusals: what has to work before any case, on references that lack it."""
+"""The positive control of all refusals: operations that have to work before any case, on references that lack them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -64,7 +64,7 @@ class Unmade(Device):
 
 
 class Unconnected(Device):
-    """Queue pairs of one type can be made, and not moved to RTS."""
+    """Queue pairs of one type can be made, but not moved to RTS."""
 
     def __init__(self, kind: str = "RC") -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Unconnected(Device):
 
 
 class DeadAfterReset(Device):
-    """A queue pair that was used takes no part in anything after RESET, although every transition succeeds."""
+    """A queue pair that was used does nothing after RESET, although every transition succeeds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -408,7 +408,7 @@ SUITE = load_suite()
 
 
 def refusals(case: Case) -> int:
-    """How many operations of peers are refused in a case, over connections of the harness."""
+    """The number of refused operations of peers in a case, over connections of the harness."""
     steps = (case.when, *case.afterwards)
     return sum(each.call == "traffic" and each.then.outcome == "refused" and not case.given.qps for each in steps)
 

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes, on a real terminal (a pty) and elsewhere."""
+"""The progress of a run, on a real terminal (a pty) and elsewhere."""
 
 import io
 import os
@@ -34,7 +34,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.TextIOWrapper
 
 
 def seen(terminal: tuple[io.TextIOWrapper, int]) -> str:
-    """All that has been written to the terminal, which hands it over in pieces of its own choice."""
+    """Everything that was written to the terminal, which delivers it in pieces of any size."""
     stream, other = terminal
     stream.write(END)
     stream.flush()

@@ -1,4 +1,4 @@
-"""What the documentation quotes of a run is what the recorded run says."""
+"""Quotes of a run in the documentation are the words of the recorded run."""
 
 import importlib
 import sys

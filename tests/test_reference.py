@@ -20,7 +20,7 @@ from trial.running import on_reference, stack_for
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    """All but the larger spaces, which are asked once."""
+    """All but the larger spaces, which are run only once."""
     whole = load_suite()
     chosen = [replace(table, cases=tuple(filter(is_small, table.cases))) for table in whole.tables]
     return replace(whole, tables=tuple(chosen))
@@ -60,7 +60,7 @@ def test_every_case_has_a_stack_that_reaches_it(suite: Suite) -> None:
 
 
 ODP_OPERATIONS = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
-# Rules that every device must follow: one that does not violates them, and what depends on them is unsupported.
+# Rules that every device must follow: a device that does not violates them, and dependent cases are UNSUPPORTED.
 OWN_RULES = {"iova_page_offset": "IOVA-02a"}
 GROUPS = [*((name,) for name in OPTIONAL if name not in ODP_OPERATIONS), ODP_OPERATIONS, OPTIONAL]
 BY_DAY = [("odp",), OPTIONAL]

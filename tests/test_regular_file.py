@@ -1,4 +1,4 @@
-"""What the suite is given to read: no command waits for a FIFO, opens a device, or reads a file without bounds."""
+"""Files for the suite to read: no command waits for a FIFO, opens a device, or reads a file without bounds."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from kinds import Patch, Says
 from runs.durations import Durations
 
 OLD = Path(__file__).with_name("old_results")
-# What reads the results of a run, RUN.
+# Commands that read the results of a run, RUN.
 COMMANDS = (
     ("report", "RUN"),
     ("compare", "RUN", str(OLD)),
@@ -29,7 +29,7 @@ COMMANDS = (
 
 
 def told(command: tuple[str, ...], run: Path, capsys: Says) -> str:
-    """The one line with which a command refuses what RUN is."""
+    """The one line with which a command refuses RUN."""
     words = [{"RUN": str(run), "OUT": str(run.with_name("out"))}.get(word, word) for word in command]
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -33,7 +33,7 @@ from project import QUIET_VERDICTS, Project
 from samples import footer_of, user_error
 
 ADDRESS = Address("host.invalid")
-# In place of fixtures/system/usable.py: the host has a device that only the tests know.
+# Stands in for fixtures/system/usable.py: the host has a device that only the tests know.
 USABLE = """\
 def the_only_device():
     return "fake0"
@@ -109,7 +109,7 @@ class StandIn:
         return host
 
     def goes_wrong(self, **how: object) -> None:
-        """Says how the next connections break; see stand_in_ssh.py."""
+        """Sets how the next connections break; see stand_in_ssh.py."""
         for name, value in how.items():
             self._monkeypatch.setenv(f"STAND_IN_{name.upper()}", str(value))
 
@@ -124,12 +124,12 @@ class StandIn:
             os.kill(pid, signal.SIGKILL)
 
     def left(self) -> list[str]:
-        """What a host still has of connections that are over."""
+        """The leftovers of ended connections on a host."""
         return sorted(path.name for path in self.tmp.glob("rdma-cts-*"))
 
 
 def _harmless_last(table: str) -> str:
-    """The table with one row that does no harm after those that end or hold up their worker."""
+    """The table with one harmless row after those that end or block their worker."""
     head, *rows = table.split("  - id: ")
     rows.sort(key=lambda row: row.startswith("not-supported"))
     return "  - id: ".join([head, *rows])
@@ -157,7 +157,7 @@ class Run:
     def on(
         self, host: RemoteHost, begins: Any = lambda case: None, resumed: bool = False, confirms: bool = False
     ) -> Recorded:
-        """Runs the cases; `begins` is called in a worker's thread with each line that tells of a start.
+        """Runs the cases; `begins` is called in a worker's thread with each line that reports a start.
 
         If `confirms`, violations are tried again.
         """
@@ -218,7 +218,7 @@ def verdicts_of(stand_in: StandIn, project: Project, tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_violation_is_tried_again_on_the_host(verdicts_of: Any, stand_in: StandIn, cut: bool) -> None:
-    """Even if the connection breaks meanwhile."""
+    """Even if the connection breaks during the case."""
     began: list[str] = []
 
     def begins(line: str) -> None:
@@ -441,7 +441,7 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
     assert [line["verdict"] for line in recorded.results] == ["PASS", "CRASH"]
 
 
-# What is wrong with a host
+# Failures of a host
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A peer on another host: memory at the same addresses on both, calls that reach its queue pairs, and its loss.
+"""A peer on another host: memory at the same addresses on both, calls of its queue pairs, and its loss.
 
 Between two devices: test_two_guests.py.
 """
@@ -40,7 +40,7 @@ from samples import user_error
 
 SIZE = 3 * memory.PAGE - 100
 
-# How it is named
+# Its name
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ class RefusedByDevice(Exception):
 
 
 class InProcess:
-    """A channel to requesters in this process; what goes over it is text, as between hosts."""
+    """A channel to requesters in this process; it carries text, as between hosts."""
 
     def __init__(self, requesters: requester.Requesters) -> None:
         self.requesters = requesters
@@ -169,7 +169,7 @@ class InProcess:
 
 @pytest.fixture
 def far(monkeypatch: pytest.MonkeyPatch) -> requester.Requesters:
-    """Requesters on a device that is none."""
+    """Requesters without a real device."""
     device = SimpleNamespace(
         check_port=lambda: None, transport=ROCE, capabilities={"rc": True}, gid="g", lid=1, active_mtu=3
     )
@@ -369,7 +369,7 @@ def test_the_host_of_the_device_has_what_the_peers_host_gets() -> None:
 
 
 def test_xrc_has_the_numbers_of_the_other_end() -> None:
-    """Of each end the numbers of the queue pairs and of the shared receive queue go to the other one."""
+    """Each end gets the numbers of the other end's queue pairs and shared receive queue."""
     told: list[Any] = []
 
     def end(name: str, number: int) -> Any:

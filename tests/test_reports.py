@@ -182,7 +182,7 @@ def test_the_summary_of_a_run_cut_short_says_so() -> None:
 
 @pytest.mark.parametrize(("tables", "verdict"), [(TABLES.tables_sha256, Verdict.MISSED), ("other", Verdict.PASS)])
 def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str, verdict: Verdict) -> None:
-    """Of a run with other tables it is not known which rules the other cases have."""
+    """In a run with other tables, the rules of the other cases are unknown."""
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
     head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)
@@ -214,7 +214,7 @@ def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:
 
 
 def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: Path) -> None:
-    """As on a disk that has no room for the page."""
+    """As on a disk without space for the page."""
     run = tmp_path / "run"
     write_run(run, run_of({2: "FAIL"}))
     for name in ("summary.json", "junit.xml", "report.html"):

@@ -1,4 +1,5 @@
-"""C programs of cases: what can be expressed, their shape, that they compile, the mail, the page of findings."""
+"""C programs of cases: the cases that can be expressed, their form, their compilation, the mail, the page of
+findings."""
 
 import json
 import re
@@ -80,7 +81,7 @@ def test_programs_have_at_most_so_many_lines_and_columns_and_include_no_header_o
         assert id_ in program.text.replace("\n * ", "")
 
 
-# What a header of an older rdma-core lacks.
+# The parts that a header of an older rdma-core lacks.
 NEWER = """
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>
@@ -382,6 +383,20 @@ def test_the_page_of_findings_tells_on_which_stacks_the_cases_of_a_defect_pass(t
     page = (tmp_path / "findings.md").read_text()
     assert re.search(r"- seen on: forky \(\d+ results\); not on: sid\n- rules: BIND", page)
     assert "not tried on" not in page
+
+
+def test_what_was_not_seen_again_is_not_a_finding(tmp_path: Path) -> None:
+    defect = next(each for each in forky().defects if [symptom.name for symptom in each.symptoms] == [each.first.case])
+    once = {"verdict": "FAIL", "reason": "it was seen once"}
+    tried = {"type": "confirmation", "case": defect.first.case, "confirmed": False, "by": "repetition", "in_run": once}
+    lines = Path(FORKY).read_text().splitlines()
+    lines.insert(-1, json.dumps({**tried, "alone": {"verdict": "PASS", "reason": ""}}))
+    run = tmp_path / "forky.jsonl"
+    run.write_text("\n".join(lines) + "\n")
+    assert main(["findings", str(run), "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "findings.md").read_text()
+    assert page.count("\n- fingerprint: `") == len(forky().defects) - 1
+    assert f"`{defect.fingerprint}`" not in page
 
 
 def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp_path: Path) -> None:

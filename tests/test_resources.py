@@ -1,4 +1,4 @@
-"""Counting the resources of a process: where the counts are read, which are omitted, and what counts as leaked."""
+"""Counts of a process's resources: their sources, omitted ones, and leaks."""
 
 import os
 from collections.abc import Mapping
@@ -174,7 +174,7 @@ def test_a_name_without_a_number_has_none() -> None:
 
 
 class Counted:
-    """What a kernel counts: first what the process has, then what is left of it, in order; the last stays."""
+    """The counts of a kernel: first those of the process, then those of its remains, in order; the last one stays."""
 
     def __init__(self, *counts: int) -> None:
         self.counts = list(counts)
@@ -197,7 +197,7 @@ def test_it_is_counted_alive_and_then_until_nothing_is_left() -> None:
 
 
 def test_it_ends_with_the_process_that_began_it() -> None:
-    """Else it would keep the pipes of a trial that is ended in the middle of a case."""
+    """Otherwise it would keep the pipes of a trial open that is ended in the middle of a case."""
     number, report = os.pipe()
 
     def ended(process: int) -> Mapping[str, int]:

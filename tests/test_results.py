@@ -1,4 +1,4 @@
-"""The contract of results.jsonl: the lines, the file, what is read back, and the exit status."""
+"""The contract of results.jsonl: the lines, the file, the results of reading it, and the exit status."""
 
 import itertools
 import json
@@ -276,7 +276,7 @@ TYPES: dict[str, Any] = {get_args(get_type_hints(type_)["type"])[0]: type_ for t
 
 
 def test_each_key_of_a_result_has_a_default_but_those_that_are_never_in_a_file() -> None:
-    """That the defaults fit the types, mypy checks."""
+    """mypy checks that the defaults fit the types."""
     assert set(shape.RESULT) == set(TYPES["result"].__annotations__) - {"points_data"}
 
 
@@ -347,7 +347,7 @@ def test_a_fault_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, faul
 
 
 def test_what_results_repeat_takes_no_room_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer counts as the reader does, also in a run that goes on later."""
+    """The writer counts like the reader, also in a resumed run."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
     head = header(planned=[line["case"] for line in lines])
     most = values_in(encode(head)) + 10 * values_in(encode(lines[0]))
@@ -375,7 +375,7 @@ def test_what_results_repeat_takes_no_room_in_a_large_run(tmp_path: Path, monkey
 
 
 def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) -> None:
-    """Whatever earlier lines have said: nested keys of the same name, numbers, escapes and another order of keys."""
+    """Lines that differ from earlier ones: nested keys of the same name, numbers, escapes and another order of keys."""
     before: list[dict[str, Any]] = [
         *({"expected": {one: 1, "observed": two}, "observed": {"returned": two}} for one, two in ("a2", "b3", "a3")),
         {"fault": {"kind": "refused", "call": 'a "call"'}, "verdict": "FAIL"},

@@ -26,7 +26,7 @@ SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
 
 
 def figures(recorded: Recorded) -> dict[str, object]:
-    """What must be the same in the footers of a run cut short and of one that was not."""
+    """The part of the footer that must be the same with and without an interruption."""
     return {key: value for key, value in footer_of(recorded).items() if key in SAME}
 
 
@@ -37,7 +37,7 @@ def stage(tmp_path: Path) -> Stage:
 
 @pytest.fixture
 def whole(tmp_path: Path) -> tuple[bytes, Recorded]:
-    """A run that was not cut short: its file and what it says."""
+    """An uninterrupted run: its file and its records."""
     (tmp_path / "whole").mkdir()
     stage = Stage(tmp_path / "whole")
     recorded = stage.play(UNBROKEN)
@@ -45,7 +45,7 @@ def whole(tmp_path: Path) -> tuple[bytes, Recorded]:
 
 
 def rest(stage: Stage) -> list[bytes]:
-    """What a worker says that gets the cases that the file lacks."""
+    """The lines of a worker for the cases that the file lacks."""
     data = stage.path.read_bytes()
     done = {
         json.loads(line)["case"]
@@ -74,7 +74,7 @@ def test_a_run_cut_anywhere_ends_with_the_footer_of_one_that_was_not(
 
 @pytest.mark.parametrize("cut", [100, -1, None])
 def test_a_session_without_a_record_leaves_the_file_as_it_was(stage: Stage, cut: int | None) -> None:
-    """Of a header cut short, of a footer cut short, and of a run that is there as a whole."""
+    """Lengths that cut the header, that cut the footer, and that of the whole run."""
     stage.play(ran(0), [HEADER])
     data = stage.path.read_bytes()[:cut]
     stage.path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""The whole way on the real thing: the command line, the Soft-RoCE guest, a kernel driver, the results.
+"""Tests from the command line to the results, with a real guest and kernel driver.
 
 Nothing here is skipped: a guest that does not boot fails these tests.
 """
@@ -23,7 +23,7 @@ from launched import ended, script
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 RULES = ("REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
-# What rxe does not offer of rules that it keeps otherwise: so they pass in part (docs/results.md, Evidence).
+# The parts of rules that rxe does not offer, so that these rules pass in part (docs/results.md, Evidence).
 NOT_OFFERED = {
     "REG-01": {"odp_implicit at libibverbs"},
     "DEREG-01": {"rereg_mr at libibverbs", "reg_dmabuf_mr at libibverbs", "reg_dmabuf_mr at uverbs"},
@@ -39,7 +39,7 @@ def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @dataclass(frozen=True)
 class Run:
-    """A run in the guest that has ended, and what it left."""
+    """A run in the guest that has ended, and its files."""
 
     out: Path
     done: subprocess.CompletedProcess[str]
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def footer(self) -> FooterRecord:
-        """The footer, which a run that got through has."""
+        """The footer of a completed run."""
         assert self.recorded.footer is not None, self.done.stdout + self.done.stderr
         return self.recorded.footer
 
@@ -187,7 +187,7 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(whole: Run, tmp_
     assert len(alone) > 20
     for line in alone:
         if "/in_flight/" in line["case"]:
-            continue  # requests that are on their way win or lose a race, in either run
+            continue  # requests in flight win or lose a race, in either run
         assert line["verdict"] == others[line["case"]]["verdict"]
         if line["verdict"] != "CRASH":  # the log of a kernel has its own times
             keys = ("reason", "layer", "points", "deviations", "rule_verdicts")

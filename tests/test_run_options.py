@@ -1,4 +1,4 @@
-"""One value holds what a run is asked to do; the command lines made of it are read back by the real parsers."""
+"""One value has all options of a run; the real parsers read back the command lines that are made from it."""
 
 import argparse
 import functools
@@ -40,7 +40,7 @@ ROWS = """\
 """
 MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
-# What does not decide a case's outcome, and what has an effect on one target alone; said here once more.
+# Options that do not decide a case's outcome, and options for one target alone, as a second, independent list.
 NOT_DECIDING = set(
     words(
         "console power_cycle return_within guests subject no_confirm keep verbs rules words only tier shard tools "
@@ -100,12 +100,12 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def parsed(arguments: list[str]) -> RunOptions:
-    """What the command line's own parser makes of the arguments."""
+    """The result of the command line's own parser for the arguments."""
     return run_arguments.options_from(command_line().parse_args(arguments))
 
 
 def parsed_by_pytest(arguments: list[str]) -> dict[str, Any]:
-    """What pytest's parser makes of the arguments, by the names of the fields."""
+    """The result of pytest's parser for the arguments, by the names of the fields."""
     parser = Parser(_ispytest=True)
     add_options(parser)
     found = vars(parser.parse_known_args(arguments))
@@ -162,7 +162,7 @@ def test_a_command_for_people_is_short() -> None:
 
 
 def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, tmp_path: Path) -> None:
-    """As far as the target: it is neither left out nor is another case chosen."""
+    """It reaches the target: it is neither left out nor is another case chosen."""
     (tmp_path / "reg_mr").mkdir()
     rows = "".join(f"  {line}\n" for line in ROWS.splitlines())
     (tmp_path / "reg_mr/sample.yaml").write_text(f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{rows}")
@@ -214,7 +214,7 @@ def test_pytest_on_the_host_is_asked_the_same(options: RunOptions) -> None:
     options = options.on("rxe0")
     found = parsed_by_pytest(options.plugin_arguments())
     assert {"device", "case_deadline_s", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
-    # Which cases there are is said by --rdma-only.
+    # --rdma-only names the cases.
     assert found == {name: getattr(options, name) for name in found} | {"tier": RunOptions().tier}
 
 
@@ -291,7 +291,7 @@ def test_a_case_outlives_several_completions_that_do_not_come(case_deadline_s: f
 
 
 class Patience:
-    """In place of a poster: keeps for how long completions were awaited."""
+    """Stands in for a poster: records how long completions were awaited."""
 
     qp = 0
 

@@ -1,4 +1,5 @@
-"""The runner: each kind of case goes its own way, and kernel, accounts and profile count for all of them."""
+"""The runner: each kind of case has its own runner, and kernel log, resource counts and profile apply to all of
+them."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -56,7 +57,7 @@ def run() -> Iterator[RunContext]:
 
 
 class Kernel:
-    """A watch that shows these things, one each time that it is asked, and then nothing."""
+    """A watch that returns one of these items for each query, and then nothing."""
 
     def __init__(self, *shown: KernelEvidence) -> None:
         self._shown = iter(shown)
@@ -115,7 +116,7 @@ def test_what_the_kernel_shows_and_counts_is_in_the_evidence(run: RunContext) ->
 
 
 class Leaking(ReferenceBench):
-    """A bench on which a region more is counted each time."""
+    """A bench that counts one more region each time."""
 
     counted = 0
 
@@ -212,7 +213,7 @@ def test_what_the_host_lacks_is_unreachable_and_what_the_device_lacks_is_reporte
 
 
 def mistakes(row: str) -> list[str]:
-    """What is wrong with a table of the API that has this row."""
+    """The mistakes in a table of the API with this row."""
     text = f"verb: api\ncases: 1\nrows:\n  - {row}\n"
     path = Path("cases/api/sample.yaml")
     table, found = parse_table(read_bytes(text.encode(), str(path)), path, samples.registry())
@@ -241,7 +242,7 @@ def test_a_call_with_a_kind_of_its_own_is_no_step(call: str) -> None:
 @pytest.mark.parametrize("failure", [LoopbackLost("lost"), SetupRefused("a receive", "EINVAL")])
 @pytest.mark.parametrize("expected", ["refused", "success"])
 def test_the_first_failing_step_decides(run: RunContext, monkeypatch: Patch, failure: Exception, expected: str) -> None:
-    """Where the judged call did what it should, a failure of the harness afterwards stays one."""
+    """If the judged call was right, a later failure of the harness remains a failure of the harness."""
 
     def failing(*_: object) -> Observation:
         raise failure
@@ -406,7 +407,7 @@ def test_each_finds_the_fault_that_it_is_for(name: str, kind: type[Device], reas
 
 def test_steps_after_a_registration_that_is_refused_as_expected_are_made() -> None:
     class NeverRegisters(Device):
-        """Nothing registers after the first registration that was refused."""
+        """No registration succeeds after the first refused one."""
 
         refused = False
 

@@ -1,4 +1,4 @@
-"""Which cases the next worker is given: every case once, long ones first, hazardous ones alone."""
+"""The cases for the next worker: every case once, long ones first, hazardous ones alone."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ SECONDS = st.dictionaries(st.sampled_from(IDS), st.floats(0, 1000, allow_nan=Fal
 
 
 def batches(schedule: Schedule) -> list[list[str]]:
-    """All batches, if each worker gets through its own."""
+    """All batches, if each worker completes its own."""
     found = []
     while batch := schedule.take():
         found.append(batch)

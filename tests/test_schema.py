@@ -25,7 +25,7 @@ ROW: dict[str, Any] = {"id": "a", "rules": ["REG-01"], "when": {"access": ["LOCA
 
 
 def accepts(data: object, of: str = "table") -> bool:
-    """Whether the schema takes the data for a table, or for rules."""
+    """Whether the schema accepts the data as a table, or as rules."""
     return bool(VALIDATORS[of].is_valid(data))
 
 
@@ -62,7 +62,7 @@ def test_most_malformed_documents_do_not_validate() -> None:
         readable += 1
         refused += not accepts(data, "rules" if corpus.is_rules(name) else "table")
     assert readable >= 100
-    # The rest needs what no schema knows: other rows, which objects exist, how many cases there are.
+    # The rest needs facts outside of a schema: other rows, existing objects, the number of cases.
     assert refused >= 0.6 * readable, f"{refused} of {readable}"
 
 

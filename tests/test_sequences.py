@@ -1,4 +1,4 @@
-"""Random sequences: what they find is reported in few steps, as a row; and a guest that dies in one names it."""
+"""Random sequences: a divergence is reported in few steps, as a row; and a guest that dies in one names it."""
 
 import itertools
 import os
@@ -70,7 +70,7 @@ def rows_of(seed: int) -> list[str]:
 
 
 def verdict_of(row: str, kind: type[Device], folder: Path, suite: Suite) -> str:
-    """What a row says of a reference once it stands in a table."""
+    """The result of a row in a table on a reference."""
     path = folder / "reg_mr" / "found.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n" + textwrap.indent(row, "  "))
@@ -93,7 +93,7 @@ def test_two_references_never_part(number: int) -> None:
         ("busy-for-ever", 6, 4),
         ("one-byte-too-long", 5, 2),
         ("old-key-stays", 1, 2),
-        # Those that take longest to be found.
+        # The violations that take longest to be found.
         pytest.param("keys-outlive-the-region", 1, 2, marks=pytest.mark.nightly),
         pytest.param("rights-are-only-added", 3, 3, marks=pytest.mark.nightly),
         pytest.param("old-key-of-the-unbound-stays", 1, 3, marks=pytest.mark.nightly),
@@ -117,7 +117,7 @@ def test_the_sequences_of_a_seed_are_the_same_again() -> None:
 
 @pytest.fixture
 def hardly_shrunk(monkeypatch: Patch) -> None:
-    """For tests that ask what is found and not how short it is."""
+    """For tests of what is found and not of its length."""
     monkeypatch.setattr(sequences, "_SHRINKS", 10)
 
 
@@ -230,7 +230,7 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
     tmp_path: Path, suite: Suite
 ) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
-    # Before the first case a session gives two windows back, one of each type that the device declares.
+    # Before the first case a session deallocates two windows, one of each type that the device declares.
     command = (
         "./rdma-cts run --guest --yes --tier exhaustive --verb sequences --sequences 10 "
         f"--overlay {overlay} --guest-env RDMA_CTS_PANIC_AT=3 --out {tmp_path / 'out'}"
@@ -247,6 +247,6 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
     [flight] = crash["deviations"]
     assert verdict_of(flight["row"], Device, tmp_path, suite) == Verdict.PASS
     assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == Verdict.CRASH] == flight["rules"]
-    # Whatever the other entry's sequences found, they were made, to the end of their time.
+    # The other entry's sequences were made to the end of their time, whatever they found.
     assert other["verdict"] in (Verdict.PASS, Verdict.FAIL)
     assert other["observed"]["steps"] > other["observed"]["sequences"] > 0

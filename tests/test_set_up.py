@@ -1,4 +1,4 @@
-"""What a case did before its judged call is shown with its violation: in results, in every report, by explain."""
+"""The set-up of a case is shown with its violation: in results, in every report, and by explain."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Several workers at the same time: the results are those of one, whatever becomes of them."""
+"""Several workers at the same time: the results are those of one worker, even if workers die."""
 
 import itertools
 import queue
@@ -28,7 +28,7 @@ SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
 
 
 def lines(cases: Sequence[str], dies_in: str = "") -> Iterator[bytes | None]:
-    """What a worker sends for these cases, each third of which fails; it dies in one of them."""
+    """The lines of a worker for these cases, a third of which fail; it dies in one of them."""
     yield HEADER
     for id_ in cases:
         number = IDS.index(id_)
@@ -75,7 +75,7 @@ def supervised(
 
 
 def figures(recorded: Recorded) -> dict[str, object]:
-    """What is the same in the footers for every number of workers."""
+    """The part of the footer that is the same for every number of workers."""
     return {key: value for key, value in footer_of(recorded).items() if key in SAME}
 
 
@@ -160,7 +160,7 @@ def test_a_worker_that_dies_costs_its_case_alone(tmp_path: Path) -> None:
 
 def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path: Path) -> None:
     several = Together(2)
-    several.first = 1  # nobody else waits for it
+    several.first = 1  # no other worker waits for it
     refused = threading.Lock()
 
     def starter(cases: Sequence[str]) -> Worker:

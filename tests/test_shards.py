@@ -33,7 +33,7 @@ from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
 IDS = [case.id for case in SUITE.cases]
-# Rows, and sweeps that are small, of verbs whose rules have cases in every shard.
+# Rows and small sweeps of verbs whose rules have cases in every shard.
 _OF_VERBS = [case for case in SUITE.cases if case.verb in ("ibv_advise_mr", "ibv_dereg_mr")]
 WHOLE = [case for case in _OF_VERBS if case.sweep is None or case.sweep.space.size <= 64][::3]
 OF = 3
@@ -41,7 +41,7 @@ Says = pytest.CaptureFixture[str]
 
 
 def seconds(ids: Sequence[str]) -> float:
-    """How long these cases take, where the shipped durations say so."""
+    """The durations of these cases, as far as they are shipped."""
     return sum(shipped_durations().get(id_, 0.15) for id_ in ids)
 
 
@@ -142,7 +142,7 @@ def merge(parts: Sequence[Path], out: Path, *more: str) -> int:
 
 
 def stable(recorded: Recorded) -> list[dict[str, Any]]:
-    """The results, without how long each took and the addresses that it saw."""
+    """The results, without durations and addresses."""
     changing = ("duration_us", "observed", "worker")
     return [{key: value for key, value in each.items() if key not in changing} for each in recorded.results]
 

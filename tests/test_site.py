@@ -1,4 +1,4 @@
-"""The site of a history: its files and links, what its pages say, its place in a browser, and mistakes."""
+"""The site of a history: its files and links, the text of its pages, its display in a browser, and mistakes."""
 
 import json
 import resource
@@ -41,7 +41,7 @@ class Page(HTMLParser):
         self.text = " ".join(self.words.split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notes what the tag refers to and how it is called."""
+        """Notes the address and the id of the tag."""
         found = dict(attrs)
         self.tags.add(tag)
         self.words += " "

@@ -1,4 +1,4 @@
-"""The scripts for Slurm: what a node runs, and an acceptance on the real daemons, where they are installed."""
+"""The scripts for Slurm: the command on a node, and an acceptance run on the real daemons, where they are installed."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ DAEMONS = ("munged", "slurmctld", "slurmd")
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A copy of the scripts with a program that only says how it was called, and ends with STATUS."""
+    """A copy of the scripts with a program that only prints its arguments, and ends with STATUS."""
     folder = tmp_path / "suite"
     shutil.copytree(ROOT / "ci", folder / "ci")
     script(folder / "rdma-cts", 'echo "$@"\nexit "${STATUS:-0}"')

@@ -469,12 +469,12 @@ def test_a_dynamically_linked_busybox_is_refused(tmp_path: Path, monkeypatch: Pa
     assert "linked dynamically" in _fails_to_build(Recipe(), tmp_path / "cache").message
 
 
-# How a guest can fail to start; QEMU is a shell script here
+# Guests that fail to start; QEMU is a shell script here
 
 
 @pytest.fixture
 def fake_qemu(tmp_path: Path, monkeypatch: Patch) -> Callable[[str], Path]:
-    """Puts a shell script in QEMU's place; gives the file to which it writes its process id."""
+    """Replaces QEMU by a shell script; returns the file to which it writes its process id."""
     programs = tmp_path / "programs"
     programs.mkdir()
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")

@@ -1,4 +1,4 @@
-"""Source trees of Linux and rdma-core: what of them is copied and compiled, and what is wrong with one, in a line."""
+"""Source trees of Linux and rdma-core: the files that are copied and compiled, and one-line messages about mistakes."""
 
 import json
 import os
@@ -22,7 +22,7 @@ RXE = "drivers/infiniband/sw/rxe"
 
 
 class Compilers:
-    """Stands for mmdebstrap and the compilers: what they make holds the sources' text."""
+    """Stands for mmdebstrap and the compilers: their output contains the sources' text."""
 
     def __init__(self) -> None:
         self.said = ""
@@ -113,7 +113,7 @@ def test_the_driver_is_compiled_from_its_sources_alone_and_the_tree_stays_as_it_
     (linux / RXE / "rxe.c").write_text("edited")
     other = compile_driver(linux, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print)
     assert (other.folder / "rdma_rxe.ko").read_text() == "edited"
-    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", "what a run uses does not change under it"
+    assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", "the files of a running run do not change"
     assert made.source["sha256"] != other.source["sha256"]
 
 

@@ -1,4 +1,4 @@
-"""Workers that lie, babble, hang and die: what is recorded of them, and that every run comes to an end."""
+"""Workers that lie, print noise, hang and die: their records, and that every run ends."""
 
 import itertools
 import json
@@ -250,7 +250,7 @@ def test_lines_that_only_repeat_do_not_put_off_the_deadline(stage: Stage, monkey
 SHORT = encode({key: value for key, value in header().items() if key not in ("suite", "argv", "started", "stack")})
 BROKEN = encode({"type": "guest", "event": "broken", "reason": "modprobe: no such module"})
 OTHER = encode(header(device={**header()["device"], "fw": "2"}))
-# What workers send, the first letters of the verdicts that come of it, and a part of a reason.
+# The lines of workers, the first letters of the resulting verdicts, and a part of a reason.
 PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "an end between cases": (lambda: [ran(0, 1), ran(2, 3)], "PPPP", ""),
     "a death in every case": (lambda: [[HEADER, start(number)] for number in range(4)], "CCCC", ""),
@@ -373,7 +373,7 @@ class TestPytestAsWorker:
 
 @contextmanager
 def process(code: str) -> Iterator[int]:
-    """A process that says a word when it runs."""
+    """A process that prints a word when it runs."""
     command = [sys.executable, "-c", f"import time; print('up', flush=True); {code}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as made:
         assert made.stdout
@@ -432,7 +432,7 @@ def test_a_frozen_control_group_holds_up(tmp_path: Path) -> None:
 
 
 def stopped() -> Actor:
-    """A worker that somebody stops in its first case."""
+    """A worker that is stopped from outside in its first case."""
     return Actor(iter([HEADER, start(0), SILENCE]), WorkerEnd(), held="QEMU was stopped from outside")
 
 

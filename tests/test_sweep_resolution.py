@@ -1,4 +1,4 @@
-"""What loading a table makes of a sweep: data of the model alone, which gives at each point what a row would."""
+"""The loader's form of a sweep: pure data of the model, which give the same case at each point as a row would."""
 
 import pickle
 
@@ -65,14 +65,14 @@ def small(axes: str, when: str, points: int | str, where: str = "") -> Case:
 
 
 def cases_of_points(case: Case) -> dict[int, Case]:
-    """What the run of a sweep makes of each of its points."""
+    """The cases that the run of a sweep makes of its points."""
     assert case.sweep is not None
     template, inside = PointTemplate(case, case.sweep), case.sweep.space.bytes_of(case.sweep.inside)
     return {point: template.case(point) for point, here in enumerate(inside) if here}
 
 
 def parts(case: Case) -> tuple[object, ...]:
-    """What a case sets up and calls, without what its judged call must give."""
+    """The set-up and the calls of a case, without the expectation of its judged call."""
     return case.given, case.before, case.when.call, case.when.arguments, case.afterwards
 
 

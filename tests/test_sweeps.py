@@ -68,7 +68,7 @@ def space(suite: Suite) -> Case:
 
 
 class Altered:
-    """An entry that accepts a region which it should refuse, and writes down what it is asked."""
+    """An entry that accepts a region which it should refuse, and records its calls."""
 
     def __init__(self, entry: Entry, wrong: int = 0) -> None:
         self._entry, self._wrong = entry, wrong
@@ -86,7 +86,7 @@ class Altered:
 
 
 class Bench(ReferenceBench):
-    """A reference that errs for some access flags."""
+    """A reference with errors for some access flags."""
 
     def err(self, *flags: str) -> Altered:
         self.altered = Altered(ReferenceBench.entry(self, "libibverbs"), FLAGS.mask_of(*flags))

@@ -1,4 +1,4 @@
-"""Sweeps on Soft-RoCE: two devices with a worker each, and what is done in C, change nothing of what is found."""
+"""Sweeps on Soft-RoCE: two devices with a worker each, and the loops in C, do not change the results."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ CHOSEN = (
     "access_space and huge-pages or change_space and rights and libibverbs or dealloc_mw or data_path and unreliable"
     " or reg_mr and rights_space and (remote or local) and not every and not huge"
 )
-# Which path was taken is part of what is found: a run in which no loop was used would prove nothing.
+# The path is part of the result: a run without a loop would prove nothing.
 SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop
@@ -64,7 +64,7 @@ def without_commands(result: dict[str, Any]) -> dict[str, Any]:
 
 
 class Found:
-    """What one of the runs left, without what differs each time."""
+    """The files of one of the runs, without values that differ each time."""
 
     def __init__(self, lines: list[dict[str, Any]]) -> None:
         results = [each["line"] for each in lines if each["file"] == "results.jsonl"]

@@ -1,4 +1,4 @@
-"""Templates of the guest: their key, their files, what becomes of one that is damaged, and that a run goes on without.
+"""Templates of the guest: their key, their files, damaged ones, and runs that continue without one.
 
 No guest is booted here but in the last tests; QEMU's control channel is played by a thread.
 """
@@ -36,7 +36,7 @@ from patience import PATIENCE_S
 from samples import flip
 
 FAILING_POINT = "reg_mr/rights_space/local#access=LOCAL_WRITE+ON_DEMAND,op=RECV"
-OTHER_OPTIONS = ("--deadline", "100")  # which the session that waits in a template does not have
+OTHER_OPTIONS = ("--deadline", "100")  # which the waiting session in a template does not have
 REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 20.0)
 
 
@@ -45,7 +45,7 @@ REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 
 
 @pytest.fixture
 def ingredients(tmp_path: Path) -> Ingredients:
-    """Those of a guest that no test here starts."""
+    """The ingredients of a guest that no test here starts."""
     place = tmp_path / "image"
     (tmp_path / "suite").mkdir()
     (tmp_path / "suite" / "a.py").write_text("1\n")
@@ -243,7 +243,7 @@ class Freezer:
         self.resumed: list[bytes] = []
         self.failure: Exception | None = None
         self.resume_failure: Exception | None = None
-        self.ends = 0  # how many guests somebody ends before one lives
+        self.ends = 0  # how many guests are ended from outside before one lives
         self.during: Callable[[Path], None] = lambda folder: None
 
     def freeze(self, folder: Path, ingredients: Ingredients) -> tuple[dict[str, Any], None]:

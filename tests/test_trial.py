@@ -1,4 +1,4 @@
-"""The suite on trial: how violations are tried and told of. Every seeded one is tried by test_personas.py."""
+"""The suite on trial: how violations are tried and reported. Every seeded one is tried by test_personas.py."""
 
 import dataclasses
 import errno
@@ -131,9 +131,9 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.parametrize(("number", "lost"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_a_trial_ends_on_a_signal_with_all_its_processes(number: signal.Signals, lost: bool) -> None:
-    """Also if one of them does not answer any more."""
+    """Also if one of them no longer answers."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
-    command = ["env", "--default-signal=INT", *trial_of_all]  # which a shell ignores for what it starts behind itself
+    command = ["env", "--default-signal=INT", *trial_of_all]  # a shell ignores the signal for background processes
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=die_with_parent()

@@ -1,6 +1,6 @@
 """Two hosts at once, over the real ssh: as a lab, one of which panics, and as the ends of one connection.
 
-RDMA_CTS_TWO_GUESTS=DIR keeps what the runs have written there.
+RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs there.
 """
 
 import json
@@ -81,7 +81,7 @@ def started(guests: dict[str, SshGuest], *arguments: str) -> subprocess.Popen[st
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    """What the command has printed in all; it is shown if the test fails."""
+    """The whole output of the command; it is shown if the test fails."""
     began = time.monotonic()
     output = process.communicate(timeout=PATIENCE_S)[0]
     print(output, f"status {process.returncode} after another {time.monotonic() - began:.1f} s")
@@ -184,7 +184,7 @@ def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], 
 
 
 def started_and_ended(run: Recorded) -> tuple[float, float]:
-    """When a run has begun and ended, in seconds."""
+    """The start and end of a run, in seconds."""
     from datetime import datetime
 
     begin = datetime.fromisoformat(str(run.header["started"])).timestamp()

@@ -1,4 +1,4 @@
-"""One's own builds: what of them is taken, what is refused, how they are laid over the image, and their hashes."""
+"""The user's own builds: the files that are used, refusals, the overlay on the image, and hashes."""
 
 import gzip
 import lzma
@@ -58,7 +58,7 @@ def image(tmp_path: Path) -> Image:
 
 
 def laid_out(stage: Path, image: Image, **builds: Path) -> tuple[dict[str, Any], list[str]]:
-    """The hashes, and what lies over the image."""
+    """The hashes, and the overlaid files."""
     found = UnderTest(Builds(**builds), image, RECIPE)  # type: ignore[arg-type]
     prepared = found.lay_out(stage)
     return found.hashes(), [name for name, _ in below(prepared.overlay)] if prepared.overlay else []
@@ -252,7 +252,7 @@ def test_a_build_tree_and_every_usual_prefix_are_found(
     }
 
 
-# What is really under test
+# The software really under test
 
 
 def note(name: bytes, kind: int, content: bytes) -> bytes:

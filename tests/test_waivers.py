@@ -1,4 +1,4 @@
-"""Waivers: where they hold, what they fit, what is wrong with them, and how the file is read."""
+"""Waivers: their stacks, the results that they fit, their problems, and the reading of the file."""
 
 import json
 from datetime import date, timedelta
@@ -38,7 +38,7 @@ def read(tmp_path: Path, *waivers: dict[str, Any]) -> Waivers:
 
 
 def mistakes(tmp_path: Path, *waivers: dict[str, Any]) -> list[str]:
-    """What is wrong with a file, without the file's name."""
+    """The mistakes in a file, without the file's name."""
     with pytest.raises(UserError) as caught:
         read(tmp_path, *waivers)
     return [line.removeprefix(f"{tmp_path}/waivers.yaml:") for line in str(caught.value).splitlines()]

@@ -1,4 +1,4 @@
-"""Where `--out` of `report` and `waivers` writes: regular files as a whole, anything else through."""
+"""Where `--out` of `report` and `waivers` writes: regular files atomically, special files directly."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def test_a_directory_is_one_line(tmp_path: Path, capsys: Says) -> None:
     assert capsys.readouterr().err == f"rdma-cts: {tmp_path} cannot be written: Is a directory\n"
 
 
-# Where nothing can be made: told before anything else, and nothing is made there.
+# Places where nothing can be made: reported before anything else, and nothing is made there.
 COMMANDS = (
     ["run", "--host", "root@nowhere.invalid", "--device", "x"],
     ["run", "--guest"],

@@ -166,7 +166,7 @@ def expand(text: str) -> tuple[list[Node], list[str]]:
 
 
 def values(text: str) -> list[object]:
-    """What `x` is in each expansion."""
+    """The value of `x` in each expansion."""
     found, mistakes = expand(text)
     assert mistakes == []
     return [plain(field_x(node)) for node in found]

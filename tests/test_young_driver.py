@@ -1,6 +1,6 @@
-"""Drivers in the making, in the real guest: whatever they answer to the harness itself, the cases are run and judged.
+"""Unfinished drivers in the real guest: the cases are run and judged whatever the drivers answer to the harness itself.
 
-One preloaded library makes all of the mistakes (young_driver.c); which one, the environment says.
+One preloaded library makes all of the mistakes (young_driver.c); the environment selects one.
 """
 
 from pathlib import Path

@@ -32,14 +32,14 @@ class Alteration:
         self.setup()
 
     def setup(self) -> None:
-        """Makes what an alteration keeps; called at the end of the constructor."""
+        """Initializes the data of an alteration; called at the end of the constructor."""
 
     def bench(self, real: Bench) -> Any:
         """The bench on which cases run: the real one with altered calls."""
         return AlteredBench(real, self)
 
     def restore(self) -> None:
-        """Ends the alteration: releases what it has kept."""
+        """Ends the alteration: releases the objects that it has kept."""
         for release in reversed(self.unreleased):
             with suppress(Exception):  # the case has released its PD by now; the rest is released when the process ends
                 release()

@@ -1,6 +1,6 @@
-"""What there is to try on the reference: its violations, those written blind, and its permitted variants.
+"""The mutants of the reference: its violations, those written blind, and its permitted variants.
 
-Not for what alters real calls (trial/mutants/calls/ and data_path/), which a guest reads alone.
+Not for the alterations of real calls (trial/mutants/calls/ and data_path/), which only a guest reads.
 """
 
 import dataclasses
@@ -19,13 +19,13 @@ from trial.mutant_table import mutants_of
 from trial.mutants import bases
 from trial.violation import BLIND, Violation
 
-# What the expressions of tables may name.
+# The names for the expressions of tables.
 _OF_BENCH = (dataclasses, verbs, calls, memory_areas, work_requests)
 _VOCABULARY = (*_OF_BENCH, access, advice, extended, memory, objects, queues, reregistration, bases)
 _ALL = tuple(mutants_of(mutants, Device, _VOCABULARY))
 VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written != BLIND)
-# Written without sight of the cases or the engine, from the rules, the documents and the reference. What they showed at
-# first is in docs/trial.md.
+# Written without sight of the cases or the engine, from the rules, the documents and the reference. Their first figures
+# are in docs/trial.md.
 BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written == BLIND)
 PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)
 # Rules that no driver can break in a way that a case could detect, and why.
@@ -34,12 +34,12 @@ UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is 
 # Blind violations that no case can or may detect, and why.
 UNDETECTED = {
     "on-demand-memory-has-to-be-there-at-once": "no page says that memory may be mapped after its registration",
-    "on-demand-reads-the-old-page": "what was read is remembered until the next write, and every read ends with one",
+    "on-demand-reads-the-old-page": "read bytes are remembered until the next write, and every read ends with one",
     "hugetlb-without-a-look": "the page does not say who guarantees the size of the pages",
     "hugetlb-looks-at-the-first-page": "the page does not say who guarantees the size of the pages",
     "hugetlb-for-the-whole-space": "the page does not say who guarantees the size of the pages",
     "persistent-right-flushes-globally": "no page says that the right to flush to persistence excludes the other flush",
-    "same-address-forgets-zero-based": "no page says what ZERO_BASED means beside an hca_va",
+    "same-address-forgets-zero-based": "no page says what ZERO_BASED means together with an hca_va",
     "no-domain-goes-down": "no page says that the library looks for a missing PD",
     "old-fork-failure-not-told": "no page says that each failure to give a range back is reported",
     "failure-to-post-returns-zero": "no page says when a bind can be posted",
@@ -53,7 +53,7 @@ def chosen_of(
     names: Sequence[str] = (),
     shard: Shard | None = None,
 ) -> list[Violation]:
-    """Those of these rules and names, or all; of them, those in a shard. Raises UserError."""
+    """The mutants of these rules and names, or all; of these, those in a shard. Raises UserError."""
     for rule in rules:
         if rule not in suite.registry:
             raise UserError(f"unknown rule {rule!r}{suggestion(rule, list(suite.registry))}")

@@ -37,7 +37,7 @@ from trial.violation import Violation
 
 Message = dict[str, Any]
 
-# Stop after this many cases have detected an alteration: an emulated guest is slow.
+# A trial of an alteration stops after this many cases have detected it, because an emulated guest is slow.
 _ENOUGH = 3
 # Unaltered calls; no case may report a violation.
 CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
@@ -70,7 +70,7 @@ class RealTrial:
 
         With the reason of each case. `own`: only the violated rule counts.
         """
-        # Before the alteration: it may reach every call of this process, unaltered ones too.
+        # This comes before the alteration, which may reach every call of this process, even unaltered ones.
         before = {case.id: self.unaltered(case) for case in cases}
         alteration: Alteration = violation.kind()
         altered = run_context(cast(Bench, alteration.bench(self.bench)), self.capabilities, self.watch)

@@ -28,7 +28,7 @@ from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
 from trial.kernel.peers import Peers
 from trial.kernel.trying import ACCEPTED, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
-_SHARE = 10  # of what was killed last time, one in so many is tried in a night
+_SHARE = 10  # one in so many of the mutants killed last time is tried in a night
 Say = Callable[[str], None]
 
 
@@ -42,9 +42,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--only", action="append", default=[], metavar="CASE", help="only these cases")
     command.add_argument("--own", action="store_true", help="do not try survivors with the cases of other rules")
     command.add_argument("--build", action="store_true", help="only compile the modules")
-    command.add_argument("--before", type=Path, metavar="DIR", help="an earlier trial: what was killed must still be")
     command.add_argument(
-        "--night", action="store_true", help="what was not killed in --before, and a random tenth of the others"
+        "--before", type=Path, metavar="DIR", help="an earlier trial: its killed mutants must still be killed"
+    )
+    command.add_argument(
+        "--night", action="store_true", help="the mutants not killed in --before, and a random tenth of the others"
     )
     command.add_argument("--shard", type=Shard.parse, metavar="K/N", help="only the Kth of N parts, for N machines")
     command.add_argument(
@@ -103,7 +105,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverModule:
-    """What the guest has of the driver before a mutant of it is loaded."""
+    """The files of the driver in the guest before a mutant is loaded."""
     if driver.name != DEFAULT_DRIVER:
         return DriverModule(driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say))
     mended = ensure_mended(chosen_changes(()), recipe, image, cache_directory(), say)
@@ -113,7 +115,7 @@ def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverMod
 def _findings(trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace) -> Iterator[Finding]:
     survivors = []
     permitted = [each for each in chosen if each.permitted]
-    # Last what leaks, and before it what may end the kernel: both end their guest.
+    # Mutants that leak come last, after those that may crash the kernel: both end their guest.
     for mutant in sorted(chosen, key=lambda each: (each.leaks, each.kills, each.of_header)):
         if mutant.permitted and not arguments.only:
             continue
@@ -133,7 +135,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         settled = (*report.KILLED, EQUIVALENT, ACCEPTED)
         chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
     if arguments.shard:
-        # Of a random part, the same every time, a figure can be given for the whole.
+        # A random part, the same every time, gives a figure for the whole.
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 

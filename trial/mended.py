@@ -1,6 +1,6 @@
-"""The trial of the mended stack: each change left out alone has to bring back the violations of its defect, no others.
+"""The trial of the mended stack: leaving out one change has to bring back the violations of its defect, and no others.
 
-What is selected and compared, and the table. Not for running it (trial/mended_runs.py).
+The selection, the comparison and the table. Not for running it (trial/mended_runs.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.tables.tiers import EXHAUSTIVE
 
-SAMPLE = 40  # of the cases that neither a defect nor the change is about, one in so many is run as well
+SAMPLE = 40  # one in so many of the cases without relation to a defect or the change is run as well
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What came of leaving one change out: the cases whose verdict differs from that on the whole mended stack.
+    """The outcome of leaving one change out: the cases whose verdict differs from that on the whole mended stack.
 
     `violated` are those that violate a rule only without it, `not_verified` those that the device no longer offers
     without it. `of_other_rules` are the violations of none of the change's rules. `defects` are the
-    fingerprints of the violations, with their titles; `declared` the defects that the change says it mends.
+    fingerprints of the violations, with their titles; `declared` are the defects that the change claims to mend.
     """
 
     change: str
@@ -36,14 +36,15 @@ class LeftOut:
 
     @property
     def outcome(self) -> str:
-        """In words: whether something came back, and whether all of it belongs to the change."""
+        """In words: whether violations came back, and whether all of them belong to the change."""
         if not self.violated and not self.not_verified:
             return "nothing: no case sees it"
         return "others as well" if self.of_other_rules else "its own alone"
 
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
-    """The ids of the cases to run without a change: those of its rules, what the stack as shipped violates, a sample.
+    """The ids of the cases to run without a change: those of its rules, those that the shipped stack violates, and a
+    sample.
 
     `shipped` are the results of the stack as shipped, by case. Of hazardous cases and sweeps, only those of its rules;
     of the exhaustive tier only rows of its rules, since its sweeps and sequences take minutes.
@@ -53,7 +54,7 @@ def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mappin
     for case in cases:
         own = bool(set(case.rules) & set(change_rules))
         row = case.kind is Kind.ROW
-        if not own and (case.alone or not row):  # which take a guest of their own, or long
+        if not own and (case.alone or not row):  # they need a guest of their own, or take long
             continue
         if case.tier == EXHAUSTIVE and not (own and row):
             continue

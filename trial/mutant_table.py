@@ -33,7 +33,8 @@ _PERMITTED = "permitted"
 
 
 def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:
-    """What the modules and tables of a package have, by topic: what a module marks before the rows of its table.
+    """The mutants in the modules and tables of a package, by topic: those marked in a module before the rows of its
+    table.
 
     `base` is the class of a METHOD alone. Raises UserError (status 2) with the place of a mistake.
     """
@@ -115,7 +116,7 @@ class _Was(ast.NodeTransformer):
         self._method, self._parameters = method, parameters
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """A call, with other arguments if it is one of `was`."""
+        """Rewrites a call, with other arguments if it is a call of `was`."""
         others = {str(each.arg): self.visit(each.value) for each in node.keywords}
         if isinstance(node.func, ast.Name) and node.func.id == "was":
             return self._call(others)

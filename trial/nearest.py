@@ -1,6 +1,6 @@
-"""The rule nearest to a step of a random sequence, because no row names a rule for what such a sequence finds.
+"""The rule nearest to a step of a random sequence, because no row names a rule for such a step.
 
-It is chosen by the call and its expected outcome. Whoever turns the sequence into a row may choose a better one.
+It is chosen by the call and its expected outcome. The author of a row from the sequence may choose a better one.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
 _OUTSIDE = "BIND-10"  # a window grants no access outside its range
 _ON_DEMAND = "REG-12"  # access to an on-demand region
 _REBOUND = "BIND-02"  # the key that a window had before its latest bind
-ENDED = {"ibv_dereg_mr": "DEREG-01", "ibv_dealloc_mw": "BIND-16"}  # the key of an object that is gone, by how it went
+ENDED = {"ibv_dereg_mr": "DEREG-01", "ibv_dealloc_mw": "BIND-16"}  # the key of an object that the call released
 _RIGHTS = {"RDMA_WRITE": "REMOTE_WRITE", "RDMA_WRITE_WITH_IMM": "REMOTE_WRITE", "RDMA_READ": "REMOTE_READ"}
 _EVERY = (rule for rules in _RULES.values() for rule in rules)
 RULES = frozenset([_OUTSIDE, _ON_DEMAND, _REBOUND, *ENDED.values(), *_EVERY])

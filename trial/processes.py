@@ -1,4 +1,4 @@
-"""Computes something in several processes, which end with this one, however that comes. Not for what is computed."""
+"""Runs tasks in several processes, which end together with this one in any case. Not for the tasks themselves."""
 
 import gc
 import multiprocessing
@@ -40,9 +40,9 @@ def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int
 
 
 def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], None]) -> None:
-    """Runs in a process: does the tasks whose numbers come, until the pipe or the parent ends."""
+    """Runs in a process: carries out the tasks whose numbers it receives, until the pipe or the parent ends."""
     prepare()
-    gc.set_threshold(100_000)  # what a case makes is released by its references: few collections find anything
+    gc.set_threshold(100_000)  # objects of a case are released by reference counts: few collections find anything
     for number in (signal.SIGTERM, signal.SIGHUP):  # the parent's handlers are not for this process
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends this process

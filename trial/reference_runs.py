@@ -123,7 +123,7 @@ def _violations(
     variants: Sequence[Violation] = (),
     untriable: bool = False,
 ) -> int:
-    """`variants` are tried and `untriable` rules said if all violations are chosen."""
+    """`variants` are tried and `untriable` rules are listed if all violations are chosen."""
     _check_jobs(arguments.jobs)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
     whole = len(chosen) == len(known)
@@ -134,7 +134,7 @@ def _violations(
         untriable = untriable and arguments.shard.number == 1
     if arguments.list:
         return listed(chosen)
-    # A row that takes long on a device can be of the exhaustive tier; here it takes no longer than another.
+    # A row of the exhaustive tier may take long on a device; here it is as fast as any other.
     cases = [case for case in suite.cases if case.kind is Kind.ROW or case.tier != EXHAUSTIVE]
     started = time.monotonic()
     findings = _findings(arguments, chosen, cases, arguments.whole)
@@ -145,7 +145,7 @@ def _violations(
 
 
 def _permitted(arguments: argparse.Namespace, suite: Suite, known: Sequence[Violation]) -> int:
-    """All cases of the default tier on permitted variants; exit status 1 if a case fails one."""
+    """Runs all cases of the default tier on permitted variants; exit status 1 if a case fails."""
     _check_jobs(arguments.jobs)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:

@@ -40,12 +40,13 @@ class Trial:
 
     @property
     def unexpected(self) -> list[Finding]:
-        """Those of `undetected` that a case has detected: a case demands what no document says, or now it can."""
+        """The mutants of `undetected` that a case has detected: either the case demands what no document says, or the
+        mutant has become detectable."""
         return [each for each in self.findings if each.name in self.undetected and each.outcome != SURVIVED]
 
     @property
     def false_alarms(self) -> list[Finding]:
-        """The permitted variants that a case failed, or with which a case was BROKEN."""
+        """The permitted variants on which a case failed or was BROKEN."""
         return [each for each in self.permitted_variants if each.by or each.broken]
 
     def by_rule(self) -> list[tuple[str, list[Finding]]]:

@@ -1,7 +1,8 @@
-"""The trial of reproducers: compiles and runs the C programs of a run in the guest, and compares what they say with it.
+"""The trial of reproducers: compiles and runs the C programs of a run in the guest, and compares their output with the
+run.
 
 The programs are made from the descriptions of cases and know nothing of the engine, so that they check it. Not for
-making them (reproducers/) and not for what runs in the guest (trial/reproduced.py).
+making them (reproducers/) and not for running them in the guest (trial/reproduced.py).
 """
 
 import argparse
@@ -29,7 +30,7 @@ from reproducers.writer import Inexpressible
 from runs.folder import OUT, latest
 from targets.programs import messages_from_guest
 
-AT_LEAST = 0.95  # so many of the violations have to be reproduced
+AT_LEAST = 0.95  # this share of the violations has to be reproduced
 _FOLDER = "programs"
 _DIED = "the guest died"
 
@@ -55,7 +56,7 @@ class Trying:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of a program: `outcome` compares it with the recorded verdict, `why` says in which way it differs."""
+    """The outcome of a program: `outcome` compares it with the recorded verdict, `why` says in which way it differs."""
 
     id: str
     verdict: str
@@ -108,7 +109,7 @@ def passed(findings: Sequence[Finding]) -> bool:
 
 
 def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
-    """The disagreements, what could not be expressed, and the figures."""
+    """The disagreements, the cases that could not be expressed, and the figures."""
     for each in findings:
         if each.outcome in (DIFFERS, NOT_MADE):
             yield f"{each.outcome:<9} {each.verdict} {each.id}: {each.why}"
@@ -127,9 +128,9 @@ def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
 def compare(
     tried: Sequence[Trying], stack: str, out: Path, jobs: int, say: Callable[[str], None], assume_yes: bool = False
 ) -> Iterator[Finding]:
-    """Compiles and runs the programs in guests of a stack, `jobs` at a time, and compares each with what is recorded.
+    """Compiles and runs the programs in guests of a stack, `jobs` at a time, and compares each with the record.
 
-    What may kill the kernel runs in a guest of its own. Files go to the directory `out`.
+    A program that may kill the kernel runs in a guest of its own. Files go to the directory `out`.
     """
     folder = out / _FOLDER
     shutil.rmtree(folder, ignore_errors=True)
@@ -172,9 +173,9 @@ def _compile_here(folder: Path, names: Iterable[str]) -> None:
 def _in_guests(
     names: Sequence[str], folder: Path, stack: str, out: Path, say: Callable[[str], None], assume_yes: bool
 ) -> Iterator[tuple[str, tuple[int | str, str]]]:
-    """How each program ended: (exit status or what happened, output).
+    """The end of each program: (exit status or what happened, output).
 
-    After one that kills its guest, another goes on.
+    If a program kills its guest, a new guest runs the rest.
     """
     rest, guests = list(names), 0
     while rest:
@@ -209,7 +210,7 @@ def _in_guests(
 
 
 def _finding(each: Trying, end: int | str, output: str) -> Finding:
-    """Compares how a program ended with what the run has recorded."""
+    """Compares the end of a program with the record of the run."""
     died = end == _DIED or (isinstance(end, int) and end < 0)
     violated = end == VIOLATED or died
     if each.verdict in VIOLATIONS and violated:

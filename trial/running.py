@@ -60,7 +60,7 @@ def violations_by(case: Case, run: RunContext, progress: Progress = no_progress)
 
 
 def stack_for(case: Case) -> Stack | None:
-    """The first of the reference's stacks that can bring about what a case needs; None if none can."""
+    """The first of the reference's stacks that meets the needs of a case; None if none does."""
     needed = [need for need in case.needs if need in PRECONDITIONS]
     return next((stack for stack in STACKS if all(stack.reach(need) for need in needed)), None)
 

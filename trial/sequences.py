@@ -56,7 +56,7 @@ _OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "RDMA_WRITE_WITH_IMM")
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _LOCAL = ("SEND", "RECV", "READ", "WRITE", "RECV_WITH_IMM")
 _LISTS = ("SEND", "RECV", "READ", "WRITE")
-# Where a second element can be, beside the first one at the beginning of the region: inside it, and outside of it.
+# The places of a second element, besides the first one at the beginning of the region: inside and outside of it.
 _ELEMENTS = ("buf + 2 pages - 8", "buf + 3 pages - 64", "buf + 3 pages - 63")
 _WINDOW_ACCESSES = (
     "[REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC]",
@@ -165,7 +165,7 @@ class Sequences(RuleBasedStateMachine):
         return access if "atomics" in self.subject.has else access.replace(", REMOTE_ATOMIC", "")
 
     def among(self, names: Iterable[str], number: int) -> str:
-        """One of those of the objects that exist; an empty text if there is none."""
+        """One of the existing objects among these names; an empty text if there is none."""
         found = [name for name in names if name in self.live]
         return found[number % len(found)] if found else ""
 

@@ -1,4 +1,4 @@
-"""Mutants: references and altered real calls that break one rule, or make another choice where a rule leaves one.
+"""Mutants: references and altered real calls that break one rule, or make another choice where a rule leaves it open.
 
 `@violates` and `@permits` mark a class; most mutants are rows of tables instead (mutant_table.py). Not for the mutants
 of a driver (trial/kernel/), and not for trying them (trying.py).
@@ -20,8 +20,8 @@ _Self = TypeVar("_Self")
 class Violation:
     """`kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how.
 
-    A `permitted` one keeps `rule`, and does otherwise than the rules `departs_from` recommend. They are of the level
-    should, and their cases fail on it rightly. `written` is BLIND if its author had not seen the cases.
+    A `permitted` one keeps `rule`, but does not follow the recommendations of the rules `departs_from`. These are of
+    the level should, and their cases fail on it rightly. `written` is BLIND if its author had not seen the cases.
     """
 
     name: str
@@ -54,7 +54,7 @@ permits = _Marking(permitted=True)
 
 
 def replacing(name: str, base: type[Any], members: Mapping[str, Any], about: str, module: str) -> type[Any]:
-    """A class with other members in place of some of its base."""
+    """A subclass with other members in place of some of the base's."""
     kind = type(name, (base,), dict(members))
     kind.__doc__, kind.__module__ = about, module
     setattr(kind, _MUTANT, kind)
@@ -62,12 +62,12 @@ def replacing(name: str, base: type[Any], members: Mapping[str, Any], about: str
 
 
 def plain(mutant: _Self) -> _Self:
-    """What the mutant is without the function that makes it one: `plain(self).method()` calls what is replaced."""
+    """The mutant without its replaced function: `plain(self).method()` calls the replaced method."""
     return cast(_Self, super(getattr(mutant, _MUTANT), mutant))
 
 
 def violations_in(module: ModuleType) -> Iterator[Violation]:
-    """What is marked in a module, in the order of its definition."""
+    """The mutants that are marked in a module, in the order of their definition."""
     for found in vars(module).values():
         if isinstance(found, type) and found.__module__ == module.__name__:
             yield from vars(found).get(_MARKS, ())

@@ -102,7 +102,7 @@ class Mr:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A buffer of ibv_alloc_buf: its handle, a pointer of the library's, and the memory."""
+    """A buffer of ibv_alloc_buf: its handle, which is a pointer of the library, and the memory."""
 
     handle: int
     addr: int
@@ -118,7 +118,7 @@ class Buffer:
 
 
 class Held(Protocol):
-    """What a program has by a pointer and ends by a verb: memory of ibv_alloc_dm, a dma handle."""
+    """An object that a program has by a pointer and releases by a verb: memory of ibv_alloc_dm, or a dma handle."""
 
     @property
     def pointer(self) -> int: ...
@@ -158,7 +158,7 @@ class Return:
 
 @dataclass
 class Injected:
-    """The outcome of an allocation that was to fail: whether a call has reached it."""
+    """An allocation that was made to fail: whether a call has reached it."""
 
     reached: bool = False
 
@@ -243,5 +243,5 @@ def errno_name(number: int) -> str:
     return errno_module.errorcode.get(number, f"errno {number}")
 
 
-# What library, kernel or driver answer to a call that they do not implement; the last is of ioctl methods.
+# The errnos of library, kernel or driver for a call that they do not implement; the last one is for ioctl methods.
 ABSENT = (errno_module.EOPNOTSUPP, errno_module.ENOSYS, errno_module.EPROTONOSUPPORT)

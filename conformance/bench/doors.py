@@ -1,7 +1,7 @@
-"""Other doors to a verb: entries whose calls are made by a verb that can do the same.
+"""Other ways into a verb: entries whose calls are made by another verb that can do the same.
 
-`reg_mr_ex`: ibv_reg_mr_ex makes every region, so that rows of the older verbs are run through it without being written
-again. Not for the rows of ibv_reg_mr_ex itself, which are in a folder of their own.
+`reg_mr_ex`: ibv_reg_mr_ex makes every region, so that rows of the older verbs also test it. Not for the rows of
+ibv_reg_mr_ex itself, which are in a folder of their own.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ DMABUF = _MASK.mask_of("FD", "FD_OFFSET", "IOVA")
 
 
 def start_of(given: Mapping[str, Any]) -> int:
-    """The first byte of a region, in the process or in a dma-buf, by the arguments of the call that makes it."""
+    """The offset or address of a region's first byte, taken from the arguments of the call that makes it."""
     if "comp_mask" in given:
         return int(given["fd_offset"] if given["comp_mask"] & _MASK.value_of("FD") else given["addr"])
     return int(given["addr"] if "addr" in given else given.get("offset", 0))
@@ -36,7 +36,7 @@ class RegMrEx:
         return getattr(self.library, verb)  # type: ignore[no-any-return]
 
     def offers(self, verb: str) -> bool:
-        """Whether the library has the verb, and this door."""
+        """Whether the library has both the verb and ibv_reg_mr_ex."""
         return self.library.offers("reg_mr_ex") and self.library.offers(verb)
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:

@@ -77,8 +77,8 @@ class Queue(Protocol):
 class NotifyingQueue(Queue, Protocol):
     """A queue pair whose completion queue has a completion channel.
 
-    `request_event` has the next completion put an event there; `took_event` awaits it, for `deadline_s` seconds or
-    until the deadline of a completion, takes it and acknowledges it.
+    After `request_event` the next completion puts an event there; `took_event` waits for it (for `deadline_s` seconds,
+    by default the deadline of a completion), takes it and acknowledges it.
     """
 
     def request_event(self, solicited_only: int) -> None: ...
@@ -98,8 +98,8 @@ class BuildingQueue(Queue, Protocol):
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = ...) -> Return: ...
 
 
-# A kind of refusal: the opcode of the request, its status, and 0 for the end where it was detected first, 1 for
-# the other, 2 for a receive that is flushed there.
+# A kind of refusal: the opcode of the request, its status, and which error state is meant: 0 of the end that detected
+# it first, 1 of the other end, 2 that of a receive which is flushed there.
 Refusal = tuple[str, str, int]
 
 
@@ -149,7 +149,7 @@ class Bench(Protocol):
     """A device, its entries, and memory of every kind.
 
     `page` and `hugepage` are sizes in bytes; `max_read_elements`: the maximum of SGEs in an RDMA READ; `max_dm_size` is
-    what the device says. `adapt` sets how pairs that are made later are handled.
+    what the device says. `adapt` sets how later pairs are handled.
     """
 
     page: int

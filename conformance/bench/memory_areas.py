@@ -88,7 +88,7 @@ class Area:
         """Returns how much of the contents of another area has arrived here: as `moved`, or `other`.
 
         `other`: something has changed, but none of the new contents is from the memory of `source`. A range is from
-        there if it is what was wanted in its place, or if four bytes of it in a row occur anywhere in that memory.
+        there if it has the wanted contents, or if four consecutive bytes of it occur anywhere in that memory.
         """
         moved = self.moved()
         if moved != "part":

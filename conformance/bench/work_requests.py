@@ -13,7 +13,10 @@ from conformance.verbs import ENUMS
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
 
-# The SGEs of a receive for a message without data: some providers refuse a receive without SGEs.
+# Set in the id of the SEND that the harness posts behind a request, and in no other. If the next request fails before
+# that SEND is acknowledged, it is flushed and completes first.
+BEHIND = 1 << 63
+# The number of SGEs of a receive for a message without data, because some providers refuse a receive without SGEs.
 NO_BYTES = (Sge(0, 0, 0),)
 # The values of enum ibv_wr_opcode (<infiniband/verbs.h>) that are posted with ibv_post_send.
 WR_OPCODES = {
@@ -101,7 +104,7 @@ class Exchange(NamedTuple):
     """The result of an exchange: of posting the request, its own completion, and the completions at the peer.
 
     `responder_state` is the final state of the responder if the exchange deviated from a success, else empty. `late`:
-    the data was not yet in memory when the completion that reports it came.
+    the completion came before its data was in memory.
     """
 
     returned: Return

@@ -1,7 +1,7 @@
 """Who answered where a symptom shows: device with driver, provider, libibverbs, the kernel's core, or a program.
 
-Only what the evidence of the result shows; otherwise the layer is not known, and counts against the device. What only
-the core or libibverbs can have answered is of the stack: it is the same on every device. Not for verdicts: where a run
+Only the evidence of the result counts; without any, the layer is unknown, and counts as the device's. An answer that
+only the core or libibverbs can give is the stack's: it is the same on every device. Not for verdicts: where a run
 passes judgement on a device, results/effective.py takes such violations out.
 """
 
@@ -23,7 +23,7 @@ _OWN_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?P<device>[a-z]\w*\d): (?:\S+ )?(?P<f
 _LAYERS = {
     "libibverbs": (LIBIBVERBS, "it checks this itself, before a system call"),
     "library": (LIBIBVERBS, "it checks this itself, before a system call"),
-    "header": (LIBIBVERBS, "it is a matter of the installed header"),
+    "header": (LIBIBVERBS, "it depends on the installed header"),
     "provider": (PROVIDER, "the answer is one that it gives without the kernel"),
 }
 # Frames of a process that died: those of faulthandler, or what the kernel says of the instruction.
@@ -31,7 +31,7 @@ _FRAME = re.compile(r'^\s*Binary file "(?P<file>[^"]+)"')
 _SEGFAULT = re.compile(r"\bsegfault at \S+ ip .* in (?P<file>[^\s\[]+)\[")
 _LIBC = re.compile(r"\blib(?:c|pthread)[.-]")
 _PROVIDERS = re.compile(r"-rdmav\d+\.so|\blib(?:mlx4|mlx5|efa|hns|mana)\.so")
-# What the stack can answer; a death, a hang, a complaint of the kernel or something kept is not an answer.
+# The faults that are answers of the stack; a death, a hang, a kernel warning or a leak is not an answer.
 _ANSWERS = (Effect.ACCEPTED, Effect.REFUSED, Effect.CODE, Effect.REMARK)
 
 

@@ -49,7 +49,7 @@ _GROUPS: Mapping[str, str] = {
     ),
 }
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS")
-# What stands in the fingerprint of a wrong remark, where that is not its kind.
+# The word for a wrong report in the fingerprint, where it differs from the kind of fault.
 _LASTING: Mapping[FaultKind, str] = {
     FaultKind.WRONG_INVALIDATED_KEY: ": the receiver was told nothing as the invalidated key, not #"
 }
@@ -100,7 +100,7 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
 
 
 def group_of(verb: str) -> str:
-    """What a verb does, for verbs that differ only in their interface; else the verb."""
+    """The operation, for verbs that differ only in their interface; else the verb."""
     return _GROUPS.get(verb, verb)
 
 
@@ -119,7 +119,7 @@ def _is_one_line(group: str, errno: str) -> bool:
 
 
 def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
-    """A registration itself seldom kills a kernel: the use of the region does, if the case continues to use it."""
+    """A registration itself seldom kills a kernel; if the case goes on to use the region, that use does."""
     if fault.effect is Effect.KERNEL_DIED and fault.used:
         return _of_use(fault, rule)
     site = site_of(fault)

@@ -1,4 +1,5 @@
-"""The shortest condition that failing calls share and no successful call has: which access flags they ask for.
+"""The shortest condition that failing calls share and no successful call has: a condition on the access flags that they
+request.
 
 Not for causes (cause.py), which are derived from one result alone.
 """

@@ -22,7 +22,7 @@ class Defect:
     """Symptoms of one or several causes that belong together, the most severe first, and then in the order of the run.
 
     `title` says what is wrong, in one line. `unconfirmed`: none of its violations was seen again when tried again.
-    `known` is the worst severity that it has shown elsewhere: alone, or in another run.
+    `known` is the worst severity that it has shown elsewhere: when its case ran alone, or in another run.
     """
 
     causes: tuple[Cause, ...]
@@ -38,12 +38,12 @@ class Defect:
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
-        """Those of all its causes; a run of fewer cases may show only some of them."""
+        """The fingerprints of all its causes; a run of fewer cases may show only some of them."""
         return tuple(cause.fingerprint for cause in self.causes)
 
     @cached_property
     def severity(self) -> Severity:
-        """The worst severity of its symptoms, and of what else is known of it."""
+        """The worst severity of its symptoms and of `known`."""
         shown = severity_of(self.symptoms[0])
         return shown if self.known is None or shown.rank < self.known.rank else self.known
 
@@ -81,7 +81,7 @@ class Defect:
 
     @cached_property
     def of_stack(self) -> bool:
-        """Whether it is of the stack, in a run about a device, in every result in which it shows."""
+        """Whether the run is about a device and every result in which the defect shows is attributed to the stack."""
         return all(symptom.record["effective"] == Verdict.STACK for symptom in self.symptoms)
 
 

@@ -18,7 +18,7 @@ class KernelSite:
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """The names by which the site is found again: without a function that everybody calls, such as memcpy."""
+        """The names that identify the site, without a function that everybody calls, such as memcpy."""
         generic = self.caller and self.module and not self.own_module
         return (self.caller,) if generic else tuple(filter(None, (self.function, self.caller)))
 

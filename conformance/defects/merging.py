@@ -1,7 +1,7 @@
-"""Merges refused registrations that share a condition: one flag that a driver refuses shows at many rules.
+"""Merges refused registrations that share a condition: one flag that a driver refuses violates many rules.
 
-A registration can be refused for many reasons by one errno, so that their causes are apart by rule; what the whole run
-shows brings those together that fail under one condition and no other call does. Not for causes (cause.py).
+One errno can have many reasons, so that refused registrations have one cause for each rule at first. Those that fail
+under one condition, which no successful call of the run meets, become one defect. Not for causes (cause.py).
 """
 
 from collections.abc import Mapping, Sequence

@@ -87,7 +87,7 @@ _OF_EFFECT: Mapping[Effect, Severity] = {
     Effect.REMARK: Severity.WRONG_REPORT,
     Effect.KERNEL_ALARM: Severity.WRONG_REPORT,
 }
-# Kinds that are worse than others with their effect.
+# Kinds of faults that are more severe than others with the same effect.
 _OF_KIND: Mapping[FaultKind, Severity] = {
     FaultKind.KERNEL_MEMORY: Severity.MEMORY,
     FaultKind.KERNEL_OOPSED: Severity.KERNEL_CRASH,

@@ -85,7 +85,7 @@ def violated_rules(record: ResultRecord) -> list[str]:
 
 
 def _died(record: ResultRecord, deviations: list[Deviation]) -> bool:
-    """Whether a sweep ended with a death or a hang that none of its deviations is about."""
+    """Whether a sweep ended with a death or a hang that is not among its deviations."""
     died = record["verdict"] in (Verdict.CRASH, Verdict.HANG)
     return died and not any(each.get("row") or each.get("verdict") == record["verdict"] for each in deviations)
 

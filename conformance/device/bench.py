@@ -36,9 +36,9 @@ from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 
 # Kinds of memory that no case pins completely.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
-# By type, how queue pairs are made whose requests are posted by builders.
+# By type: the class of pairs whose requests are posted by builders.
 _BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}
-_COMPILER_POLL_S = 5.0  # how often a case that waits for the compiler says so
+_COMPILER_POLL_S = 5.0  # how often a case that waits for the compiler reports progress
 
 
 class DeviceBench:
@@ -81,7 +81,8 @@ class DeviceBench:
         return self._entries[name]
 
     def post_by_builders(self) -> None:
-        """Has requests posted by the builders of ibv_wr_post(3) wherever these can. Raises UserError (status 2)."""
+        """From now on requests are posted by the builders of ibv_wr_post(3) wherever these can express them. Raises
+        UserError (status 2)."""
         self._builds = True
         try:
             with closing(self.alloc_pd()) as pd:
@@ -100,7 +101,7 @@ class DeviceBench:
         return memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:
-        """Swaps the memory's pages out; returns False if any of them stays resident."""
+        """Swaps out the memory's pages; returns False if any of them stays resident."""
         return paging.page_out(memory.addr, memory.size)
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
@@ -115,7 +116,8 @@ class DeviceBench:
         return other_process.register(self.device.name, memory.addr, memory.size, access)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """What the kernel still counts for another process that has prepared something on this device; killed since."""
+        """What the kernel still counts for another process that has prepared something on this device and was then
+        killed."""
 
         def there() -> object:
             again = Device(self.device.name, self.device.port, self.device.gid_index)

@@ -40,7 +40,7 @@ def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
 
 
 def _digest(source: Path, options: Sequence[str]) -> str:
-    """Of everything that decides what the compiler makes: the source, the headers of the library, the options."""
+    """A digest of everything that determines the output: the source, the headers of the library, the options."""
     parts = [source.read_bytes(), " ".join(options).encode(), platform.machine().encode()]
     for header in sorted(_HEADERS.glob("*.h")):
         with contextlib.suppress(OSError):

@@ -48,7 +48,7 @@ class ByStates:
         responder.move_to(state, requester.number)
 
     def close(self) -> None:
-        """Nothing: the queue pairs are all that there is."""
+        """Does nothing: there is only the pair of queue pairs."""
 
 
 class ByManager:

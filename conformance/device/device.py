@@ -54,7 +54,7 @@ class ProtectionDomain(PdAt):
         self.pyverbs.close()
 
     def forget(self) -> None:
-        """Keeps pyverbs from deallocating what ibv_dealloc_pd has deallocated."""
+        """Keeps pyverbs from deallocating the PD once more after ibv_dealloc_pd."""
         self.device.pointers.forget_pd(self.pyverbs)
 
 
@@ -80,7 +80,7 @@ class Device:
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
         # mlx5 reads this when a queue pair is made. Without it, a message of up to 32 bytes is put into the completion;
-        # the library copies it from there without using a key, so that it would show nothing about the region.
+        # the library copies it from there without using a key, so that such a message shows nothing about the region.
         os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
         try:
             self.context = Context(name=name)

@@ -10,6 +10,7 @@ enum { AREAS = 2, RECEIVED = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
 enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
 enum { NOT_QUERIED = -1 };             /* as in native_exchange.py */
 enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused: no result of the exchange */
+static const uint64_t BEHIND = 1ull << 63; /* as in bench/work_requests.py */
 /* TURNS_PER_S, of model/deadline.py, comes with the compiler's command line. */
 
 /* Takes the place of `silence`, in nanoseconds, once a queue pair has not entered the error state: it may never do so. */
@@ -212,7 +213,7 @@ static int detected_by_peer(enum ibv_wc_status status)
 static int post_and_wait(struct exchange *this)
 {
     struct end *initiator = &this->connection->ends[this->initiator], *peer = &this->connection->ends[!this->initiator];
-    struct ibv_send_wr behind = {.wr_id = ~this->request.wr_id, .opcode = IBV_WR_SEND}, *bad;
+    struct ibv_send_wr behind = {.wr_id = this->request.wr_id | BEHIND, .opcode = IBV_WR_SEND}, *bad;
     struct ibv_sge no_bytes = {0}; /* as NO_BYTES of bench/work_requests.py */
     struct ibv_recv_wr receive = {.sg_list = &no_bytes, .num_sge = 1}, *bad_receive;
     int found;
@@ -224,7 +225,9 @@ static int post_and_wait(struct exchange *this)
     if (this->returned)
         return 0;
     ibv_post_send(initiator->qp, &behind, &bad);
-    found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->send_timeout);
+    do /* One of the SEND behind an earlier request may come first: it is flushed if it was not acknowledged yet. */
+        found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->send_timeout);
+    while (found > 0 && this->wc[0].wr_id & BEHIND && this->wc[0].wr_id != behind.wr_id);
     /* The completion of the SEND behind is none of the request, which has then none. */
     if (found <= 0 || this->wc[0].wr_id == behind.wr_id)
         return found < 0 ? found : 0;

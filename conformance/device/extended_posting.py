@@ -1,6 +1,6 @@
 """Queue pairs whose requests are posted by the builders and setters of ibv_wr_post(3), not by ibv_post_send.
 
-Such a queue pair says when it is made which operations it will post (ibv_create_qp_ex(3), `send_ops_flags`). pyverbs
+Such a queue pair is created with the operations that it will post (ibv_create_qp_ex(3), `send_ops_flags`). pyverbs
 calls the functions, which are inline functions of the header. Not for other queue pairs (queue_pairs.py).
 """
 
@@ -19,8 +19,9 @@ from conformance.verbs import ENUMS
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
-# What queue pairs of a type are asked for, of what the page lists for the type, and more where windows are used. FLUSH,
-# and elsewhere ATOMIC_WRITE, are asked for where they are used; LOCAL_INV on UC is a row's subject.
+# The operations with which queue pairs of a type are created, of those that the page lists; more where windows are
+# used. FLUSH (and ATOMIC_WRITE for other types) is requested only where it is used; LOCAL_INV on UC is the subject of a
+# row.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}
@@ -70,13 +71,14 @@ class ExtendedQueue(DeviceQueue):
 
     @property
     def capacity(self) -> tuple[int, int, int]:
-        """How many requests the send queue holds, and how many elements and bytes of inline data each has at most."""
+        """The number of requests that the send queue holds, and the maximum of SGEs and of bytes of inline data of
+        each."""
         _, attributes = self.qp.query(_CAPACITY)
         cap = attributes.cap
         return cap.max_send_wr, cap.max_send_sge, cap.max_inline_data
 
     def post_send(self, request: SendRequest) -> Return:
-        """One request in a posting of its own, unless ibv_post_send can post it and is to, or has to: 0, or errno."""
+        """Posts one request, by builders or, if that is chosen or necessary, by ibv_post_send: 0, or errno."""
         built = self.spec.extended in BUILDERS and request.opcode in self._operations()
         if not built and request.opcode not in EXTENDED_OPCODES:
             return super().post_send(request)

@@ -13,7 +13,7 @@ _NTH = "/proc/thread-self/fail-nth"
 
 
 def can_fail(debugfs: Path = _DEBUGFS) -> bool:
-    """Whether this kernel also fails allocations that may sleep, as almost all allocations of a call may."""
+    """Whether fault injection also covers allocations that may sleep, which are almost all of a call's."""
     try:
         settings = [(debugfs / name / "ignore-gfp-wait").read_text() for name in _ALLOCATORS]
     except OSError:

@@ -1,8 +1,9 @@
-"""What one way of turning on fork protection does: a program, because a process decides on it once.
+"""Turns on fork protection in one way and prints what it does. This is a program, because a process can decide on it
+only once.
 
-It takes a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs asks the kernel by a
-socket whether it copies the pages of regions on fork, and protects them itself if it cannot ask: with `not_asked`, no
-descriptor can be opened meanwhile. Not for cases that run in the worker itself (paging.py).
+It takes a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs asks the kernel through a
+socket whether it copies the pages of regions on fork, and protects them itself if it cannot ask. With `not_asked`, no
+descriptor can be opened at that time. Not for cases that run in the worker itself (paging.py).
 """
 
 import contextlib
@@ -22,13 +23,13 @@ from conformance.kernel import paging
 _ROOT = Path(__file__).parents[2]
 _STATUSES = ("DISABLED", "ENABLED", "UNNEEDED")
 _HUGE = "RDMAV_HUGEPAGES_SAFE"
-# Of the size of a huge page on most machines; a larger one has the same first bytes.
+# The size of a huge page on most machines; the first bytes of a larger one serve as well.
 _LENGTH = 2 << 20
 _MAP_HUGETLB = 0x40000
 
 
 def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
-    """Returns what ibv_fork_init returned, and by question what was seen. Raises SetupRefused."""
+    """Returns the result of ibv_fork_init, and the answer to each question. Raises SetupRefused."""
     variable = {setting: "1"} if setting.isupper() else {}
     # -S: this program needs nothing that is installed for Python.
     command = (sys.executable, "-S", "-m", "conformance.device.fork_settings", device, setting, kernel)

@@ -29,8 +29,8 @@ _NUMBERS: Mapping[str, type] = {
 }
 
 
-# Where struct verbs_context, which ends with the struct ibv_context, has what inline functions call: so many pointers
-# before the latter.
+# Where struct verbs_context has the functions that inline functions call: the number of pointers before the struct
+# ibv_context with which it ends.
 _BEFORE_CONTEXT = {"alloc_td": 24, "dealloc_td": 25, "alloc_parent_domain": 26, "free_dm": 31, "alloc_dm": 32}
 _BEFORE_CONTEXT |= {"reg_dm_mr": 33, "alloc_null_mr": 38}
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
@@ -56,18 +56,18 @@ class HeldAt:
         return self.pointer
 
     def ended(self, returned: Return) -> Return:
-        """What the verb that ends the object has returned."""
+        """The result of the verb that released the object."""
         self.gone = returned.value == 0
         return returned
 
     def close(self) -> None:
-        """Ends the object, unless a step has. Raises OSError if the device refuses."""
+        """Releases the object, unless a step has released it. Raises OSError if the device refuses."""
         if not self.gone and (value := self._end(self).value):
             raise OSError(value, os.strerror(value))
 
 
 def _held(returned: Return, kind: type[HeldAt], end: Callable[[Held], Return]) -> Return:
-    """A call that returned an object of a kind, unless its pointer is NULL, which `end` ends."""
+    """The result of a call that returned an object, which `end` releases, or NULL."""
     return replace(returned, mr=None, held=kind(returned.value, end) if returned.value else None)
 
 
@@ -104,7 +104,7 @@ class Libibverbs:
         self._absent: list[Callable[..., Any]] = []
         exported = [verb for verb in VERBS.values() if verb.linkage is not Linkage.INLINE]
         self._functions = {verb.name: self._declare(verb.name, *_types(verb)) for verb in exported}
-        # A library without it has no optional flags, so that a program calls the others with them.
+        # A library without this function has no optional flags; a program then calls the older functions.
         optional = "ibv_reg_mr_iova2" if self.exports("ibv_reg_mr_iova2") else "ibv_reg_mr_iova"
         self._functions["ibv_reg_mr_iova2"] = self._declare(optional, *_types(REG_MR_IOVA)[:-1], ctypes.c_uint)
         experimental = _types(VENDOR_VERBS["ibv_rereg_mr"])
@@ -139,7 +139,7 @@ class Libibverbs:
         return Return(value, ctypes.get_errno(), mr, self.name if function in self._absent else "kernel")
 
     def offers(self, verb: str) -> bool:
-        """Whether the loaded library has a verb; of one that it carries inline, the bindings have it."""
+        """Whether the loaded library has a verb, or the bindings if it is an inline function."""
         return VERBS[f"ibv_{verb}"].linkage is Linkage.INLINE or self.exports(f"ibv_{verb}")
 
     def exports(self, symbol: str) -> bool:
@@ -200,7 +200,7 @@ class Libibverbs:
         )
 
     def _inline(self, operation: str, context: int, *arguments: int) -> Return:
-        """What an inline function of the header does: it calls an operation of the context."""
+        """Does the same as an inline function of the header: calls an operation of the context."""
         address = ctypes.c_void_p.from_address(context - _POINTER * _BEFORE_CONTEXT[operation]).value
         if not address:
             return Return(0, errno.EOPNOTSUPP, layer=self.name)
@@ -209,12 +209,12 @@ class Libibverbs:
         return Return(function(*arguments) or 0, ctypes.get_errno(), layer="provider")
 
     def _inline_region(self, operation: str, pd: Pd, *arguments: int) -> Return:
-        """What an inline function does that makes a region in a domain."""
+        """The same for an inline function that makes a region in a domain."""
         returned = self._inline(operation, pd.context_pointer, pd.pointer, *arguments)
         return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
     def _inline_end(self, operation: str, context: int, held: HeldAt) -> Return:
-        """What an inline function does that ends an object: it returns an int, 0 or the value of errno."""
+        """The same for an inline function that releases an object: it returns 0 or the value of errno."""
         value = self._inline(operation, context, held.pointer).value & 0xFFFFFFFF
         return held.ended(Return(value, value))
 
@@ -312,7 +312,7 @@ class Libibverbs:
         return replace(returned, mr=None, pd=PdAt(returned.value, release))
 
     def dealloc_pd(self, pd: Pd) -> Return:
-        """ibv_dealloc_pd. What is in the domain stays, which pyverbs would release before."""
+        """ibv_dealloc_pd. The objects in the domain stay; pyverbs would release them first."""
         returned = self._verb("ibv_dealloc_pd", pd)
         if returned.value == 0:
             cast(_BindingsPd, pd).forget()

@@ -103,8 +103,8 @@ def _sparse(addr: int, size: int) -> None:
 
 
 def _repeated(addr: int, size: int) -> None:
-    """Maps a file many times in succession. No two powers of two differ by a multiple of the number of its pages, so
-    that an address without its upper bits is another page.
+    """Maps a file many times in succession. The number of its pages divides no difference of two powers of two, so that
+    an address without its upper bits is in another page.
     """
     period = REPEATED_PAGES * PAGE
     fd = os.memfd_create("rdma-cts")
@@ -222,7 +222,7 @@ def allocate_at(addr: int, size: int) -> Memory:
     rounded = max(1, -(-size // PAGE)) * PAGE
     found = _map(addr, rounded, _READ | _WRITE, _PRIVATE | _MAP_FIXED_NOREPLACE)
     memory = Memory(found, size, (found, rounded))
-    if found != addr:  # a kernel that does not know the flag takes the address as a wish
+    if found != addr:  # a kernel that does not know the flag treats the address as a hint
         memory.close()
         raise FileExistsError(errno.EEXIST, f"the memory at {addr:#x} is in use")
     return memory

@@ -1,7 +1,7 @@
-"""Memory that processes on two hosts have at the same addresses, so that a request names it alike on both.
+"""Memory that processes on two hosts have at the same addresses, so that a request is the same on both.
 
-Each end knows what both had at their last exchange, and sends the pieces that have changed since. The ends take
-turns: a piece that both have changed gets the contents of the end that sends first. Not for mapping the memory.
+Each end knows the contents at their last exchange, and sends the pieces that have changed since. The ends take turns: a
+piece that both have changed gets the contents of the end that sends first. Not for mapping the memory.
 """
 
 import base64

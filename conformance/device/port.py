@@ -15,7 +15,7 @@ SYSFS = Path("/sys/class/infiniband")
 _INTERFACES = Path("/sys/class/net")
 # The states of enum ibv_port_state in which a port carries data; sysfs names them after their number.
 _CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
-# Link layers as sysfs names them; of the last one, as of EFA, no network interface is behind a GID.
+# Link layers as sysfs names them. On the last one, that of EFA, a GID has no network interface.
 INFINIBAND, UNSPECIFIED = "InfiniBand", "Unknown"
 ROCE_1, ROCE_2 = "RoCE v1", "RoCE v2"
 _TYPES = {"IB/RoCE v1": ROCE_1, "RoCE v2": ROCE_2}
@@ -114,7 +114,7 @@ class Port:
         """The index of the GID for loopback traffic, among those of `gids`. Raises UserError if none can be used.
 
         On InfiniBand the first, which every port has. On RoCE one whose interface is up: the last of version 2, and not
-        a link-local one if there is another. On other link layers the same, of all entries.
+        a link-local one if there is another. On other link layers the same rule applies to all entries.
         """
         if (layer := self.link_layer) == INFINIBAND:
             return 0

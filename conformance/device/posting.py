@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any
 
 from conformance.bench.calls import Return, Sge
-from conformance.bench.work_requests import WR_OPCODES, Completion, SendRequest, wc_opcode, wc_status
+from conformance.bench.work_requests import BEHIND, WR_OPCODES, Completion, SendRequest, wc_opcode, wc_status
 from conformance.model.deadline import Wait
 
 MAX_SGE = 8
@@ -119,14 +119,18 @@ class Poster:
         return Return(value, value if value > 0 else 0)
 
     def completions(self, count: int, deadline_s: float) -> list[Completion]:
-        """The next `count` completions, fewer if the deadline passes. Raises OSError if polling fails."""
+        """The next `count` completions, fewer if the deadline passes. Raises OSError if polling fails.
+
+        Leaves out those of the harness's SENDs behind requests.
+        """
         wait: Wait | None = None
         found: list[Completion] = []
         while len(found) < count:
             number = self._poll_cq(self._cq, min(_MAX_POLLED, count - len(found)), self._wc_at)
             if number < 0:
                 raise OSError(-number, "ibv_poll_cq")
-            found += [completion(self._wc, index) for index in range(number)]
+            polled = (completion(self._wc, index) for index in range(number))
+            found += [each for each in polled if not each.wr_id & BEHIND]
             if not number:
                 wait = wait or Wait(deadline_s)
                 if wait.over():

@@ -293,7 +293,7 @@ class DevicePair:
             raise
 
     def _made_requester(self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float) -> DeviceQueue | RemoteQueue:
-        """The end on the device of its PD, which may be on another host; its packets go to `device`."""
+        """An end, on the device of its PD, which may be on another host; its packets go to `device`."""
         if isinstance(pd, RemoteDomain):
             return RemoteQueue(pd, spec, deadline_s, device)
         queue = self.kind(cast(ProtectionDomain, pd).device, pd, spec, deadline_s)

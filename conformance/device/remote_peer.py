@@ -1,7 +1,7 @@
-"""A peer on another host: the requester's device, its protection domain, its memory and its queue pairs, from here.
+"""A peer on another host, as seen from here: the requester's device, protection domain, memory and queue pairs.
 
 A process on that host does everything, at the request of a channel. The memory of the requester is in this process too,
-at the same addresses, and both are kept alike (mirror.py). Not for what that process does (fixtures/hosts/requester.py)
+at the same addresses, and both are kept equal (mirror.py). Not for what that process does (fixtures/hosts/requester.py)
 and not for how it is reached (fixtures/hosts/peer.py).
 """
 
@@ -30,7 +30,7 @@ class Channel(Protocol):
 
 
 class PeerRefused(Exception):
-    """The peer's device has refused a call of the harness with `error_code`, an errno; as PyverbsRDMAError has it."""
+    """The peer's device has refused a call of the harness with `error_code`, an errno, like PyverbsRDMAError."""
 
     def __init__(self, error_code: int, what: str) -> None:
         super().__init__(what)
@@ -38,7 +38,7 @@ class PeerRefused(Exception):
 
 
 class Destination(Protocol):
-    """Where packets of a queue pair go: what a path to the other device needs to know of it. Device is one."""
+    """Where packets of a queue pair go: what a path needs to know of the other device. Device implements it."""
 
     @property
     def gid(self) -> Any: ...
@@ -58,7 +58,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, device: Destination) -> "Endpoint":
-        """What the other host has to know of a device here."""
+        """The facts of a device here that the other host needs."""
         return cls(str(device.gid), device.lid, device.active_mtu)
 
     @cached_property
@@ -104,7 +104,7 @@ class RemoteDevice:
         return Return(value, value)
 
     def call(self, name: str, **arguments: Any) -> Any:
-        """The answer to a call that may use the memory, which is made alike before; see Channel."""
+        """The answer to a call that may use the memory, which is synchronized first; see Channel."""
         return self.channel.call(name, changes=self._mirror.changes(), **arguments)
 
     def push(self) -> None:
@@ -134,7 +134,7 @@ class RemoteDomain:
         yield
 
     def close(self) -> None:
-        """Nothing: it lives as long as the connection to the host."""
+        """Does nothing: it lives as long as the connection to the host."""
 
 
 class RemoteQueue:
@@ -196,7 +196,8 @@ class RemoteQueue:
         raise HarnessFailure("windows are bound at the responder, and the requester is on another host")
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
-        """The next `count` completions, fewer if the deadline passes. The memory here is that there afterwards."""
+        """The next `count` completions, fewer if the deadline passes. Afterwards the memory here has the contents of
+        the memory there."""
         wait_s = self._deadline_s if deadline_s is None else deadline_s
         reported = self._call("completions", count=count, deadline_s=wait_s)
         self.pd.device.take(reported["changes"])

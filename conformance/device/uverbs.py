@@ -64,7 +64,7 @@ class Uverbs:
         return verb in vars(type(self)) and (verb != "reg_mr_ex" or self._takes_reg_mr())
 
     def _takes_reg_mr(self) -> bool:
-        """Whether the kernel has UVERBS_METHOD_REG_MR: one that does not answers EPROTONOSUPPORT to it."""
+        """Whether the kernel has UVERBS_METHOD_REG_MR; a kernel without it answers EPROTONOSUPPORT."""
         return self._ioctl(_METHOD_REG_MR, [])[0] != errno.EPROTONOSUPPORT
 
     def _write(self, command: int, body: bytes, response: int) -> int:
@@ -140,7 +140,8 @@ class Uverbs:
         dmah: object,
         buf: Buffer | None,
     ) -> Return:
-        """UVERBS_METHOD_REG_MR, with those optional attributes whose bit the mask has; a bit without one is unknown."""
+        """UVERBS_METHOD_REG_MR, with the optional attributes whose bits the mask has; other bits are unknown to the
+        kernel."""
         lkey, rkey = ctypes.c_uint32(), ctypes.c_uint32()
         base = iova if comp_mask & IOVA else addr
         attributes: list[tuple[int, int, int | bytes]] = [
@@ -177,12 +178,13 @@ class Uverbs:
         return Return(error, error)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """A command that takes `handle` for that of an object: a domain, or what it releases. `mr` is a region."""
+        """A command with `handle` in place of that of an object: of the domain, or of the object to release. `mr` is a
+        region."""
         error, _ = self._by_handle(command, handle, mr.handle, mr.struct.addr)
         return Return(error, error)
 
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
-        """The same command by the right handle, on an object that is made for it and released."""
+        """The same command with the right handle, on an object that is made for this and released."""
         make, *then = next(life for life in _LIVES if command in life)
         error, made = self._by_handle(make, pd, 0, mr.struct.addr)
         for each in then if not error else ():
@@ -191,7 +193,7 @@ class Uverbs:
         return Return(error, error)
 
     def _by_handle(self, command: str, handle: int, region: int, addr: int) -> tuple[int, int]:
-        """Returns errno, and the handle of what the command makes."""
+        """Returns errno, and the handle of the new object."""
         response = (ctypes.c_uint32 * 8)()
         at = ctypes.addressof(response)
         number, size, body = {

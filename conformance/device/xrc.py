@@ -107,7 +107,7 @@ class XrcPair(SharedReceivesPair):
             end.connect(peer.number, peer.receiver, peer.shared)
 
 
-# The pairs of the types that are not those of DevicePair.
+# The classes of the types that DevicePair does not serve.
 PAIRS: Mapping[str, type[DevicePair]] = {XRC: XrcPair, RC_SRQ: SharedReceivesPair}
 
 

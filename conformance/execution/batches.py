@@ -55,14 +55,14 @@ class _Posting:
         return [self.write(number) for number in numbers]
 
     def arrived(self, numbers: Sequence[int]) -> list[int]:
-        """Those of these ranges that have changed."""
+        """Which of these ranges have changed."""
         return [each for each in numbers if self._content(each) != repeated(EMPTY, self.length)]
 
     def _content(self, number: int) -> bytes:
         return ctypes.string_at(self.addr + number * self.length, self.length)
 
     def missing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-        """Awaits the completions, and describes the first request that was not carried out; empty if all were."""
+        """Waits for the completions, and describes the first request that was not carried out; empty if all were."""
         found = [(each.wr_id, each.status) for each in self.queue.completions(len(requests))]
         if found != [(each.wr_id, "SUCCESS") for each in requests]:
             self.connection.stale = True
@@ -72,7 +72,7 @@ class _Posting:
         return f"request {wrong[0]} completed and its bytes are not there" if wrong else ""
 
     def executed(self, numbers: Sequence[int], allowed: int) -> str:
-        """Posts one more request, into the range `allowed`, and says if one of those before it was carried out."""
+        """Posts one more request, into the range `allowed`, and reports an earlier request that was carried out."""
         marker = self.write(allowed)
         returned = self.queue.post_batch((marker,))
         if returned.value:
@@ -153,7 +153,7 @@ def _reused(posting: _Posting) -> str:
 
 
 def _whole_or_nothing(posting: _Posting, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-    """A posting that may be refused: then nothing of it is carried out, else everything."""
+    """A posting that may be refused: either all its requests are carried out or none."""
     returned = posting.queue.post_batch(requests)
     return posting.executed(numbers, _REQUESTS - 1) if returned.value else posting.missing(requests, numbers)
 

@@ -18,7 +18,7 @@ def capabilities_of(bench: DeviceBench) -> Capabilities:
     reachable["copy_on_fork"] = bench.device.netlink.copies_on_fork()
     reachable["persistent_memory"] = persistent.device() is not None
     reachable["pci_bar"] = _is_had(bench, "bar")
-    # rereg_mr is tried on a region, so an entry without this key could not register one.
+    # rereg_mr is tried on a region; the key is missing if the entry could not register one.
     registers = {name: "rereg_mr" in tried for name, tried in offered.items()}
     reachable["raw_registration"] = registers["uverbs"] or not registers["libibverbs"]
     declared = bench.device.capabilities

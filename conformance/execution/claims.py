@@ -41,7 +41,7 @@ def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
 
 
 class _Place:
-    """A PD with what the trial of one capability needs; `cleanup` releases it."""
+    """A PD, and the objects that the trial of one capability needs; `cleanup` releases them."""
 
     def __init__(self, bench: Bench, pd: Pd, cleanup: ExitStack) -> None:
         self.bench, self.pd = bench, pd
@@ -101,7 +101,7 @@ class _Place:
 
 
 def _refusal(what: str, returned: Return) -> str:
-    """A text if a call was refused because the device lacks what it needs; empty for another reason."""
+    """Describes a call that was refused because the device lacks what it needs; empty if it has another reason."""
     missing = returned.errno in (*ABSENT, errno.EINVAL)
     return f"{what} was refused with {errno_name(returned.errno)}" if missing else ""
 

@@ -1,8 +1,9 @@
 """A loopback connection: a pair of queue pairs that executes one request after the other and is renewed after an error.
 
 Each request is followed by a SEND of zero bytes. When the peer has received it, the request has been processed, on
-unreliable queue pairs too, and the data that it wrote is visible to the receiver. Where no end has answered a request,
-a message that must arrive shows that there is an end to answer. Not for choosing the memory of a request (traffic.py).
+unreliable queue pairs too, and the data that it wrote is visible to the receiver. If neither end has answered a
+request, a message that must arrive shows that the connection works. Not for choosing the memory of a request
+(traffic.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from conformance.bench.calls import ABSENT, Sge, errno_name
 from conformance.bench.interface import Pair, Queue, Refusal
 from conformance.bench.memory_areas import Area
-from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, SendRequest
+from conformance.bench.work_requests import BEHIND, NO_BYTES, Completion, Exchange, SendRequest
 from conformance.device import native_exchange
 from conformance.errors import HarnessFailure, LoopbackLost
 from conformance.model.deadline import Wait
@@ -19,7 +20,7 @@ from conformance.model.expected_errors import RELIABLE
 
 # Seconds to wait for a completion that may legitimately be missing. Both ends are in this machine.
 SILENCE_S = 1.0
-# The same for an error state that a queue pair has failed to enter before: it may never enter it.
+# The same for an error state that a queue pair has failed to enter before, and may never enter.
 _SHORT_SILENCE_S = 0.001
 # Completion statuses with this prefix report an error that the peer has detected: its queue pair is in error, too.
 _REMOTE_ERROR = "REM_"
@@ -83,7 +84,8 @@ class LoopbackConnection:
         renewable: bool = True,
         control: "Callable[[], LoopbackConnection] | None" = None,
     ) -> None:
-        """`control` is a connection of the same kind, for a pair that is not `renewable`, as a case depends on it."""
+        """`control` is a connection of the same kind, for a pair that is not `renewable` because a case depends on
+        it."""
         self.pair = pair
         self.sink: Sequence[Sge] = NO_BYTES  # where the responder receives a message of zero bytes
         self.stale = False
@@ -117,8 +119,8 @@ class LoopbackConnection:
     def _await_error(self, queue: Queue, refusal: Refusal) -> None:
         """Waits for the error state of a queue pair; only briefly if an earlier wait for it was in vain.
 
-        The specification of InfiniBand requires that state: a connection waits long in vain only once. That of
-        iWARP does not; there it depends on the driver and on the kind of refusal, and each kind has one long wait.
+        The specification of InfiniBand requires that state, so that a connection waits long in vain only once. On iWARP
+        the state depends on the driver and on the kind of refusal, and there is one long wait for each kind.
         """
         lingering = self.pair.lingering
         wait = Wait(_SHORT_SILENCE_S if refusal in lingering else self._error_s)
@@ -203,7 +205,7 @@ class LoopbackConnection:
         returned = initiator.post_send(spec.request)
         if returned.value:
             return Exchange(returned)
-        behind = self._next_wr_id()
+        behind = self._next_wr_id() if initiator.sq_sig_all else spec.request.wr_id | BEHIND
         initiator.post_send(SendRequest("SEND", behind, flags=0))
         # If the SEND after it completes first, the request has no completion.
         found = initiator.completions(1, _SHORT_SILENCE_S) if spec.failed else initiator.completions(1)
@@ -224,7 +226,8 @@ class LoopbackConnection:
         return Exchange(returned, found, received, late=late)
 
     def _await_flush(self, peer: Queue, refusal: Refusal) -> list[Completion]:
-        """The receive that the peer's error state flushes; a short wait if such a refusal flushed none before."""
+        """The receive that the peer's error state flushes; waits briefly if an earlier refusal of that kind flushed
+        none."""
         lingering = self.pair.lingering
         flushed = peer.completions(1, _SHORT_SILENCE_S if refusal in lingering else self._error_s)
         if not flushed:
@@ -245,7 +248,7 @@ class LoopbackConnection:
         return self._native
 
     def leaves_settling(self, exchange: Exchange) -> bool:
-        """Whether C has left it to `settled` to wait for the final state after this exchange, its last one."""
+        """Whether C has left the wait for the final state after its last exchange, this one, to `settled`."""
         return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
 
     def update_from_native(self) -> None:

@@ -3,6 +3,7 @@
 Not for making calls (steps.py, traffic.py) and not for their order (procedure.py).
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
@@ -51,7 +52,7 @@ class CaseContext:
     ) -> None:
         self.case = case
         self.bench = bench
-        self.progress = progress  # of a call that takes long: where it is, and a number that grows
+        self.progress = progress  # the progress of a long call: where it is, and a number that grows
         self.entry = bench.entry(case.entry)
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}
@@ -71,7 +72,7 @@ class CaseContext:
         self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
         self.children: dict[str, Child] = {}  # by the memory that each has a copy of
         self.in_flight: dict[str, tuple[Queue, Part]] = {}  # by pair: who has posted, and the memory of the other end
-        self.work_requests = 0
+        self._work_requests = itertools.count((0x5100 << 48) + 1)  # one for all branches, which share queue pairs
         self._trunk: CaseContext | None = None  # the context that this one is a branch of
 
     def branch(self, case: Case) -> "CaseContext":
@@ -170,8 +171,7 @@ class CaseContext:
 
     def next_wr_id(self) -> int:
         """A work request id that this case has not used yet; both halves of its 64 bits are in use."""
-        self.work_requests += 1
-        return (0x5100 << 48) + self.work_requests
+        return next(self._work_requests)
 
     def number(self, argument: Argument) -> int:
         if isinstance(argument, Quantity):

@@ -33,7 +33,7 @@ def _elements(context: CaseContext, step: Step) -> tuple[Sge, ...]:
 
 
 def _slices(sges: Sequence[Sge]) -> list[bytes]:
-    """The part of a message that belongs to each SGE: zeros from a null region, which has the address 0."""
+    """The part of a message that belongs to each SGE; it is zeros for a null region, which has the address 0."""
     content, found = pattern(sum(sge.length for sge in sges)), []
     for sge in sges:
         found.append(content[: sge.length] if sge.addr else bytes(sge.length))

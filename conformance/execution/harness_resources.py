@@ -48,7 +48,7 @@ class HarnessResources:
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
         """Registered memory of `size` bytes. Each `use` has its own, which is replaced if a larger one is needed.
 
-        It is the middle of a mapping, so that a driver that takes too much can be used as well. `access` are the rights
+        It is the middle of a mapping, so that a driver that registers too much works as well. `access` are the rights
         of peers. Raises SetupRefused.
         """
         key = (pd.pointer, use, access)

@@ -1,13 +1,13 @@
 """Requests that are in flight while a call is made: they are posted before it and awaited after it.
 
-What the requests still do after the call is seen in memory that is filled again when the call has returned. Not for
-operations that are awaited at once (traffic.py).
+When the call has returned, the memory is filled again, which shows what the requests still do. Not for operations that
+are awaited at once (traffic.py).
 """
 
 import ctypes
 import itertools
-import threading
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 from conformance.bench.calls import Return, Sge, errno_name
 from conformance.bench.interface import Bench, Queue
@@ -77,16 +77,17 @@ def post_traffic(context: CaseContext, step: Step) -> Observation:
 def traffic_beside(context: CaseContext, step: Step) -> Observation:
     """Requests as of post_traffic, round by round, while a second thread discards pages or deregisters the region.
 
-    While pages are discarded, ROUNDS times, each request must succeed; `wc` has the statuses. A deregistration must
-    succeed, and the second thread fills the memory after it: requests posted later, as those of the last round are,
-    must change nothing (see await_traffic).
+    While pages are discarded, ROUNDS times, each request must succeed; `wc` has the statuses. No document promises that
+    a page fault outlasts discards without a pause, so there is one for each request. A deregistration must succeed, and
+    the second thread fills the memory after it: requests posted later, as those of the last round are, must change
+    nothing (see await_traffic).
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
-    done, statuses = threading.Event(), set[str]()
+    discards, statuses = SimpleQueue[bool](), set[str]()  # False ends them
 
     def discard() -> Return:
-        while not done.is_set():
+        while discards.get():
             paging.let_go(memory.addr, memory.size, "DONTNEED")
         return Return(0, 0)
 
@@ -101,7 +102,11 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
             _post(context, queue, request)
             beside = second.submit(deregister if ends else discard)
             for number in itertools.count(1):
-                statuses |= {each.status for each in queue.completions(REQUESTS)} or {NOT_COMPLETED}
+                for _ in range(REQUESTS):
+                    discards.put(True)
+                    statuses |= {each.status for each in queue.completions(1)} or {NOT_COMPLETED}
+                    if NOT_COMPLETED in statuses:
+                        break
                 if statuses != {"SUCCESS"} or last:
                     break
                 last = beside.done() if ends else number + 1 == ROUNDS
@@ -109,7 +114,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
                     statuses.add(NOT_POSTED)
                     break
         finally:
-            done.set()
+            discards.put(False)
     seen = result_of(beside.result())
     if not ends:
         return {**seen, "wc": sorted(statuses)}
@@ -122,7 +127,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
 
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
-    """Another process sets up this case, posts, and is killed; what the kernel keeps of it is in `left_behind`."""
+    """Another process sets up this case, posts, and is killed; `left_behind` gets what the kernel still has of it."""
     from conformance.execution.procedure import set_up  # which makes these calls itself
 
     def prepare(bench: Bench) -> CaseContext:
@@ -139,8 +144,8 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
 def await_traffic(context: CaseContext, step: Step) -> Observation:
     """Fills the memory, and awaits the completions of all requests.
 
-    0, or `changed` if a byte has changed meanwhile, or `leaked` if one of the new ones is at the other end. Whether the
-    requests were carried out before the call, or fail, is open: both are recorded.
+    0, `changed` if a byte has changed meanwhile, or `leaked` if one of the new bytes is at the other end. The requests
+    may have been carried out before the call, or fail: both are recorded.
     """
     (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
@@ -152,7 +157,7 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
 
 
 def connect_qp(context: CaseContext, step: Step) -> Observation:
-    """Moves a pair on to RTS; `wc` are the statuses of what completes there and was posted to the responder before."""
+    """Moves a pair on to RTS; `wc` are the statuses of the requests that were posted to the responder before."""
     pair = context.pairs[str(step.arguments["qp"])]
     pair.connect()
     # Requests of one queue complete in order; this one moves no bytes, and needs no key.

@@ -88,7 +88,7 @@ def inherited(context: CaseContext, step: Step) -> Observation:
 
 
 def fork_init(context: CaseContext, step: Step) -> Observation:
-    """Turns on fork protection in a process of its own, and compares what is seen there with the arguments."""
+    """Turns on fork protection in a process of its own, and compares what it reports with the arguments."""
     setting, kernel = str(step.arguments["setting"]), str(step.arguments["kernel"])
     code, seen = context.bench.fork_setting(setting, kernel)
     wanted = {key: str(step.arguments[key]) for key in seen if step.arguments[key] != "either"}

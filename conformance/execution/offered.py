@@ -25,7 +25,7 @@ from conformance.verbs import ENUMS, dm, made_otherwise
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
-# The verbs that make a region or a domain otherwise than by registration, which no command of the kernel does.
+# The verbs that make regions or domains otherwise than by registration; the kernel has no commands for them.
 _MADE_OTHERWISE = [verb.method for verb in (*made_otherwise.ALL, dm.ALLOC_DM, dm.IMPORT_DM) if not verb.destroys]
 _MADE_OTHERWISE += ["dmah"]
 _OFFSET = 128  # bytes
@@ -74,7 +74,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
 
 
 def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
-    """What the verbs answer that make a region or a domain otherwise; what they made is given up."""
+    """The answers of these verbs; the objects that they made are released."""
     null = entry.alloc_null_mr(pd)
     if null.mr:
         entry.dereg_mr(null.mr)
@@ -137,7 +137,7 @@ def _is_none(returned: Return) -> bool:
 
 
 def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
-    """Whether the device offers pairs of this type; one that cannot be connected has the cases report why."""
+    """Whether the device offers pairs of this type; if they cannot be connected, the cases report why."""
     try:
         pair = create_pair(bench, spec, {spec.pd: pd})
     except SetupRefused as refused:
@@ -161,7 +161,7 @@ def keeps_from_children(bench: Bench) -> bool:
 
 
 def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, bool]:
-    """For each of capability.PRECONDITIONS that a call shows, whether this process meets it."""
+    """Whether this process meets each of capability.PRECONDITIONS that a call can show."""
     return {
         "experimental_rereg": library.has_experimental_rereg,
         "shared_mr": False,

@@ -43,10 +43,10 @@ _UNANSWERED = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
 
 
 class _Outcome(NamedTuple):
-    """What became of an operation: `failed` says why it did not do what it should, and is empty if it did.
+    """The outcome of an operation: `failed` says what went wrong, and is empty if nothing did.
 
-    `answered`: an end has answered, so that the device is the reason, and not the path. `lost`: the requester takes it
-    for done, and another try may arrive.
+    `answered`: an end has answered, so that the device is the reason, and not the path. `lost`: the requester reports
+    success, and another try may arrive.
     """
 
     failed: str = ""
@@ -60,7 +60,7 @@ _DONE = _Outcome()
 def preflight(bench: Bench) -> Findings:
     """Returns what was found. Raises UserError (status 3) if nobody answers.
 
-    Of a device without reliable connections a message over another type has to be answered, if it has one.
+    If the device has no RC, a message over another type that it has must be answered.
     """
     pd = bench.alloc_pd()
     try:
@@ -76,7 +76,7 @@ class _Preflight:
         self._bench, self._resources, self._pd = bench, resources, pd
 
     def findings(self) -> Findings:
-        self._bench.adapt(Findings(renews_by_reset=False))  # the way that needs least, until RESET was tried
+        self._bench.adapt(Findings(renews_by_reset=False))  # the setting that assumes least, until RESET was tried
         try:
             found = self._of_reliable(self._resources.connection("RC", "pd"))
         except SetupRefused as refused:
@@ -119,7 +119,7 @@ class _Preflight:
         return failed
 
     def _operation(self, connection: LoopbackConnection, opcode: str) -> str:
-        """WORKS, or what the device answers to an operation that has to work. Raises UserError if nobody answers."""
+        """WORKS, or the device's answer to an operation that has to work. Raises UserError if nobody answers."""
         connection.renew_if_stale()
         try:
             outcome = self._tried(connection, opcode)
@@ -159,7 +159,7 @@ class _Preflight:
         return outcome
 
     def _one_sided(self, connection: LoopbackConnection, opcode: str) -> _Outcome:
-        """What becomes of an operation of the requester on the responder's memory."""
+        """The outcome of an operation of the requester on the responder's memory."""
         content, reads = pattern(_BYTES), opcode == "RDMA_READ"
         before = (content, repeated(EMPTY, _BYTES)) if reads else (repeated(BEFORE, _BYTES), content)
         exchange, target, local = self._exchange(connection, opcode, self._other(), before)
@@ -171,7 +171,7 @@ class _Preflight:
         return _Outcome(_described(opcode, exchange.completions), _answered(exchange.completions))
 
     def _refused_write(self, connection: LoopbackConnection) -> str:
-        """What becomes of an RDMA WRITE to memory that peers must not write."""
+        """The outcome of an RDMA WRITE to memory that peers must not write."""
         before = (repeated(BEFORE, _BYTES), pattern(_BYTES))
         try:
             closed = self._resources.scratch(self._pd, _BYTES, "closed")
@@ -201,7 +201,7 @@ class _Preflight:
 
 
 def _check_limit(refused: SetupRefused) -> None:
-    """Raises UserError for a refusal by a limit of this process, which is not of the device."""
+    """Raises UserError for a refusal whose reason is a limit of this process, not the device."""
     limit = lockable()
     if refused.code == "ENOMEM" and limit is not None:
         raise UserError(f"{refused}; this process may lock {limit >> 10} KiB of memory", hint=MEND, status=3)
@@ -223,9 +223,9 @@ def _has_peer(connection: LoopbackConnection) -> bool:
 
 
 def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:
-    """What becomes of a SEND of memory to that of the responder, by default of one without bytes.
+    """The outcome of a SEND to the responder's memory, by default of zero bytes.
 
-    That one needs no region, so that nothing but the path and the queue pairs can keep it from arriving.
+    That one needs no region, so that only the path and the queue pairs can keep it from arriving.
     """
     requester, responder = connection.pair.requester, connection.pair.responder
     header = DATAGRAM_HEADER if requester.kind == "UD" else 0
@@ -255,7 +255,7 @@ def _answered(found: Sequence[Completion]) -> bool:
 def _tells_state(connection: LoopbackConnection) -> bool:
     """Whether ibv_query_qp reports the state of a responder that has refused a request.
 
-    It is in the error state if a receive that is posted now is flushed or not taken: one was taken before.
+    It is in the error state if a receive that is posted now is flushed or refused; an earlier one was accepted.
     """
     pair = connection.pair
     reported = state_of(pair, pair.responder)

@@ -24,11 +24,11 @@ _TOLD = 64  # after so many calls progress is reported
 
 
 def each_allocation_fails(context: CaseContext, call: Callable[[], Observation]) -> Observation:
-    """Makes the judged call again and again, its first allocation failing, then its second, until there is no more.
+    """Repeats the judged call: with its first allocation failing, then its second, until no allocation is left.
 
     Each allocation fails twice, and before that the call is made twice without a failure (number 0), because a page
     fault of this process may use up the failure. The pages of untouched memory are removed again before each call.
-    Returns the first refusal that the row does not allow, else the last one, else what the call gave.
+    Returns the first refusal that the row does not allow, else the last one, else the result of the call.
     """
     step, last = context.case.when, None
     fresh = [context.memory[name] for name, spec in context.case.given.memory.items() if spec.kind == "untouched"]
@@ -51,7 +51,7 @@ def each_allocation_fails(context: CaseContext, call: Callable[[], Observation])
 
 
 def _release(context: CaseContext, name: str) -> None:
-    """Releases the region or window that a call has made nevertheless."""
+    """Releases the region or window that a call made although it should not have."""
     if name in context.mrs:
         kind, released = "mrs", context.owners[name].dereg_mr(context.mrs[name])
     elif name in context.windows:
@@ -89,7 +89,7 @@ def not_set_up(refusal: SetupRefused) -> Observation:
 
 
 def refused_once(refusal: SetupRefused) -> Observation:
-    """What is recorded of a case whose set-up was refused, and succeeded when it was made again."""
+    """The observation of a case whose set-up was refused, and succeeded when it was made again."""
     return {**not_set_up(refusal), "setup_refused_once": refusal.call}
 
 
@@ -131,7 +131,7 @@ def _already_set_up(context: CaseContext) -> None:
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
     """Makes the later steps. Makes none if the judged call should have created an object and did not.
 
-    A step for the other outcome of the judged call is not made, nor one whose type of queue pair the device does not
+    Leaves out steps for the other outcome of the judged call, and steps whose type of queue pair the device does not
     offer. Stops before a step whose object was released by a call that should have failed. Also stops if the harness
     fails after a wrong answer: the first wrong step decides, whatever state it left.
     """
@@ -222,7 +222,7 @@ def set_up_objects(context: CaseContext) -> None:
 def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
     entry = context.entry
     if any(window.bound and window.bound["mr"] == name for window in context.case.given.windows.values()):
-        context.entry = context.bench.entry("libibverbs")  # which has to know a region that a window is bound to
+        context.entry = context.bench.entry("libibverbs")  # which has to know the region to which a window is bound
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     context.entry = entry
     if observed["returned"] != "MR":
@@ -245,7 +245,7 @@ def _set_up_window(context: CaseContext, name: str, spec: WindowSpec) -> None:
 
 
 def _codes(observed: Observation) -> str:
-    """The errno and the statuses of a refusal, as far as there are any."""
+    """The errno and the statuses of a refusal, if any."""
     return " ".join(filter(None, [observed["errno"], *observed.get("wc", ())]))
 
 

@@ -88,8 +88,9 @@ KindRunner = Callable[[Case, RunContext, Progress], CaseRun]
 def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> CaseRun:
     """Runs a case of any kind. Failures of the harness are raised as exceptions (see judging.broken).
 
-    If the host lacks what the set-up needs, the case is UNREACHABLE, with how to provide it, unless the device does not
-    declare what the case needs: then a complete host would not prove a rule either, and the reason says so first.
+    If the host lacks what the set-up needs, the case is UNREACHABLE, and the reason says how to provide it. If the
+    device does not declare a needed capability either, the reason says that first: a complete host would not prove the
+    rule.
     """
     case = run.basis.resolved(case)  # a point of a sweep becomes a row
     run.watch.since_last()  # discards messages from before the case
@@ -105,7 +106,8 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
 
 
 def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
-    """The run of a case that cannot be run here. Why is what was observed, so that it can be judged elsewhere too."""
+    """The run of a case that cannot be run here. The reason is its observation, so that it can be judged elsewhere
+    too."""
     kernel = run.watch.since_last()
     conclusion = conclude(case, run.basis, {"unreachable": unreachable}, kernel)
     return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, 0)
@@ -159,7 +161,7 @@ def _format_check(check: Check) -> str:
 
 
 def _is_about(check: str, item: str) -> bool:
-    """Whether a check is of the item or of a part of it."""
+    """Whether a check is about the item or a part of it."""
     return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
 
 

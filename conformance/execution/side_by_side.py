@@ -1,4 +1,4 @@
-"""Many regions that are alive at once, each used by its own keys and none by those of another; and calls at once.
+"""Many regions at the same time, each used by its own keys; and several calls at the same time.
 
 Calls of the table language, not verbs. Not for single operations (traffic.py).
 """
@@ -27,8 +27,8 @@ from conformance.verbs import ENUMS
 # After each this many regions, a key is tried that must not work: a refusal costs as much as many operations.
 _SAMPLED = 16
 _TOLD = 4096  # after this many regions progress is reported
-_USED = 512  # of more regions, about so many are used, and those whose key another one has too
-_PROMISED = 100  # so many have to fit; more may exceed what the device has, or what may be pinned
+_USED = 512  # of more regions, about so many are used, and all that share a key with another region
+_PROMISED = 100  # so many must be possible; more may exceed the device's limit, or what may be pinned
 _BATCH = 32  # probes that are prepared together
 _RIGHTS = QP_RIGHTS.split()
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
@@ -152,7 +152,7 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
 def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
     """The numbers of the regions to use: a sample if they are many, and each region that shares a key with another."""
     count, occurs = len(keys), (Counter(lkey for lkey, _ in keys), Counter(rkey for _, rkey in keys))
-    step = max(1, count // _USED) | 1  # odd, so that both the regions that go and those that stay are among them
+    step = max(1, count // _USED) | 1  # odd, so that some of the sample are deregistered and some stay
     twice = (number for number, (lkey, rkey) in enumerate(keys) if occurs[0][lkey] > 1 or occurs[1][rkey] > 1)
     return sorted({*range(0, count, step), *itertools.islice(twice, _USED)})
 

@@ -64,7 +64,7 @@ def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
 
 
 def call_verb(context: CaseContext, step: Step) -> Observation:
-    """A verb that is called as its prototype says, with an observation by its page's convention."""
+    """A verb that is called as its prototype says; its result is observed by the convention of its page."""
     verb = VERBS[step.call]
     opened: list[int] = []
     try:
@@ -79,7 +79,8 @@ def call_verb(context: CaseContext, step: Step) -> Observation:
 
 
 def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: list[int]) -> object:
-    """The value of an argument: an object, or a number. `opened` gets a descriptor that is only for this call."""
+    """The value of an argument: an object, or a number. A descriptor that was opened for this call alone is added to
+    `opened`."""
     if spec.kind == "word":
         return given
     if spec.kind != "object":
@@ -288,7 +289,8 @@ def _import_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def _held(context: CaseContext, step: Step) -> Observation:
-    """A verb that makes what a program holds by a pointer, of numbers or of the handle of another one."""
+    """A verb that makes an object which a program holds by a pointer, from numbers or from the handle of another
+    object."""
     if step.call == "ibv_import_dm":
         handle = context.held[str(step.arguments["dm_handle"])].handle
         numbers = [handle if step.arguments["handle"] == "own" else _INVENTED_HANDLE]
@@ -395,9 +397,9 @@ def _bind_notified(context: CaseContext, step: Step) -> Observation:
     queue.request_event(solicited_only)
     observation = _bind(context, replace(step, call=BINDS[type_2], arguments={"rkey": "", **step.arguments}))
     if observation["returned"] != "0" and step.then.outcome == "refused":
-        return {**observation, "unreachable": "the bind was refused when it was posted: there is nothing to notify of"}
+        return {**observation, "unreachable": "the bind was refused when it was posted, so that no event is expected"}
     wanted = not solicited_only or observation["wc"] != ["SUCCESS"]
-    if not wanted:  # an event of the bind is there by the completion of a request behind it
+    if not wanted:  # an event of the bind has come when a later request completes
         queue.post_send(SendRequest("RDMA_WRITE", context.next_wr_id()))
         queue.completions(1)
     if observation["wc"] and queue.took_event(None if wanted else 0) != wanted:

@@ -1,6 +1,6 @@
 """Traffic: operations on a region or window, which show what the device enforces and which bytes it writes.
 
-Before each operation, memory has known contents: the range, all memory of the case around it, and guards beside the
+Before each operation, memory has known contents: the range, all memory of the case around it, and guards next to the
 harness's own buffer. Afterwards every byte that differs is recorded. A pair of queue pairs is renewed after a refusal.
 Not for judging the observations.
 """
@@ -33,7 +33,7 @@ from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
 
-# How often something is sent that has to arrive over an unreliable transport.
+# The maximum of tries of a message that has to arrive over an unreliable transport.
 MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
 # The bit in which the compared value differs from the one in memory.
@@ -58,7 +58,8 @@ def probe(context: CaseContext, step: Step) -> Observation:
 
 
 def _with_events(context: CaseContext, step: Step) -> Observation:
-    """One operation; if it is to be refused, with the asynchronous events of the responder's queue pair."""
+    """One operation; if it should be refused, the observation has the asynchronous events of the responder's queue
+    pair."""
     if step.then.outcome != "refused":
         return _once(context, step)
     connection = _connection(context, step)
@@ -146,7 +147,7 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
         moved = target.moved()
     if (
         returns_value and not reads and operation not in _INEFFECTIVE
-    ):  # the old value must be returned iff the new was written
+    ):  # the old value must be returned if and only if the new one was written
         back = local.area.received(target)
         moved = moved if back == moved else "other" if (moved, back) == ("nothing", "other") else "part"
     if exchange.responder_state and (moved != "all" or not exchange.succeeded):
@@ -204,7 +205,7 @@ _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "RE
 
 
 class _Answer(NamedTuple):
-    """What shows whether a request was answered: its completions, those at its peer, and its opcode."""
+    """The data that show whether a request was answered: its completions, those at its peer, and its opcode."""
 
     found: Sequence[Completion]
     received: Sequence[Completion]

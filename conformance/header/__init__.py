@@ -25,7 +25,7 @@ def check_header(
     timeout_s: float = COMPILER_S,
     release: int | None = None,
 ) -> list[Check]:
-    """Returns a check for each described enumerator, field and prototype, and for each that is not described.
+    """Returns a check for each enumerator, field and prototype, described or not.
 
     `compiler` is a command line, by default $CC or the first of cc, gcc and clang on PATH. `include_dirs`
     are searched before those of the system. `timeout_s` limits each run of the compiler, in seconds. `release` is the

@@ -1,8 +1,8 @@
-"""Judges what was observed by what the document says. Pure: the same data give the same verdict.
+"""Judges observations by the documents. Pure: the same data give the same verdict.
 
 `conclude` is the one way to a verdict: for a case that has just run, for each kind of point of a sweep, and for a
-recorded observation. A verdict is about the device and its stack; what the harness could not do is BROKEN, never a
-FAIL. Not for making observations (execution/) and not for waivers (results/waivers.py).
+recorded observation. A verdict is about the device and its stack; a failure of the harness is BROKEN, never a FAIL. Not
+for making observations (execution/) and not for waivers (results/waivers.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS
 
 _NONE: Mapping[str, str] = {}
-# What differs each time and changes no verdict by itself: addresses, keys, handles.
+# The keys of observations that differ in each run and change no verdict by themselves: addresses, keys, handles.
 _VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
 
 
@@ -42,7 +42,7 @@ _VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
 class Judgement:
     """A verdict with one line for people.
 
-    `notes` are remarks that change no verdict, `fault` is what a violation is about.
+    `notes` are remarks that change no verdict, `fault` is the fault of a violation.
     """
 
     verdict: str
@@ -57,7 +57,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Basis:
-    """What a verdict depends on besides the case and what was observed: what is known of the device."""
+    """What is known of the device: a verdict depends on it besides the case and the observation."""
 
     capabilities: Capabilities
     profile: Profile = field(default_factory=Profile)
@@ -67,9 +67,9 @@ class Basis:
         return self.lacking(case, case.needs)
 
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
-        """Those of some capabilities that the entry of `case` does not have.
+        """The capabilities among `names` that the entry of `case` does not have.
 
-        A case about declarations judges what is declared, whether it was found or not.
+        For a case about declarations, a declared one counts as there even if it was not found.
         """
         lacking = self.capabilities.undeclared(names, case.entry)
         if _is_about_declarations(case):
@@ -77,7 +77,8 @@ class Basis:
         return lacking
 
     def resolved(self, case: Case) -> Case:
-        """The case of one point of a sweep as a row that expects what the clause for it does; others as they are."""
+        """Turns the case of one point of a sweep into a row with the expectation of the point's clause; returns others
+        unchanged."""
         if case.kind is not Kind.POINT:
             return case
         assert case.sweep is not None
@@ -85,7 +86,7 @@ class Basis:
 
 
 def _is_about_declarations(case: Case) -> bool:
-    """Whether a case is about declarations: it judges them, and does not depend on whether they are true."""
+    """Whether a case is about declarations: it judges them, so that it is run even if they are false."""
     return bool(case.rules) and all(rule.startswith(DECLARATIONS) for rule in case.rules)
 
 
@@ -114,13 +115,13 @@ def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvid
 
 
 def _no_pair(basis: Basis, case: Case, seen: Sequence[Observation]) -> list[str]:
-    """The types of queue pairs that were refused when they were to be used, and that the device does not offer."""
+    """The types of queue pairs that later steps needed and that the device does not offer."""
     names = dict.fromkeys(each["no_pair"] for each in seen if "no_pair" in each)
     return basis.lacking(case, [*names])
 
 
 def broken(error: BaseException | None) -> Judgement:
-    """The judgement on a case that the harness itself could not run, by what it raised."""
+    """The judgement on a case that the harness itself could not run, from the exception."""
     reported = isinstance(error, UserError | HarnessFailure)
     text = str(error) if reported else f"{type(error).__name__}: {error}"
     return Judgement(Verdict.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
@@ -135,8 +136,8 @@ def judge(
 ) -> Judgement:
     """The verdict on `case` by the documents alone.
 
-    `undeclared` are the capabilities that the case needs and the device does not have; `absent` are those that it
-    declares nevertheless.
+    `undeclared` are the capabilities that the case needs and the device does not have; `absent` are those of them that
+    it declares.
     """
     lack = _lack(undeclared, absent)
     alarm = kernel_alarm(kernel or {})
@@ -161,15 +162,15 @@ def judge(
 
 
 def leak_of(case: Case, left_behind: Sequence[str]) -> Fault:
-    """The fault of a case after which something is still held."""
+    """The fault of a case that left something behind."""
     found = located(Fault(FaultKind.LEAKED, seen=tuple(left_behind)), case)
     return replace(found, call="")
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:
-    """An observation without what differs each time and changes no verdict.
+    """An observation without the keys that differ in each run and change no verdict.
 
-    Two observations with the same key are judged alike where the same is expected.
+    Two observations with the same key get the same verdict for the same expectation.
     """
     kept: dict[str, object] = {key: value for key, value in observed.items() if key not in _VARYING}
     if "mr" in observed:
@@ -186,8 +187,8 @@ def verdict_key(observed: Observation) -> dict[str, object]:
 def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequence[str], profile: Profile) -> Judgement:
     """The judgement by what is known of the device: `needs` are the case's, `undeclared` those that the device lacks.
 
-    What must be present and is not is a failure. What is absent as expected is explained by the profile's reason, and
-    what is there against expectation is noted: no document forbids a device to have it.
+    A capability that must be present and is not gives a failure. If one is absent as expected, the profile's reason is
+    added. If one is there against expectation, a remark says so: no document forbids it.
     """
     missing = [name for name in undeclared if name in profile.present]
     if judgement.verdict == Verdict.UNSUPPORTED and missing:
@@ -239,7 +240,7 @@ def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
 def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
     """The call itself cannot be wrong; the steps after it can, unless it was refused for want of a capability."""
     judgement = _judge_steps(case, observed)
-    # The steps afterwards show nothing of what a call would have made that the device does not have.
+    # The later steps show nothing about an object that the device cannot make.
     if lack and case.afterwards and outcome_of(case.when, observed) == "refused":
         return _judge_undeclared(case, lack, observed)
     if lack and judgement.verdict == Verdict.FAIL and _first_refused(case, observed):
@@ -269,7 +270,7 @@ def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement
 
 
 def _first_refused(case: Case, observed: Observation) -> bool:
-    """Whether all that is wrong is that a later step was refused, which left everything as it was."""
+    """Whether the only fault is that a later step was refused, which left everything as it was."""
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         if fault_of(step, seen, later=number > 0):
             return number > 0 and outcome_of(step, seen) == "refused" and not data_fault(step, seen)
@@ -317,7 +318,7 @@ def made_steps(case: Case, observed: Observation) -> list[tuple[Step, Observatio
 
 
 def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
-    """A registration that failed more than once in a case, with several reasons; the case changes nothing between."""
+    """A registration that failed several times in a case for different reasons, although nothing changed in between."""
     first: dict[str, str] = {}
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         if step.call not in REGISTRATIONS or seen["returned"] != "NULL":
@@ -332,7 +333,7 @@ def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
 def _unseen_step(case: Case, observed: Observation) -> Step | None:
     """The first later step without an observation, although each step before it did what it should.
 
-    Only a call whose outcome is open may have left it nothing to use: by making no object, or by releasing one.
+    It may lack its object only after a call with an open outcome, which made no object or released one.
     """
     made = made_steps(case, observed)
     if len(made) > len(case.afterwards):
@@ -347,7 +348,7 @@ def _unseen_step(case: Case, observed: Observation) -> Step | None:
 
 
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
-    """A step that was to be refused, and was because its queue pair had failed before: that shows nothing."""
+    """A step that should be refused, and was, because its queue pair had failed before: that shows nothing."""
     for step, seen in made_steps(case, observed):
         if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
             return f"{step} {format_answer(seen)}"

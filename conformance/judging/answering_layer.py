@@ -1,8 +1,8 @@
 """Which layer answered a call, as far as the call and its answer show it.
 
-What the kernel's RDMA core checks before it asks a driver, it answers in the same way for every driver. That is known
-for the refusals below, from the core's handling of the commands; for any other refusal by the kernel it is not known
-whether the core or the driver answered. Not for verdicts: no verdict depends on the layer.
+The kernel's RDMA core checks some arguments before it calls a driver; these answers are the same for every driver. The
+core's source shows that for the refusals below; for any other refusal by the kernel it is not known whether the core or
+the driver answered. Not for verdicts: no verdict depends on the layer.
 """
 
 from conformance.model.case import Arguments, Case, Flags
@@ -11,8 +11,8 @@ from conformance.model.quantity import Quantity
 from conformance.verbs import ENUMS
 
 KERNEL, CORE = "kernel", "kernel core"
-# The smallest page of any machine. Results do not have the size of the run's pages, and need not: what has different
-# offsets within the smallest page has different ones within every larger one, too.
+# The smallest page of any machine. Results do not record the page size of the run. They need not: addresses with
+# different offsets in the smallest page have different offsets in every larger one, too.
 _SMALLEST_PAGE = 4096
 _ACCESS = ENUMS["ibv_access_flags"]
 _LOCAL_WRITE = _ACCESS.value_of("LOCAL_WRITE")
@@ -57,9 +57,9 @@ def _mask(arguments: Arguments, name: str) -> int:
 
 
 def _offset(case: Case, address: object) -> int | None:
-    """The offset within the smallest page; None where it depends on more than the beginning of memory.
+    """The offset within the smallest page; None if it depends on more than the beginning of memory.
 
-    Memory begins with a page, and a huge page is a number of pages.
+    Memory begins at a page boundary, and the size of a huge page is a multiple of the page size.
     """
     if not isinstance(address, Quantity):
         return None

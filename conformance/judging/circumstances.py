@@ -20,12 +20,12 @@ POSTED = "requests of ibv_wr_post"
 # Calls that end an object or its key, by the name of the argument.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
-# Sizes to compare ranges with: every quantity of a table grows with them in the same way.
+# The sizes with which ranges are compared; every quantity of a table scales with them in the same way.
 _PAGE, _HUGE_PAGE, _APART = 4096, 2 << 20, 1 << 44
 
 
 def located(fault: Fault, case: Case, number: int = 0) -> Fault:
-    """The fault with where it is: in the judged call, or in the step after it with this number, from 1."""
+    """The fault with its place: the judged call, or the step after it with this number, from 1."""
     step = (case.when, *case.afterwards)[number]
     scene = _Scene(case, number)
     request = scene.request_of(step)
@@ -85,7 +85,7 @@ class _Scene:
         self._steps = [*case.before, *(case.when, *case.afterwards)[:number]]
 
     def request_of(self, step: Step) -> Step:
-        """The step that posted what a step awaits; for all others the step itself."""
+        """The step that posted the requests that `step` awaits; for other steps the step itself."""
         posted = (each for each in reversed(self._steps) if each.call == "post_traffic")
         return next(posted, step) if step.call == "await_traffic" else step
 
@@ -214,7 +214,7 @@ class _Scene:
             return None
 
     def _property(self, name: str, property_: str) -> int:
-        """Raises LookupError for what only a device can say."""
+        """Raises LookupError for values that only a device has."""
         places = {**self._case.given.memory, **self._case.given.dmabufs}
         if name in places:
             addr = _APART * (1 + list(places).index(name))

@@ -1,4 +1,4 @@
-"""What is wrong with one step, by what was observed of it and what its page expects: a fault, without where it is.
+"""The fault of one step, without its place: the observation is compared with what the page expects.
 
 Not for verdicts on a case (judging/), for where a fault is (circumstances.py) and for its sentence (sentences.py).
 """
@@ -13,15 +13,15 @@ from conformance.model.observation import NOT_AWAITED, Observation
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
-# What a call returns that has done what it is for; what it returns where errno alone has the reason.
+# What a successful call returns; what a call returns if errno alone has the reason.
 DONE = ("MR", "MW", "PD", "DM", "DMAH", "TD", "buffer", "descriptor", "0")
 _ERRNO_TELLS = ("NULL", "no descriptor")
-# What await_traffic returns if requests in flight have moved bytes after the call that ended their key.
+# What await_traffic returns if requests in flight moved bytes after their key had become invalid.
 _AWAITED = ("changed", "leaked")
 
 
 def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None:
-    """What is wrong with one step; `later`: it is made after the judged one. None if nothing is."""
+    """The fault of one step, or None; `later`: the step is made after the judged call."""
     then = step.then
     if "not_made" in seen:
         return None
@@ -84,17 +84,17 @@ def _outcome_fault(step: Step, seen: Observation) -> Fault:
         return _fault(FaultKind.ACCEPTED, seen)
     if seen["returned"] in _AWAITED:
         return _fault(FaultKind.MOVED, seen)
-    # Where SUCCESS says only that a message was sent, one that does not arrive was refused, and nobody said otherwise.
+    # Where SUCCESS only means that a message was sent, a message that does not arrive counts as refused.
     return _fault(FaultKind.REFUSED, seen)
 
 
 def _is_silent(step: Step, seen: Observation) -> bool:
-    """Whether a request that has to complete did not, by the deadline.
+    """Whether a request that has to complete did not complete by the deadline.
 
-    Whatever its outcome, a request completes: on RC and XRC with the peer's answer or in error, on UC and UD when it is
-    sent. A receive may stay posted if its message was lost, or refused before it took the receive; then a reliable
-    sender must learn. On iWARP nobody answers a SEND or WRITE: what becomes of a refused one while the stream ends
-    is left to the device.
+    Every request completes: on RC and XRC with the peer's answer or in error, on UC and UD when it is sent. A receive
+    may stay posted if its message was lost, or was refused before it consumed the receive; a reliable sender must then
+    get an error. On iWARP nobody answers a SEND or WRITE: how a refused one completes while the stream ends is up to
+    the device.
     """
     if seen["returned"] != "0" or "wc" not in seen or step.then.completion == "none":
         return False
@@ -126,7 +126,7 @@ def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
 
 
 def data_fault(step: Step, seen: Observation) -> Fault | None:
-    """Bytes that are where they should not be, whatever the completion says."""
+    """The fault of bytes in a wrong place, whatever the completion says."""
     if "moved" not in seen:
         return None
     seen = _of_bytes_that_matter(step, seen)
@@ -156,7 +156,7 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def _came_before_refusal(step: Step, seen: Observation) -> bool:
-    """Whether only the first segments of a message are there, whose last ones were refused.
+    """Whether only the first segments of a message arrived, because a later one was refused.
 
     InfiniBand announces the length of a message in its first packet; iWARP checks each segment for itself and places it
     (RFC 5041, DDP), so that those before the first refused one may be there.
@@ -183,7 +183,7 @@ def _success_means_sent(seen: Observation) -> bool:
 
 
 def _reception_fault(seen: Observation) -> Fault | None:
-    """A receive whose completion has another length or immediate data than was sent."""
+    """The fault of a receive whose completion has another length or other immediate data than were sent."""
     for kind, pair in ((FaultKind.WRONG_LENGTH, seen.get("byte_len")), (FaultKind.WRONG_IMMEDIATE, seen.get("imm"))):
         came, sent = pair or (None, None)
         if came != sent:
@@ -204,12 +204,12 @@ def without_status(step: Step, seen: Observation) -> str:
 
 
 def not_refused(step: Step, seen: Observation) -> bool:
-    """Whether a call succeeded that its row presupposes to be refused; the row then shows nothing."""
+    """Whether a call succeeded although its row presupposes a refusal; the row then shows nothing."""
     return bool(step.then.otherwise) and "not_made" not in seen and outcome_of(step, seen) == "success"
 
 
 def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
-    """A refusal by the wrong status, or one after which the queue pair goes on."""
+    """The fault of a refusal with the wrong status, or of one after which the queue pair keeps working."""
     side = "bind" if step.call in BINDS else seen.get("side", "")
     wanted = refusal(side, step.then.because, seen.get("qp_type", ""))
     if wanted is None:
@@ -228,7 +228,7 @@ def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def _changed(kind: FaultKind, seen: Observation) -> Fault:
-    """A fault with the first remote bytes that changed, relative to the bytes that should have."""
+    """A fault with the first remote bytes that changed, relative to those that should have changed."""
     return _fault(kind, seen, came=[f"{size} at {start:+d}" for start, size in seen["changed"][:_MOST_STRETCHES]])
 
 
@@ -236,7 +236,7 @@ _MOST_STRETCHES = 4
 
 
 def _code_fault(step: Step, seen: Observation) -> Fault | None:
-    """A refusal with another code than the page has for it."""
+    """The fault of a refusal with another code than the page's."""
     then = step.then
     code = str(seen["errno"] if seen["returned"] in _ERRNO_TELLS else seen["returned"])
     if code == "0":  # posted, and refused by its completion
@@ -267,7 +267,7 @@ def _documented(step: Step) -> tuple[str, ...]:
 
 
 def _spellings(names: Sequence[str]) -> set[str]:
-    """The names with both of the two that Linux gives to one number."""
+    """The names; if Linux has two names for one number, both."""
     return {*names, *(("EOPNOTSUPP",) if "ENOTSUP" in names else ())}
 
 
@@ -293,7 +293,7 @@ def outcome_of(step: Step, seen: Observation) -> str:
         return "success"
     moved = _of_bytes_that_matter(step, seen).get("moved", "all")
     done = seen["wc"] == ["SUCCESS"] and moved == "all"
-    # The receiver of a SEND with invalidation may be the only one who learns that a key could not be invalidated.
+    # A failed invalidation by SEND may be reported to the receiver alone.
     done = done and seen.get("responder_wc", ["SUCCESS"]) == ["SUCCESS"]
     return "success" if done else "refused"
 

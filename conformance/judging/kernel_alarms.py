@@ -16,13 +16,13 @@ _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
     r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic"
 )
-# Functions of these tools and of locks: they make a report, and it is not about them.
+# Functions of these tools and of locks, which make reports but are never their subject.
 _OF_TOOLS = re.compile(
     r"(?:dump_stack|print_|kasan_|__asan_|(?:__)?ubsan_|refcount_warn|check_|mark_|validate_chain|(?:__)?lock_|lockdep_"
     r"|__might_|_?_?_raw_|(?:__)?(?:mutex|down|up|rwsem)_|__schedule)"
 )
 _MOST_FRAMES = 4
-# What a kernel says whose memory is in doubt, and that it has ended the task that was running.
+# Lines of a kernel whose memory may be corrupted, and of one that has killed the running task.
 _MEMORY_IN_DOUBT = re.compile(r"KASAN:|refcount_t:|UBSAN: array-index")
 _ENDED = re.compile(r"BUG:|Oops|general protection")
 
@@ -44,7 +44,7 @@ def decisive_lines(kernel: KernelEvidence) -> set[int]:
 
 
 def kernel_remark(kernel: KernelEvidence) -> Fault | None:
-    """The fault of something else that they show, which changes no verdict; None if they show none."""
+    """A fault in the kernel that is not the device's and changes no verdict; None if there is none."""
     return None if _about_device(kernel) is not None else _trouble(kernel, kernel.get("log", ()))
 
 
@@ -66,7 +66,7 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
 
 
 def complaint_kind(text: str) -> FaultKind:
-    """The kind of fault that these lines of a kernel's log report; for lines that no kernel tool (KASAN, …) wrote."""
+    """The kind of fault in these lines of a kernel's log, which no kernel tool (KASAN, …) wrote."""
     if _MEMORY_IN_DOUBT.search(text):
         return FaultKind.KERNEL_MEMORY
     return FaultKind.KERNEL_OOPSED if _ENDED.search(text) else FaultKind.KERNEL_WARNED
@@ -88,7 +88,7 @@ def _about_device(kernel: KernelEvidence) -> range | None:
 def _naming(kernel: KernelEvidence) -> Callable[[str], bool]:
     """Whether a line names a suspect, alone or in front of the name of a function.
 
-    The list of all modules after a complaint is not looked at: it names every driver.
+    The list of all modules after a warning is ignored: it names every driver.
     """
     named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel.get('suspects', ())))})(?=_|\b)")
     return lambda line: _MODULES not in line and bool(named.search(line))
@@ -108,7 +108,7 @@ def first_alarm(log: Sequence[str]) -> str:
 
 
 _MODULES = "Modules linked in:"
-# Where the kernel's processor was: the instruction pointer of x86, the program counter of Arm.
+# Where the processor was: the instruction pointer of x86, the program counter of Arm.
 _AT = re.compile(r"(?:\bRIP: [0-9a-f]{4}:|\bpc : )(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")
 _FRAME = re.compile(r"^(?:\[[^\]]*\])?\s*(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")
 _PARTS = re.compile(r"(?P<name>\w[\w.]*)\+\w+/\w+(?P<module> \[\w+\])?")

@@ -1,4 +1,4 @@
-"""Makes a sentence of a fault, for people. The one place that does; nothing reads a sentence back."""
+"""Makes a sentence of a fault, for people. Only this module does, and nothing parses such a sentence."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,7 +18,7 @@ def sentence(fault: Fault) -> str:
 
 
 def format_answer(seen: Observation) -> str:
-    """What a step gave, as a clause."""
+    """The result of a step, as a clause."""
     return _answer(answer_of(Kind.OTHER, seen))
 
 
@@ -42,7 +42,7 @@ def _seen(fault: Fault) -> str:
 
 
 def _where(fault: Fault) -> str:
-    """Which remote bytes changed, relative to where they should have."""
+    """The remote bytes that changed, relative to those that should have changed."""
     return f"remote bytes changed: {', '.join(fault.seen)}" if fault.seen else "no remote byte changed"
 
 

@@ -19,7 +19,7 @@ _GNU, _BUILD_ID = b"GNU\0", 3  # NT_GNU_BUILD_ID of <elf.h>
 _NOTE = struct.Struct("=III")
 
 
-@cache  # what is loaded does not change once the device is open
+@cache  # the loaded libraries do not change once the device is open
 def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
     """Returns `kernel` and `modules` by build id (modules also by srcversion), and `libraries` by SHA-256 of the file.
 
@@ -41,7 +41,7 @@ def kernel_build_id(sys: Path = _SYS) -> str:
 
 
 def suspects_of(device: str, driver: str, sys: Path = _SYS) -> list[str]:
-    """Returns the names by which a kernel's log speaks of a device, of its driver, and of the RDMA core."""
+    """Returns the names of a device, of its driver and of the RDMA core in a kernel's log."""
     bound = sys / "class" / "infiniband" / device / "device" / "driver" / "module"
     of_bus = [bound.resolve().name] if bound.exists() else []
     own = [name for name in _modules(sys / "module") if driver in name]

@@ -13,7 +13,7 @@ from conformance.model.observation import KernelEvidence
 
 _TAINT = Path("/proc/sys/kernel/tainted")
 _KMSG = "/dev/kmsg"
-# A descriptor of the kernel's log, of whoever has the right to read it and starts a process that has not.
+# A descriptor of the kernel's log, inherited from a process with the right to read it.
 INHERITED = "RDMA_CTS_KERNEL_LOG"
 _RECORD = 8192
 _MOST_LINES = 10_000  # read at once: a driver can log faster than anybody reads

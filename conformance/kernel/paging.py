@@ -56,7 +56,7 @@ def protect(addr: int, size: int) -> None:
 
 
 def in_core(addr: int, size: int) -> tuple[int, int]:
-    """Returns how many pages of a range are in memory, and how many pages it has. Raises OSError."""
+    """Returns the number of pages of a range that are in memory, and the number of all its pages. Raises OSError."""
     pages = -(-size // mmap.PAGESIZE)
     vector = (ctypes.c_ubyte * pages)()
     _check(_libc.mincore(addr, size, vector) == 0, "mincore")
@@ -98,7 +98,7 @@ def kept_from_children(addr: int) -> bool:
 def inherited(addr: int, size: int) -> tuple[int, int]:
     """Returns how many pages of a writable range a forked child gets, and how many it has. Raises OSError.
 
-    The child copies a byte of each page to itself. A mapping whose flag in smaps says otherwise makes the number -1.
+    The child copies a byte of each page to itself. The number is -1 if the flag of a mapping in smaps says otherwise.
     """
     pages = range(addr - addr % mmap.PAGESIZE, addr + size, mmap.PAGESIZE)
 

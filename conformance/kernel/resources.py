@@ -1,7 +1,7 @@
 """Counts the RDMA objects and the locked memory of this process, to find what a case leaks.
 
-The kernel's RDMA netlink counts objects by kind, but not memory windows. If this process is in an RDMA control
-group, that has the number of all objects; the difference is shown as OTHERS. Not for the verdict (judging/).
+The kernel's RDMA netlink counts objects by kind, but not memory windows. The RDMA control group of this process, if
+any, counts all objects; the difference is shown as OTHERS. Not for the verdict (judging/).
 """
 
 import re

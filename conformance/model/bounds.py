@@ -1,4 +1,4 @@
-"""Bounds of what a record keeps of what somebody else wrote; what is cut says so (docs/results.md has the figures)."""
+"""Bounds of texts and lists in a record that others wrote; a cut text says so (docs/results.md has the figures)."""
 
 MOST_CHARACTERS = 2000  # of a reason, a remark, and of a line of the kernel's log
 MOST_NOTES = 100

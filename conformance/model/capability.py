@@ -1,6 +1,6 @@
 """The capabilities of a device, by the names that rules and tables use, and how they are declared.
 
-Not for what the device really does: the cases find that out, and a difference is a result.
+Not for what the device really does: the cases find that out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ ODP_OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "rc": _EVERY_ODP,
     "uc": ("send", "recv", "write"),
     "ud": ("send", "recv"),
-    "xrc": ("send", "write", "read", "atomic", "srq_recv"),  # it receives from shared receive queues alone
+    "xrc": ("send", "write", "read", "atomic", "srq_recv"),  # it receives only from shared receive queues
 }
 
 
@@ -102,10 +102,10 @@ FLAG_NEEDS: Mapping[str, str] = {
     "FLUSH_PERSISTENT": "flush_persistent",
     "RELAXED_ORDERING": "",
 }
-# Those of them that tables need not name: they are a need of every row that registers memory with the flag.
+# The flags whose capability tables need not name: every row that registers memory with such a flag needs it.
 UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB")}
-# For each operation or call that not every device has, the capability that it needs. Tables do not name it: it is a
-# need of every row with that operation or call. A key is either of them, or a call with an operation.
+# For each operation or call that not every device has, the capability that it needs. Tables do not name it: every row
+# with that operation or call needs it. A key is an operation, a call, or a call with an operation.
 OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
     "RECV_WITH_IMM": "immediate_data",
@@ -173,7 +173,7 @@ NAMES = tuple(MEANING)
 
 
 def titled(name: str) -> str:
-    """Returns the name of a capability; of a verb that came later, with the release that brought it."""
+    """Returns the name of a capability; for a later verb, with the release that introduced it."""
     verb = BY_SYMBOL.get(name)
     return f"{verb.name} (in rdma-core since {verb.since})" if verb else name
 

@@ -97,7 +97,7 @@ class QpSpec:
 
     @property
     def peer(self) -> "QpSpec":
-        """The peer: in the state RTS, with all rights."""
+        """The same queue pair as its peer has it: in the state RTS, with all rights."""
         return QpSpec(self.kind, self.pd, extended=self.extended, inline=self.inline)
 
 
@@ -237,14 +237,14 @@ class Case:
 
     @property
     def alone(self) -> bool:
-        """Whether the case has a worker of its own, because it may take others along."""
+        """Whether the case has a worker of its own, because it may disturb other cases."""
         return self.hazardous or self.ends_process
 
     @property
     def needs_kept_memory(self) -> bool:
         """Whether the case needs a process whose library keeps registered memory from forked children.
 
-        A process cannot go back from that, and other cases fork: so such cases have a worker of their own.
+        A process cannot undo that, and other cases fork, so that such cases have a worker of their own.
         """
         return "dontfork" in self.needs
 

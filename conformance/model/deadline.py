@@ -15,9 +15,9 @@ CASE_DEADLINE_S = 120.0
 # still be judged before it counts as a hang.
 COMPLETION_DEADLINE_S = 20.0
 _COMPLETION_SHARE = 1 / 6
-# How often a second of waiting gives up the processor at least. An idle emulated processor does it ten times as often.
+# How often a wait must yield the processor in each second. An idle emulated processor does so ten times as often.
 TURNS_PER_S = 1000
-# How many of its deadlines a case may take as a whole, whatever progress it makes: two hours by default.
+# The maximum duration of a case as a multiple of its deadline, whatever progress it makes: two hours by default.
 _DEADLINES = 60
 
 
@@ -32,10 +32,10 @@ def longest_case_s(case_deadline_s: float) -> float:
 
 
 class Wait:
-    """A wait for what a thread of the kernel brings about, such as a completion.
+    """A wait for the work of a kernel thread, such as a completion.
 
-    It is over once `seconds` have passed and the processor has been given up for others a thousand times for each of
-    them: where a guest's processor gets little time itself, the clock alone says nothing about the driver.
+    It is over once `seconds` have passed and the processor has been yielded a thousand times for each second: where a
+    guest's processor itself gets little time, the clock alone says nothing about the driver.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -43,7 +43,7 @@ class Wait:
         self._turns = int(seconds * TURNS_PER_S)
 
     def over(self) -> bool:
-        """Whether it is over; gives up the processor if it is not."""
+        """Whether the wait is over; yields the processor if it is not."""
         self._turns -= 1
         if self._turns <= 0 and time.monotonic() >= self._until:
             return True

@@ -1,4 +1,4 @@
-"""Evidence: what a case shows if it passes, as data. A rule is verified once all that it needs was seen in a run.
+"""Evidence: what a passing case shows, as data. A rule is verified once a run has shown all its evidence.
 
 Not for what a run has shown (results/conclusions.py).
 """
@@ -20,7 +20,7 @@ _KIND = {
     "UPPER_UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
     "ZERO_FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD",
 }
-# Where nothing documented grants an operation, what shows that the object was there on which it was refused.
+# For operations that nothing documented grants: the operation that shows that the object existed.
 _MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
 _NAMING = ("rkey", "lkey", "mw")  # arguments that name the object under test, the nearest first
 
@@ -30,7 +30,8 @@ _DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments on which it depends w
 
 @dataclass(frozen=True, order=True)
 class Shown:
-    """One operation at an entry that was granted or refused. `set_up` says on what: queue pair, window, memory."""
+    """One operation at an entry that was granted or refused. `set_up` describes its objects: queue pair, window,
+    memory."""
 
     direction: str
     operation: str
@@ -39,7 +40,7 @@ class Shown:
 
     @property
     def item(self) -> str:
-        """What a rule needs of it: `refused RDMA_WRITE at uverbs`."""
+        """The item as a rule's evidence names it: `refused RDMA_WRITE at uverbs`."""
         return f"{self.direction} {self.operation} at {self.entry}"
 
     @property
@@ -53,12 +54,12 @@ class Shown:
 
 @dataclass(frozen=True)
 class Needs:
-    """What verifies rules: `items` by rule, and `controls`, which name by name what else shows that a refusal is one.
+    """The evidence that verifies rules: `items` by rule, and `controls` for refusals.
 
-    The control of a refusal is the same operation on the same set-up, granted. Where no case can show that, as of an
-    operation on a queue pair of a type that may never make it, `controls` has the nearest that a case can show: for
-    want of the operation itself, what makes the object that it works on.
-    `conditional` has the rules of situations that a stack need not have, `cases` the number of each rule's cases.
+    The control of a refusal is the same operation on the same set-up, granted. Where no case can show that (for
+    example, if the type of queue pair never allows the operation), `controls` names the nearest operation that a case
+    can show, or else the one that makes the object. `conditional` has the rules of situations that a stack need not
+    have, `cases` the number of each rule's cases.
     """
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class Needs:
 
     @classmethod
     def of_header(cls, header: HeaderRecord) -> "Needs":
-        """The needs that a run has recorded; empty for a run of an older version."""
+        """The evidence that a run has recorded as needed; empty for a run of an older version."""
         rules = header.get("rules") or {}
         items = {rule: texts["evidence"] for rule, texts in rules.items() if "evidence" in texts}
         conditional = frozenset(rule for rule, texts in rules.items() if texts.get("conditional"))
@@ -76,7 +77,7 @@ class Needs:
         return cls(items, header.get("controls") or {}, conditional, cases)
 
     def control_of(self, refusal: str) -> str:
-        """What has to be granted for a refusal to count."""
+        """The item that has to be granted for a refusal to count."""
         return self.controls.get(refusal, refusal.replace(REFUSED, GRANTED, 1))
 
 
@@ -86,7 +87,7 @@ def named(item: str, set_up: str) -> str:
 
 
 def controls(shown: Iterable[Shown]) -> dict[str, str]:
-    """The controls, by the name of the refusal, of those that nothing else shows on the same set-up."""
+    """The controls of the refusals whose operation is never granted on the same set-up, by the name of the refusal."""
     known = set(shown)
     granted = sorted(each for each in known if each.direction == GRANTED)
     found = {}
@@ -108,8 +109,8 @@ def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
 def shown_by(case: Case) -> tuple[Shown, ...]:
     """What a row, or a resolved point of a sweep, shows of its rules if it passes; nothing if it is open.
 
-    A judged call that succeeds is only the way to what is shown afterwards, if anything is. The steps after a call
-    that found no memory show that nothing else was harmed; its rule does not say that.
+    If later steps show something, a judged call that succeeds counts only as their preparation. The steps after a call
+    that found no memory show that nothing else was harmed, which is not its rule.
     """
     if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
         return ()
@@ -122,7 +123,7 @@ def shown_by(case: Case) -> tuple[Shown, ...]:
 
 
 def shown_of_rules(case: Case) -> Iterator[tuple[str, Shown]]:
-    """What a case shows on a device that declares everything, each with the rule that it is about."""
+    """What a case shows on a device that declares everything, each item with its rule."""
     if case.sweep is None:
         yield from ((rule, shown) for rule in case.rules for shown in shown_by(case))
         return
@@ -181,7 +182,7 @@ def _region(case: Case, name: str) -> Arguments | None:
 
 
 def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Points that show all that the points of a sweep show, each with its number.
+    """A few points that together show everything that the points of a sweep show, each with its number.
 
     `numbers` has a number for each point: points with the same number have the same rule and expectation.
     """
@@ -197,7 +198,7 @@ def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int,
 
 
 def _axes(sweep: Sweep) -> frozenset[str]:
-    """The axes on which it depends what a point shows, besides its expectation."""
+    """The axes that, besides the expectation, determine what a point shows."""
     row = sweep.row
     steps = (row.when, *row.afterwards)
     axes = axes_of(step.arguments[name] for step in steps for name in _DECISIVE if name in step.arguments)

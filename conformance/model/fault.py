@@ -12,12 +12,12 @@ from typing import Any, TypedDict
 
 from conformance.model.verdict import Verdict
 
-# Pointers, and what a call returns that has done what it is for.
+# Pointers, and the values that a successful call returns.
 _NO_ANSWERS = ("", "0", "NULL", "MR", "MW")
 
 
 class Effect(StrEnum):
-    """What a fault comes to for whoever made the call; the most severe first."""
+    """The effect of a fault on the caller; the most severe first."""
 
     KERNEL_DIED = "kernel died"
     HUNG = "hung"
@@ -203,7 +203,7 @@ class Fault:
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "Fault":
-        """The fault in a record of the right shape. Raises ValueError for a kind that there is not."""
+        """The fault in a record of the right shape. Raises ValueError for an unknown kind."""
         known = {field.name for field in fields(cls)}
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value

@@ -10,7 +10,7 @@ from typing import NotRequired, TypedDict
 
 from conformance.model.fault import FaultData
 
-# In place of the statuses of a request that was posted to a queue pair on which nothing can complete yet.
+# Stands for the statuses of a request on a queue pair on which nothing can complete yet.
 NOT_AWAITED = "not awaited"
 
 

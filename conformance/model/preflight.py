@@ -1,6 +1,6 @@
-"""What was found of a device before any case, for the header of results and for how pairs are handled afterwards.
+"""The findings about a device before any case, for the header of results and for the handling of pairs.
 
-Frozen data. Not for finding it out (execution/preflight.py).
+Frozen data. Not for making them (execution/preflight.py).
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,12 @@ WORKS, NOT_OFFERED = "works", "not offered"
 
 @dataclass(frozen=True)
 class Findings:
-    """What preflight has found.
+    """The findings of preflight.
 
     `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or what did not work. `operations`: the
     same for what has to work on a pair of type RC. `refused_write`: what became of an RDMA WRITE to memory that peers
     must not write; empty if none could be tried. `renews_by_reset`: a pair works again after it was moved through
-    RESET, or the transport does not do that anyway. `tells_state`: ibv_query_qp reports the error state of a queue
-    pair.
+    RESET, or the transport never does that. `tells_state`: ibv_query_qp reports the error state of a queue pair.
     """
 
     pairs: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +39,7 @@ class Findings:
 
 
 def format_findings(found: PreflightFacts) -> list[str]:
-    """What differs from what the suite is prepared for, one line for people each, with what the suite does about it."""
+    """The findings that differ from the usual ones, one line each, with what the suite does about them."""
     lines = [
         f"two queue pairs of type {kind} were made, but {what}"
         for kind, what in found.get("pairs", {}).items()

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 class Profile:
     """`device` is the name of the kernel driver; `present` and `absent` map a capability to the reason.
 
-    A case that finds a `present` capability missing fails. An `absent` one explains why a case is UNSUPPORTED, and a
-    device that has it nevertheless gives a remark: it breaks no documented rule, but the profile has to be updated.
+    A case that finds a `present` capability missing fails. An `absent` one explains why a case is UNSUPPORTED. If a
+    device has it nevertheless, a remark says so: no documented rule is violated, but the profile has to be updated.
     """
 
     device: str = ""

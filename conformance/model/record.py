@@ -1,8 +1,8 @@
 """The lines of results.jsonl as types: what each record holds, key by key, in the order in which it is written.
 
-The contract itself is docs/results.md. Keys that are NotRequired may be absent from a file, and the parts that are
-total=False hold whatever a system reports about itself. Not for checking what was read (record_shape.py), nor for
-reading and writing files (results/).
+The contract itself is docs/results.md. Keys that are NotRequired may be absent from a file; parts with total=False hold
+whatever a system reports about itself. Not for checking what was read (record_shape.py), nor for reading and writing
+files (results/).
 """
 
 from collections.abc import Mapping

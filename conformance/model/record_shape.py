@@ -64,7 +64,7 @@ TYPES: Mapping[str, Any] = {
 
 
 def _absent(type_: Any) -> Any:
-    """What stands for an absent value of a type: an empty text, list or object, or zero; of a choice the first."""
+    """The value for an absent key of a type: an empty text, list or object, or zero; the first value of a choice."""
     origin, arguments = get_origin(type_) or type_, get_args(type_)
     if is_typeddict(type_):
         return _defaults(type_)
@@ -76,7 +76,7 @@ def _absent(type_: Any) -> Any:
 
 
 def _defaults(record: Any, optional: Iterable[str] = ()) -> Any:
-    """The values that stand for absent keys: those that the type of the record requires, and these optional ones."""
+    """The values for absent keys: of the keys that the type of the record requires, and of these optional ones."""
     kept = {*record.__required_keys__, *optional}
     return {name: _absent(type_) for name, type_ in get_type_hints(record).items() if name in kept}
 
@@ -89,7 +89,7 @@ DEVIATION: Deviation = _defaults(Deviation, Deviation.__optional_keys__ - {"mini
 CONFIRMATION: ConfirmationRecord = _defaults(ConfirmationRecord, ConfirmationRecord.__optional_keys__)
 SET_UP: SetUp = _defaults(SetUp)
 SPACE: SpaceFacts = _defaults(SpaceFacts, SpaceFacts.__optional_keys__)
-# What a value of the type of a default is, in messages.
+# The name of a default's type in messages.
 _WHAT: Mapping[type, str] = {
     str: "a text",
     Verdict: "a verdict",
@@ -121,13 +121,14 @@ def record_of(data: object) -> Record:
 
 
 def mismatch_of(record: Record) -> str:
-    """What of a record does not fit its type, with the path to it; empty if all fits, or if the type is unknown."""
+    """The part of a record that does not fit its type, with its path; empty if all fits, or if the type is unknown."""
     described = TYPES.get(record["type"])
     return mismatch(record, described) if described else ""
 
 
 def check(record: _Record, where: str) -> _Record:
-    """The record as `completed`, whose values all have the types of the contract. Raises UserError as that does."""
+    """The record from `completed`, all of whose values have the types of the contract. Raises UserError as that
+    does."""
     complete = completed(record, where)
     if wrong := mismatch_of(record):
         raise UserError(f"{where}: {wrong}")
@@ -135,7 +136,7 @@ def check(record: _Record, where: str) -> _Record:
 
 
 def completed(record: _Record, where: str) -> _Record:
-    """The record with all keys that readers need; one of a type without such keys as it is.
+    """The record with all keys that readers need; records of other types are returned unchanged.
 
     Raises UserError, which begins with `where`, for a value of another type than that of its default.
     """
@@ -195,7 +196,7 @@ def _completed_footer(footer: FooterRecord, where: str) -> FooterRecord:
 
 
 def _checked_confirmation(record: ConfirmationRecord, where: str) -> ConfirmationRecord:
-    """The confirmation as it is. Raises UserError for a value of another type than the contract's."""
+    """The confirmation, unchanged. Raises UserError for a value of another type than the contract's."""
     where = f"{where}: the confirmation of {printable(record['case'])}"
     shaped = _completed(record, CONFIRMATION, where)
     _check_texts(shaped["after"], f"{where}: `after`")
@@ -207,7 +208,7 @@ def _checked_confirmation(record: ConfirmationRecord, where: str) -> Confirmatio
     return record
 
 
-# How a record of each type is completed.
+# The function that completes a record, by its type.
 _COMPLETED: Mapping[str, Callable[[Any, str], Any]] = {
     "header": _completed_header,
     "result": _completed_result,

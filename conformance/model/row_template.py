@@ -111,7 +111,7 @@ class StepTemplate:
 
 @dataclass(frozen=True)
 class MrTemplate:
-    """A region of which only arguments depend on axes."""
+    """A region whose arguments alone depend on axes."""
 
     first: MrSpec
     arguments: Mapping[str, ArgumentTemplate]
@@ -126,7 +126,7 @@ class MrTemplate:
 
 @dataclass(frozen=True)
 class QpTemplate:
-    """A queue pair of which only the access flags depend on axes."""
+    """A queue pair whose access flags alone depend on axes."""
 
     first: QpSpec
     access: FlagsUnion
@@ -141,7 +141,7 @@ class QpTemplate:
 
 @dataclass(frozen=True)
 class WindowTemplate:
-    """A window of which only the arguments of its bind depend on axes."""
+    """A window whose bind's arguments alone depend on axes."""
 
     first: WindowSpec
     arguments: Mapping[str, ArgumentTemplate]

@@ -12,10 +12,10 @@ from conformance.model.record import RuleTexts
 from conformance.yamldoc.nodes import Location
 
 LEVELS = ("must", "should", "may")
-# What `since` is of a rule that only a vendor's document has.
+# The `since` of a rule that only a vendor's document has.
 VENDOR = "vendor"
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
-# The prefix of the rules about declarations themselves: what a device declares, it has.
+# The prefix of the rules about declarations themselves: a device has what it declares.
 DECLARATIONS = "CAP-"
 RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 
@@ -29,12 +29,13 @@ class Rule:
     means to an application. `location` is that of the id in its file.
 
     `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for words left out.
-    `short` is what it is about in a few words, for titles of defects; without it these have the id.
+    `short` is its subject in a few words, for titles of defects; without it, titles have the id.
 
     If the document cannot be quoted, `unquoted` has the reason; one of the two is empty.
 
-    `evidence` names what verifies the rule, if that is not all that its cases can show. `conditional` names the
-    situation that the rule is about, if not every stack has it: where no case is reachable, it needs no evidence.
+    `evidence` names the items that verify the rule, if these are not all that its cases can show. `conditional` names
+    the situation that the rule is about, if a stack need not have it: the rule needs no evidence if no case is
+    reachable.
     """
 
     id: str
@@ -55,7 +56,7 @@ class Rule:
     conditional: str = ""
 
     def as_data(self) -> RuleTexts:
-        """Returns the fields that a results file has of the rule, so that reports need no other file."""
+        """Returns the fields of the rule in a results file; reports need no other file."""
         texts: RuleTexts = {
             "verb": self.verb,
             "statement": self.statement,
@@ -80,7 +81,7 @@ class Rule:
 class Registry(dict[str, Rule]):
     """Rules by id. `predicates` are texts of named predicates, which the sweeps of all tables can use.
 
-    `needs` is what verifies the rules, by the tables that were read with them.
+    `needs` is the evidence that verifies the rules, from the tables that were read with them.
     """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:

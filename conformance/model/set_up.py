@@ -1,5 +1,5 @@
-"""What a case does besides its calls, as text for people: the objects that it makes first, and the calls before the
-judged one. Not for doing it (execution/procedure.py)."""
+"""The set-up of a case as text for people: the objects that it makes first, and the calls before the judged one. Not
+for making them (execution/procedure.py)."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from conformance.model.case import Case, Expectation, Given, MrSpec, Step, Windo
 from conformance.model.record import SetUp
 
 _DONE = Expectation("success")
-# The arguments of a bind that are those of every window of a set-up.
+# Arguments that are the same in the bind of every window of a set-up.
 _OWN = ("mw", "send_flags")
 
 

@@ -81,7 +81,7 @@ class Space:
 
     @classmethod
     def of_data(cls, axes: Axes) -> "Space":
-        """Returns the space that `as_data` described. Raises ValueError if it is invalid."""
+        """Returns the space from the data that `as_data` made. Raises ValueError if it is invalid."""
         found = []
         for name, data in axes.items():
             if isinstance(data, Mapping):
@@ -127,7 +127,7 @@ class Space:
         return ",".join(f"{name}={label}" for name, label in self.labels(point).items())
 
     def parse(self, text: str) -> int:
-        """Returns the point that `text` has described. Raises ValueError with a message for the user."""
+        """Returns the point that the text describes. Raises ValueError with a message for the user."""
         values: dict[str, int] = {}
         for part in text.split(","):
             name, equals, label = part.partition("=")

@@ -19,7 +19,7 @@ class Clause:
     """The expectation at the points where `when` is true; None means all points without an earlier clause.
 
     A clause without an expectation has `needs`: where it is true, a device without these capabilities may refuse the
-    call. Those of one with an expectation come besides those of its rule.
+    call. A clause with an expectation adds its needs to those of its rule.
     """
 
     text: str
@@ -33,7 +33,7 @@ class Clause:
 class Sweep:
     """The space, the constraint `where` that selects its points, and the clauses in order.
 
-    The last one matches all points. `tries`: which of its points show a violation is chance.
+    The last one matches all points. `tries`: chance decides which points show a violation.
     """
 
     space: Space
@@ -62,7 +62,7 @@ class Sweep:
         return [axis.name for axis in self.space.axes if axis.name in axes]
 
     def clause_numbers(self, declared: Callable[[str], bool]) -> bytes:
-        """For each point the number of the clause, among the deciding ones, that has its expectation."""
+        """For each point, the number of the clause with its expectation, counting only clauses that have one."""
         remaining, total = self.inside, 0
         for number, clause in enumerate(self.deciding):
             chosen = remaining if clause.when is None else remaining & column(clause.when, self.space, declared)
@@ -71,7 +71,7 @@ class Sweep:
         return self.space.bytes_of(total)
 
     def undeclared(self, declared: Callable[[str], bool]) -> tuple[bytes, tuple[str, ...]]:
-        """For each point a mask of its needs that are not declared, and the names of the mask's bits."""
+        """For each point, a mask of its undeclared needs, and the names of the mask's bits."""
         names: list[str] = []
         columns: list[int] = []
         for clause in self.clauses:

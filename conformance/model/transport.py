@@ -1,13 +1,13 @@
-"""What differs between the transports of RDMA devices, as far as the suite has to know it.
+"""The differences between the transports of RDMA devices that matter to the suite.
 
-RoCE is InfiniBand's transport over Ethernet: what the InfiniBand Architecture Specification says of completions holds
-for it too. iWARP is defined by RFC 5040 to 5044, which know other operations and have no acknowledgements. Others, such
-as EFA's, follow no public standard: no document demands statuses of them. Data only.
+RoCE is InfiniBand's transport over Ethernet: the InfiniBand Architecture Specification also defines its completions.
+iWARP is defined by RFC 5040 to 5044, which know other operations and have no acknowledgements. Others, such as EFA's,
+follow no public standard: no document demands statuses of them. Data only.
 """
 
 from dataclasses import dataclass
 
-# Requests to which the peer sends no answer of its own; the completion of any other needs that answer everywhere.
+# Requests without a response of the peer; all others complete with that response on every transport.
 _UNANSWERED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
 
@@ -16,10 +16,10 @@ class Transport:
     """One transport.
 
     `acknowledged`: on a reliable connection, SEND and WRITE complete when the peer has taken them, so that a refusal by
-    the peer is their status. Without it they may complete when they have been sent, and a refusal only ends the
+    the peer is their status. If false, they may complete when they have been sent, and a refusal only ends the
     connection. `immediate_data`: a message can have immediate data. `iba`: the completion statuses are those of the
-    InfiniBand Architecture Specification. `read_sink`: the rights that peers need on memory that receives the answer of
-    an RDMA READ, besides LOCAL_WRITE.
+    InfiniBand Architecture Specification. `read_sink`: the remote rights that the memory for the response of an RDMA
+    READ needs, besides LOCAL_WRITE.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Checks plain data, as it is read from JSON, against the types that describe it: TypedDicts and what they hold.
+"""Checks plain data, as it is read from JSON, against the TypedDicts that describe it, so that only these types define
+the content of a file.
 
-So the types of records and observations are the one place that says what a file may have. Keys that a type does not
-name are let pass, and absent ones are not missed. Not for what a record must have (record_shape.py).
+Unknown keys are accepted, and keys may be absent. Not for the keys that a record must have (record_shape.py).
 """
 
 import functools
@@ -18,14 +18,14 @@ _MOST_SHOWN = 80  # characters of a foreign value, and of what a value may be, i
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A value that does not fit: where it is, as in `.observed.mr`, and each of what it might be."""
+    """A value that does not fit: its path, as in `.observed.mr`, and the types that it might have."""
 
     path: str
     value: Any
     expected: tuple[str, ...]
 
     def within(self, step: str) -> "Mismatch":
-        """The same of the value around it, from which `step` leads here."""
+        """The same problem as seen from the value around it; `step` is the key or index."""
         return Mismatch(step + self.path, self.value, self.expected)
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Mismatch:
         return f"{self.path.removeprefix('.') or 'it'} is {_kind(self.value)}, not {may_be}"
 
 
-# What is wrong with a value; None if nothing is.
+# The problem of a value; None if it fits.
 Check = Callable[[Any], Mismatch | None]
 
 _PLAIN: Mapping[Any, tuple[type, str]] = {
@@ -46,7 +46,7 @@ _PLAIN: Mapping[Any, tuple[type, str]] = {
 
 
 def mismatch(value: Any, type_: Any) -> str:
-    """What does not fit the type, as in `observed.mr.addr is "x", not an integer or null`; empty if all fits.
+    """Describes what does not fit the type, as in `observed.mr.addr is "x", not an integer or null`; empty if all fits.
 
     A key of the outermost object may be null, which counts as absent.
     """
@@ -105,7 +105,7 @@ def _union_check(checks: Sequence[Check]) -> Check:
             if wrong is None:
                 return None
             found.append(wrong)
-        # What is wrong inside of the value says more than that it is of no other type.
+        # A problem inside the value says more than the fact that no other type fits.
         deepest = max(found, key=lambda wrong: bool(wrong.path))
         return (
             deepest if deepest.path else Mismatch("", value, tuple(what for wrong in found for what in wrong.expected))
@@ -153,7 +153,7 @@ def _object_check(type_: Any) -> Check:
 
 
 def _kind(value: Any) -> str:
-    """A foreign value as it stands in JSON, or of what kind it is if it has parts."""
+    """The foreign value as JSON, or its kind if it has parts."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     return json.dumps(value, default=repr)[:_MOST_SHOWN]

@@ -1,10 +1,10 @@
-"""The verdicts that a result can have, and which of them say what."""
+"""The verdicts that a result can have, and their groups."""
 
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What is concluded from one result. Their order is that of severity: the first is the worst."""
+    """The verdict on one result. They are in the order of severity, the worst first."""
 
     CRASH = "CRASH"  # the kernel or process under test died in the case
     HANG = "HANG"  # it, or a request, gave no answer within the deadline

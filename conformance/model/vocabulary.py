@@ -20,7 +20,7 @@ ENTRIES = ("libibverbs", "uverbs")
 DOORS = ("reg_mr_ex",)
 # The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
 DIALECTS = ("mainline", "experimental")
-# What a run passes judgement on: the device with its driver, firmware and provider, or the whole stack.
+# The subject of a run's verdicts: the device with its driver, firmware and provider, or the whole stack.
 SUBJECTS = ("device", "stack")
 OUTCOMES = {
     "success": "the call succeeds, by the convention of its manual page",
@@ -63,7 +63,7 @@ DISCARDS = {
     "REMOVE": "pages of an anonymous file are freed together with the contents of the file",
     "PAGEOUT": "pages are written to swap",
 }
-# What `resident` asks of the pages of memory.
+# The questions of `resident` about the pages of memory.
 PAGES = {
     "present": "they are in core, be it as the shared page of zeros",
     "own": "they are pages of the process itself, as after it has written to them",
@@ -136,7 +136,7 @@ BATCHES = {
     "empty_element": "two RDMA WRITEs of three elements, of which the second has no bytes",
     "too_long_inline": "an RDMA WRITE and one with more inline data than the queue pair was made for",
 }
-# Commands of the kernel by the handle of a domain, three of them, and of what they release.
+# Commands of the kernel with the handle of a domain (three of them) or of the object that they release.
 FORGED = ("REG_MR", "ALLOC_MW", "REREG_MR", "DEALLOC_PD", "DEREG_MR", "DEALLOC_MW", "DESTROY_QP")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
@@ -199,7 +199,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "unmap": {"memory": _MEMORY},
     "protect": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
-    # Without `addr` and `length` of all of the memory.
+    # Without `addr` and `length`: all of the memory.
     "discard": {
         "memory": _MEMORY,
         "addr": ArgumentSpec("quantity", default=""),
@@ -214,8 +214,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "length": ArgumentSpec("quantity", default="1 page"),
         "mappings": ArgumentSpec("quantity", default=""),
     },
-    # In a process of its own: whether libibverbs can ask the kernel, and then what ibv_is_fork_initialized returns, and
-    # whether a child gets a page that is registered, and again when it no longer is.
+    # In a process of its own: `asked` is whether libibverbs can ask the kernel. The answers are the result of
+    # ibv_is_fork_initialized, and whether a child gets a page while it is registered, and afterwards.
     "ibv_fork_init": {
         "setting": ArgumentSpec("word", "setting", words=tuple(FORK_SETTINGS)),
         "kernel": ArgumentSpec("word", "kernel", words=("asked", "not_asked")),
@@ -231,8 +231,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rounds": _ROUNDS,
         "pd": _PD,
     },
-    # At once: one registers regions, one deregisters them, one binds `mw` on `qp`, one binds and invalidates
-    # `posted` on `second`.
+    # Four threads at once: one registers regions, one deregisters them, one binds `mw` on `qp`, one binds and
+    # invalidates `posted` on `second`.
     "four_threads": {
         "addr": _ADDR,
         "length": _LENGTH,
@@ -267,7 +267,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "pd": _PD,
     },
     "bind_and_send": _BIND,
-    # A bind of either type on a queue pair that `notifies`, after ibv_req_notify_cq, and what its channel has then.
+    # A bind of either type on a queue pair that `notifies`, after ibv_req_notify_cq; observes what its completion
+    # channel has then.
     "bind_notified": {**_BIND, "solicited_only": ArgumentSpec("quantity", default="0")},
     "traffic": {
         "op": ArgumentSpec("word", "operation", words=REMOTE_OPERATIONS),
@@ -337,7 +338,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "pd": _PD,
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=("RC", "UC")),
     },
-    # A queue pair that says which operations it will post, and is not used.
+    # Creates a queue pair for these operations, and does not use it.
     "create_qp_ex": {
         "type": ArgumentSpec("word", "qp_type", words=("RC", "UC", "UD")),
         "operations": ArgumentSpec("flags", "ibv_qp_create_send_ops_flags"),

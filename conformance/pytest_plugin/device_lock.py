@@ -47,7 +47,7 @@ def check_workers(config: pytest.Config) -> None:
 
 
 def own_device(config: pytest.Config) -> str:
-    """The device of this process: in a worker of several devices one that no other worker has, else the first one."""
+    """The device of this process: with several devices, one that no other worker has; else the first one."""
     names = named_devices(config)
     worker = getattr(config, "workerinput", None)
     if worker is None or len(names) == 1:

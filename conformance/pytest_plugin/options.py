@@ -43,7 +43,7 @@ def add_options(parser: pytest.Parser) -> None:
 def set_options(config: pytest.Config, arguments: Sequence[str]) -> None:
     """Sets the --rdma-… options of a session that has not started yet, as if pytest had been given these arguments.
 
-    Any other argument is one for argparse, which ends the process.
+    For any other argument, argparse ends the process with an error.
     """
     vars(config.option).update(vars(_parser().parse_args(arguments)))
 
@@ -100,7 +100,7 @@ def profile_of(config: pytest.Config) -> Profile:
 
 
 def text_of(config: pytest.Config, path: str, *, remove: bool = False) -> str:
-    """The text of a file that an option names, and with `remove` for the only time. Raises OSError."""
+    """The text of a file that an option names; `remove` removes the file. Raises OSError."""
     handed = config.stash.get(HANDED, {})
     if path in handed:
         return handed.pop(path) if remove else handed[path]

@@ -60,7 +60,7 @@ def add_findings(config: pytest.Config, findings: Findings) -> None:
 
 
 def start_recording(config: pytest.Config) -> None:
-    """Records what the session will report, if it has a device and its options say where to."""
+    """Sets up the recorder of the session, if there is a device and the options name a place for records."""
     facts = config.stash[FACTS]
     if facts and (config.getoption("--rdma-out") or config.getoption("--rdma-stream")):
         recorder = Recorder(config, facts)
@@ -85,7 +85,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is not asked for, shuffles the rest, and puts cases of kinds that run late after the others."""
+    """Leaves out cases that are not selected, shuffles the rest, and puts the kinds that run late at the end."""
     cases = {case.id: case for item in items if (case := case_of(item)) is not None}
     only = selected_cases(config)
     if not cases and only is None:
@@ -133,7 +133,7 @@ def run(
     def run_and_record(case: Case) -> None:
         try:
             case_run = run_case(case, context, _progress_of(case, config))
-        except LoopbackLost as lost:  # nothing that is refused from now on would show anything
+        except LoopbackLost as lost:  # no refusal from now on would show anything
             request.session.shouldstop = str(lost)
             raise
         request.node.stash[RECORD] = case_record(case_run, suite_of(config).registry)

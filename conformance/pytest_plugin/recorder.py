@@ -43,7 +43,7 @@ class Stream:
     """Records written to a path that another process reads: a named pipe or a virtio port.
 
     The path is open only while a record is written, and each line begins with the mark of this session: a library under
-    test that writes to whatever is open reaches nobody, and what it writes elsewhere is not taken for ours.
+    test that writes to open descriptors does not reach the path, and its output elsewhere is not taken for records.
     """
 
     def __init__(self, path: str, mark: str) -> None:
@@ -63,7 +63,7 @@ class Stream:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing: the path is not left open."""
 
 
 def _stream(config: pytest.Config) -> Stream:
@@ -76,7 +76,7 @@ def _stream(config: pytest.Config) -> Stream:
 
 
 def tell_supervisor(config: pytest.Config, error: UserError) -> None:
-    """Tells the supervisor, if there is one, why the session ends before its first case."""
+    """Reports to the supervisor, if there is one, why the session ends before its first case."""
     if config.getoption("--rdma-stream"):
         _stream(config).append({"type": "guest", "event": "broken", "reason": str(error)})
 
@@ -146,7 +146,7 @@ class Recorder:
             self.sink.append({"type": "start", "case": case})
 
     def offered(self, found: Capabilities) -> None:
-        """Tells the supervisor, once, what was found when it was tried, so that it can judge too."""
+        """Reports to the supervisor, once, what was found when it was tried, so that it can judge too."""
         if self.sink and self.live and not self._offered:
             self._offered = True
             offered = {entry: dict(names) for entry, names in found.offered.items()}

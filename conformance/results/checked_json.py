@@ -1,4 +1,4 @@
-"""Reads JSON that may come from anywhere: whatever it holds can be handled afterwards.
+"""Reads JSON that may come from anywhere, and returns only values that the rest of the suite can handle.
 
 Every reader of results, plans and side files uses it, and so does the supervisor for the lines of workers. Not for the
 shape of records (model/record_shape.py).
@@ -38,7 +38,8 @@ def parse(data: bytes | str) -> Any:
 
 
 def values_in(data: bytes | str) -> int:
-    """About how many values a JSON text has, and at least as many as take memory of their own."""
+    """An estimate of the number of values in a JSON text; never below the number of values that take memory of their
+    own."""
     if isinstance(data, str):
         return data.count(",") + data.count("[") + data.count("{")
     return data.count(b",") + data.count(b"[") + data.count(b"{")

@@ -1,4 +1,5 @@
-"""Conclusions from recorded results: what a run comes to, its exit status, and lines about results. Pure functions.
+"""Conclusions from recorded results: the conclusion about a run, its exit status, and lines about results. Pure
+functions.
 
 Not for the verdicts on rules (rule_conclusions.py), nor on cases (judging/), and not for the layout of reports.
 """
@@ -43,7 +44,7 @@ BY_CHANCE = "by chance"  # in place of the formula of points that are tries of o
 
 
 def format_points(deviation: Deviation) -> str:
-    """Which points of a sweep deviate: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
+    """The points of a sweep that deviate: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
     count, of = deviation.get("count") or 0, deviation.get("of") or 0
     where = f" where {deviation['clause']}" if deviation.get("clause") else ""
     if deviation["when"] in ("", "always"):
@@ -55,7 +56,7 @@ def format_points(deviation: Deviation) -> str:
 
 
 def format_more(number: int) -> str:
-    """That there are more groups of points than the one that was reported; empty if there are none."""
+    """A remark that there are more groups of points than the reported one; empty if there are none."""
     return f" (and {number} more way{'s' if number > 1 else ''})" if number > 0 else ""
 
 
@@ -84,9 +85,9 @@ STANDINGS = (
 
 @dataclass(frozen=True)
 class RunConclusion:
-    """What a run comes to, in the words of every report, and its exit status.
+    """The conclusion about a run, in the words of every report, and its exit status.
 
-    `left` says what keeps a run without a violation from saying more; of an `incomplete` one, another run can.
+    `left` says what a run without a violation has not shown; if it is `incomplete`, another run can show it.
     """
 
     words: str

@@ -1,8 +1,8 @@
-"""Whether a results file contradicts itself: what follows from its results is compared with what else it says.
+"""Whether a results file contradicts itself: the rest of the file is compared with what follows from its results.
 
-No reader concludes from the footer, nor from an effective verdict that nothing in the file supports. Keys that a file
-of an older version lacks are not compared. Not for the shape of records (model/record_shape.py), nor for verdicts,
-which only the observations give (rejudge.py).
+So readers never rely on a footer or an effective verdict that nothing in the file supports. Keys that a file of an
+older version lacks are not compared. Not for the shape of records (model/record_shape.py), nor for verdicts, which only
+the observations give (rejudge.py).
 """
 
 import json
@@ -18,12 +18,12 @@ from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import VERSION
 
-# What another version may count in another way: which evidence a rule needs, and what a call is.
+# The figures that another version may count in another way: the evidence that a rule needs, and calls.
 _OF_VERSION = ("rules", "rule_totals", "points")
 
 
 def wrong_header(header: HeaderRecord) -> str:
-    """What a completed header says that cannot be true, as a clause; empty if there is nothing."""
+    """The contradiction in a completed header, as a clause; empty if there is none."""
     if len(set(map(str, header["planned"]))) < len(header["planned"]):
         return "a case is planned twice"
     # In a guest the whole stack is judged, unless the command says something else.
@@ -38,7 +38,7 @@ def wrong_header(header: HeaderRecord) -> str:
 
 
 def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
-    """What a result says that cannot be true in the run of this header, as a clause; empty if there is nothing.
+    """The contradiction between a result and the header of its run, as a clause; empty if there is none.
 
     The result is `completed`.
     """
@@ -73,16 +73,17 @@ def _wrong_waiver(record: ResultRecord, header: HeaderRecord) -> str:
     if target not in (record["case"], *record["rules"]) and not target.startswith("defect "):
         return f"its waiver is for {target or 'nothing'}"
     expires, started = _day(waiver.get("expires")), _day(header.get("started"))
-    # A run says when it started in UTC, and a waiver ends by the calendar of where it was used.
+    # The start of a run is in UTC, and the expiry of a waiver is in the local calendar of its user.
     if expires and started and expires < started - timedelta(days=1):
         return f"its waiver had expired on {expires}, before the run"
     return ""
 
 
 def wrong_confirmation(record: ConfirmationRecord, found: ResultRecord | None) -> str:
-    """What a confirmation says that cannot be true of the result of its case, as a clause; empty if there is nothing.
+    """The contradiction between a confirmation and the result of its case, as a clause; empty if there is none.
 
-    `found` is `completed`. Only a repetition that ended without a violation makes one unconfirmed, and it is there.
+    `found` is `completed`. A violation is unconfirmed only after a repetition without a violation, which must be
+    recorded.
     """
     if not found or found["verdict"] not in VIOLATIONS:
         return "it has no violation to be tried again"
@@ -108,7 +109,7 @@ def wrong_footer(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> str:
-    """What the footer says that does not follow from the results, as a clause; empty if there is nothing.
+    """The part of the footer that does not follow from the results, as a clause; empty if there is none.
 
     Header and results are `completed`.
     """
@@ -124,7 +125,7 @@ def _compared(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Each figure of the footer: its name, what the footer says, and what the results come to."""
+    """Each figure of the footer: its name, its value in the footer, and its value from the results."""
     judged = {record["case"] for record in results if record["verdict"] != Verdict.MISSED}
     yield "complete", footer["complete"], judged.issuperset(header["planned"])
     yield "verdicts", _without_zeros(footer["verdicts"]), dict(Counter(record["effective"] for record in results))

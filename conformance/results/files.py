@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 
-# What says that a file cannot be where a user wants it.
+# The errors that mean that a file cannot be where a user wants it.
 _WRONG_PLACE = (
     errno.EACCES,
     errno.EPERM,
@@ -27,7 +27,7 @@ _WRONG_PLACE = (
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
     """Replaces the content of a file; creates its folder if necessary. If `durable`, the data are on disk on return;
-    what can be made again need not be.
+    files that can be made again need not be.
 
     A link of that name is replaced, and not followed. Raises UserError if that fails; the old file is unchanged then,
     and no other file is left.
@@ -52,7 +52,7 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
 
 
 def write_through(path: Path, data: bytes) -> bool:
-    """Writes a file as `write_atomically`, but keeps what is not a regular file: a FIFO, a device or a link.
+    """Writes a file like `write_atomically`, but does not replace a FIFO, a device or a link: it writes into that.
 
     Returns whether a regular file was written. Raises UserError if that fails.
     """

@@ -11,13 +11,13 @@ from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE
 from conformance.results.waivers import version
 
-# In an issue's address, what stands for the fingerprint.
+# The placeholder for the fingerprint in an issue's address.
 FINGERPRINT = "{defect}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What waivers are made from: a run's header, and its results with every key of record_shape.RESULT."""
+    """The input for waivers: a run's header, and its results with every key of record_shape.RESULT."""
 
     name: str
     header: HeaderRecord
@@ -30,7 +30,7 @@ class Run:
 
     @property
     def kernel(self) -> str:
-        """The first two numbers of the kernel's version: a waiver holds for all that follow in the third."""
+        """The first two numbers of the kernel's version: a waiver holds for every third number."""
         return ".".join(map(str, version(str(self.header["env"].get("kernel", "")))[:2]))
 
 
@@ -91,7 +91,7 @@ def _waiver(
 
 
 def _unsteady(case: str, runs: Sequence[Run]) -> str:
-    """How often the rarest verdict came on one kernel; empty if on each it was always the same."""
+    """How often the rarest verdict came on one kernel; empty if the verdict was always the same on each kernel."""
     count: Counter[str] = Counter()
     for kernel in {run.header["env"].get("kernel") for run in runs}:
         own = Counter(
@@ -109,5 +109,5 @@ def _unsteady(case: str, runs: Sequence[Run]) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text as a scalar of YAML that is a text in any case; JSON's strings are such."""
+    """The text as a YAML scalar that every reader takes as text: a JSON string."""
     return json.dumps(text)

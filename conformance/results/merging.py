@@ -1,4 +1,4 @@
-"""One run of its shards: what several machines have recorded of the parts of a run, as if one had run them all.
+"""Merges shards into one run: the records of several machines, as if one machine had run all cases.
 
 Pure, except that messages name the directories. Not for dividing cases (tables/shards.py), nor for files
 (commands/merge.py).
@@ -19,17 +19,17 @@ from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import left_out
 
-# What must be the same in all headers, besides suite, device and environment, and how it is called.
+# The keys that must be the same in all headers, besides suite, device and environment, and their names.
 _SAME = (("stack", "the stack"), ("tier", "the tier"), ("subject", "what is judged"), ("seed", "the seed"))
-# Not kept of the header of a shard: what the merged header has.
+# Keys that are dropped from the header of a shard, because the merged header has them.
 _ONCE = ("type", "schema", "rules", "controls", "planned", "left_out", "shard")
 _OPTION = "--shard"
-_KEPT_RECORDS = ("worker", "confirmation")  # a merged run is not resumed, so that others say nothing
+_KEPT_RECORDS = ("worker", "confirmation")  # a merged run is never resumed, so that other records have no use
 
 
 @dataclass(frozen=True)
 class Part:
-    """A shard as it was recorded: which it is, and the ids of all cases of the whole run."""
+    """A recorded shard: its number, and the ids of all cases of the whole run."""
 
     folder: Path
     recorded: Recorded
@@ -42,7 +42,7 @@ class Part:
 
     @property
     def undecided(self) -> int:
-        """How many of its cases have no result."""
+        """The number of its cases without a result."""
         done = {each["case"] for each in self.recorded.results if each["verdict"] != Verdict.MISSED}
         return sum(case not in done for case in self.planned)
 
@@ -112,7 +112,7 @@ def _under_test(header: HeaderRecord) -> dict[str, Any]:
 
 
 def missing(parts: Sequence[Part]) -> Iterator[str]:
-    """Lines that name what the run lacks: shards that are not there, and those that were cut short."""
+    """Lines about the missing parts of the run: absent shards, and shards that were cut short."""
     of, numbers = parts[0].shard.of, {part.shard.number for part in parts}
     if lacking := set(parts[0].whole) - {case for part in parts for case in part.planned}:
         names = ", ".join(str(Shard(number, of)) for number in range(1, of + 1) if number not in numbers)

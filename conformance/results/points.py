@@ -62,7 +62,7 @@ def _file_name(case: str) -> str:
 
 
 def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[Deviation]:
-    """The deviating points by outcome, the most frequent first, as far as a record keeps them.
+    """The deviating points by outcome, the most frequent first, as many as a record keeps.
 
     `repro` is the command that runs the sweep alone. No formula tells apart points that deviate `by_chance`.
     """
@@ -99,7 +99,7 @@ def _deviating(points: Points) -> list[int]:
 
 
 def _with_procedure(deviation: Deviation, case: Case) -> Deviation:
-    """The deviation with what its smallest point does."""
+    """The deviation with the calls of its smallest point."""
     assert case.sweep is not None
     labels = ",".join(f"{axis}={label}" for axis, label in deviation["smallest"].items())
     point = case.sweep.point_case(case, labels)

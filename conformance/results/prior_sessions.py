@@ -97,7 +97,7 @@ class PriorSessions:
 
 
 def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
-    """How the stack of one worker differs from that of an earlier one, as a clause; empty if it does not.
+    """The difference between the stacks of a worker and an earlier one, as a clause; empty if there is none.
 
     Devices that share the cases of a run may differ in their names.
     """
@@ -114,7 +114,7 @@ def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
 
 
 def _device(header: HeaderRecord, shared: Sequence[str]) -> dict[str, object]:
-    """The facts of a device, without what a worker has tried: that need not come out the same each time."""
+    """The facts of a device, without the findings of a worker's trials, which may differ each time."""
     facts = {name: fact for name, fact in header["device"].items() if name != "preflight"}
     return {**facts, "name": ""} if facts.get("name") in shared else facts
 

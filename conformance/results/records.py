@@ -1,4 +1,4 @@
-"""The records of a results file: one JSON object a line, appended and flushed as a run goes.
+"""The records of a results file: one JSON object per line, appended and flushed as a run goes.
 
 Schema rdma-cts/1: a header, results, a footer. A file without a footer is a run that was cut short; an
 incomplete last line is a record that was being written. Reports read only this file. Not for writing it (writer.py) and
@@ -107,7 +107,7 @@ def _of_divergence(each: DivergenceData) -> Deviation:
 
 
 def occurrence(record: ResultRecord) -> Occurrence:
-    """What a result says about a violation, in short; the observation of a sweep is in its points."""
+    """A short text about a result's violation; the observation of a sweep is in its points."""
     found: Occurrence = {"verdict": record["verdict"], "reason": record["reason"]}
     if record.get("fault"):
         found["fault"] = record["fault"]
@@ -164,8 +164,8 @@ def footer_record(
 class Recorded:
     """The contents of a results file. `footer` is None if the run was cut short; `torn`: the last line is incomplete.
 
-    `others` are the records of other types, in their order. If it `is_shown`, the results are as a reader wants
-    them, and have all their keys.
+    `others` are the records of other types, in their order. If it `is_shown`, the results have all their keys and were
+    passed through `shown`.
     """
 
     header: HeaderRecord
@@ -182,7 +182,7 @@ class Recorded:
 
 
 def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | None = None) -> Recorded:
-    """Reads a results file, or the one in a directory. With `shown`, the results are what that makes of complete ones.
+    """Reads a results file, or the one in a directory. `shown` converts each complete result.
 
     Raises UserError if it cannot be read, has a line that is not a record of the schema, or contradicts itself.
     """

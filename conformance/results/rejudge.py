@@ -27,7 +27,7 @@ from conformance.tables.suite import Suite
 
 UNOBSERVED = "nothing was observed"
 DISPUTED = "the worker and its supervisor came to different verdicts"
-# Of these, nothing needs to have been observed in a case that the tables have; anything else is a claim.
+# A known case may have these verdicts without an observation; any other verdict would be an unsupported claim.
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 
 
@@ -40,7 +40,8 @@ class Rejudged:
 
     @property
     def unfounded(self) -> str:
-        """A sentence if nothing supports the verdict of a result; empty if it was judged again, or needs no support."""
+        """A sentence if nothing supports the verdict of a result; empty if the result was judged again, or needs no
+        support."""
         verdict = self.record["verdict"]
         if not self.kept or (self.kept in (UNOBSERVED, DISPUTED) and verdict in WITHOUT_EVIDENCE):
             return ""
@@ -67,7 +68,7 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
 def unfounded(
     suite: Suite, recorded: Recorded, directory: Path, cases: Collection[str], profile: Profile
 ) -> Iterator[str]:
-    """For each result of these cases whose verdict does not follow from what was observed, a line that says so."""
+    """A line for each result of these cases whose verdict does not follow from its observation."""
     for before, again in zip(recorded.results, rejudge(suite, recorded, directory, profile), strict=True):
         if before["case"] in cases:
             if again.unfounded:
@@ -79,8 +80,8 @@ def unfounded(
 def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Capabilities:
     """The capabilities of the recorded stack: those declared, and those that results report as missing.
 
-    What is declared and reported as missing was absent. What the points of sweeps report counts if the run's directory
-    is given: a run of sweeps alone has it nowhere else.
+    A capability that is both was declared but absent. The reports of sweep points count if the run's directory is
+    given: a run of sweeps alone has no others.
     """
     caps = recorded.header["device"].get("caps") or {}
     offered: dict[str, dict[str, bool]] = {}
@@ -109,7 +110,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
     if record.get("points_file") and case.kind is Kind.SWEEP:
         return _sweep(suite, case, record, directory, basis)
     observed = record.get("observed") or {}
-    # A sweep without points was not run at all: nothing but why can have been observed.
+    # A sweep without points was not run at all: only the reason can have been observed.
     if not observed or (case.kind is Kind.SWEEP and "unreachable" not in observed):
         return Rejudged(_on_its_rules(case, record, basis), UNOBSERVED)
     if record["verdict"] == Verdict.BROKEN and record.get("claimed"):
@@ -125,7 +126,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
 def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:
     """The record with the rules of its case, or of its clause if it is a point.
 
-    Which of them it violates is known only of random sequences.
+    The violated ones are known only for random sequences.
     """
     found = record.copy()
     if tuple(record["rules"]) != basis.resolved(case).rules:

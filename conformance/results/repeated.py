@@ -1,7 +1,7 @@
 """Results whose values earlier lines of the same file have: they are neither parsed nor checked again.
 
-A large file says most of what it says many times. What was accepted once is known by its text, and all results share
-it: no code may change a part of a result in place. Not for what is wrong with a line (records.py).
+Large files repeat most values many times. A value that was accepted once is recognized by its text and shared by all
+results: no code may change a part of a result in place. Not for what is wrong with a line (records.py).
 """
 
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -15,7 +15,7 @@ _OWN = ("case", "reason", "call", "repro", "duration_us")  # different in almost
 _MOST_LAYOUTS = 24
 _MOST_TEXT = 32 << 20  # characters of values that are kept
 
-# The keys of a result in their order, each with what stands before its value.
+# The keys of a result in their order, each with the text before its value.
 _Layout = tuple[tuple[str, str], ...]
 
 
@@ -29,7 +29,8 @@ class Repeated:
         self._absent = completed(cast(ResultRecord, {**RESULT}), "")
 
     def read(self, line: bytes) -> tuple[ResultRecord, ResultRecord] | None:
-        """The result in a line and the same `completed`, if all its values are known; None if it is to be read."""
+        """The result in a line, plain and `completed`, if all its values are known; None if the line has to be
+        parsed."""
         if not line.isascii() or not line.startswith(b'{"type":'):
             return None
         text = line.decode()
@@ -54,9 +55,10 @@ class Repeated:
         return cast(ResultRecord, raw), cast(ResultRecord, whole)
 
     def learn(self, line: bytes, raw: ResultRecord, whole: ResultRecord) -> int:
-        """Takes the values of an accepted result, whose texts are printable, and gives it those that are known.
+        """Stores the values of an accepted result, whose texts are printable, and replaces known ones by the shared
+        objects.
 
-        Returns how many values are left that no other result has.
+        Returns the number of its values that no other result has.
         """
         layout, new = _layout(line, raw), values_in(line)
         if self._room <= 0 or not line.isascii() or not (parts := _parts(line.decode(), layout)):
@@ -67,7 +69,7 @@ class Repeated:
                 new -= values_in(part)
             else:
                 try:
-                    parse(_value(key, part))  # a key that is found inside of a value would have cut it
+                    parse(_value(key, part))  # a key inside a value would have cut it
                 except ValueError:
                     return new
                 if part == "null" or key not in ("case", "repro", "duration_us"):
@@ -87,7 +89,7 @@ def _layout(line: bytes, record: ResultRecord) -> _Layout:
 def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
     """The text of the value of each key in a line with these keys; None if it cannot have them.
 
-    A fault is known with the verdict that it gives.
+    A fault is stored together with its verdict.
     """
     parts: dict[str, str] = {}
     before, at = "", 0

@@ -15,12 +15,12 @@ from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT
 
-# What says nothing against a rule that other cases verify: the device or the stack does not offer that part.
+# Verdicts that do not count against a rule that other cases verify: the device or the stack does not offer that part.
 _ABSENT = (Verdict.UNREACHABLE, Verdict.UNSUPPORTED)
-# Why a part of a rule's evidence was not seen.
+# The reasons why a part of a rule's evidence was not seen.
 NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = "not offered", "not reachable here", "not in this run", "left open"
 NO_CONTROL, CONTROL_NOT_OFFERED = "refused, but its control was not seen", "refused, but its control is not offered"
-# These need no further run: the device does not offer it, or no document says what it must do.
+# The reasons that no further run removes: the device does not offer it, or no document says what it must do.
 _SETTLED = (NOT_OFFERED, CONTROL_NOT_OFFERED, OPEN)
 _WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
 
@@ -41,7 +41,7 @@ class RuleConclusion:
 
     @property
     def restriction(self) -> str:
-        """What was not seen of a rule that passed in part, as a clause for people; empty for any other rule."""
+        """The missing evidence of a rule that passed in part, as a clause for people; empty for any other rule."""
         if self.verdict != Verdict.PARTIAL:
             return ""
         found: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ def rule_verdicts(results: Sequence[ResultRecord], registry: Registry) -> dict[s
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
-    """By case, why a refusal proves nothing: its control, which had to be granted, was not."""
+    """By case, why its refusal proves nothing: its control was not granted."""
     granted = _granted(results)
     return {
         record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
@@ -166,7 +166,7 @@ def _is_seen(rule: str, item: str, record: ResultRecord, needs: Needs, granted: 
 def _why_missing(
     rule: str, item: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]
 ) -> Missing:
-    """Why a part of the evidence was not seen: what came nearest to it."""
+    """Why a part of the evidence was not seen, from the result that came nearest to it."""
     found: dict[Verdict, tuple[ResultRecord, Shows]] = {}
     for record in records:
         for verdict, each in _shows(record, rule):
@@ -183,7 +183,7 @@ def _why_missing(
 
 
 def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:
-    """What a result lacks, or the relevant points of a sweep."""
+    """The capabilities that a result, or the relevant points of a sweep, lack; else the reason of the result."""
     points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
     reported = ", ".join(
         record["observed"].get("lacking") or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))

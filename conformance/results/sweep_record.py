@@ -30,7 +30,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size, **tries},
         "points": result.points.by_verdict(),
-        # It is unknown which rule's points caused the kernel's error.
+        # The rule whose points caused the kernel's error is unknown.
         "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,
         "points_data": result.points.as_data(case.id),
     }

@@ -1,8 +1,8 @@
 """Waivers: known violations with an owner and an expiry date; and the effective verdict of a result. Pure functions.
 
 A waiver changes the effective verdict of a result, never its verdict, and only if the device fails exactly as the
-waiver describes. The waiver of a defect, which its fingerprint names, is for all rows and sweeps in which the defect
-shows, if it is not more severe there. Not for the file of waivers (waiver_file.py), nor for verdicts (judging/).
+waiver describes. The waiver of a defect names its fingerprint, and holds for all rows and sweeps that show the defect,
+unless it is more severe there. Not for the file of waivers (waiver_file.py), nor for verdicts (judging/).
 """
 
 import re
@@ -21,7 +21,7 @@ from conformance.yamldoc.nodes import Location
 
 @dataclass(frozen=True)
 class WaiverScope:
-    """Where a waiver holds: the driver, and kernels from one to another, both included; empty: any.
+    """The stacks on which a waiver holds: the driver, and kernels from one to another, both included; empty means any.
 
     "7.2" as the last one includes every 7.2.x. `firmware` is the whole text that the device gives.
     """
@@ -51,7 +51,8 @@ def version(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Terms:
-    """Where a waiver holds, and who is responsible for it until when. `target` is what it is for."""
+    """The common parts of a waiver: the stacks, the owner, the issue and the expiry date. `target` names the case, rule
+    or defect."""
 
     where: WaiverScope
     issue: str
@@ -78,10 +79,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class KnownOutcome:
-    """The outcome that a waiver describes; what is empty may be anything.
+    """The outcome that a waiver describes; an empty field allows anything.
 
-    `returned`, `errno` and `wc` are of the judged call, of a sweep of each deviation; `reason` is part of the result's
-    reason, `when` are the formulas of a sweep's deviations.
+    `returned`, `errno` and `wc` are those of the judged call, or of each deviation of a sweep; `reason` is part of the
+    result's reason, `when` are the formulas of a sweep's deviations.
     """
 
     verdict: str
@@ -92,7 +93,7 @@ class KnownOutcome:
     when: tuple[str, ...] = ()
 
     def differs(self, record: ResultRecord) -> str:
-        """How a violation differs from the known one; empty if it is that one."""
+        """The difference between a violation and the known one; empty if they are the same."""
         if record["verdict"] != self.verdict:
             return f"verdict is {record['verdict']}, not {self.verdict}"
         return (self._differs_in_points(record) if record.get("deviations") else self._differs_in_call(record)) or (
@@ -111,7 +112,7 @@ class KnownOutcome:
         return ""
 
     def _differs_in_points(self, record: ResultRecord) -> str:
-        """The faults of deviations hold their answers; the record has no observation of a point."""
+        """The answers are in the faults of the deviations; the record has no observation of a point."""
         answer = self.errno or " ".join(self.wc)
         record = completed(record, "")
         for each in record["deviations"]:
@@ -138,17 +139,17 @@ class Waiver(Terms):
         return self.case or self.rule
 
     def covers(self, record: ResultRecord) -> bool:
-        """Whether the result is of what it is for, and says something of the device."""
+        """Whether the result is one of its case or rule, and is a statement about the device."""
         if record["verdict"] in INCOMPLETE:
             return False
         return record["case"] == self.case if self.case else self.rule in record["rules"]
 
     def violated(self, record: ResultRecord) -> bool:
-        """Whether a result that it covers violates what it is for."""
+        """Whether a result that it covers violates its case or rule."""
         return (verdict_on(self.rule, _raw(record)) if self.rule else record["verdict"]) in VIOLATIONS
 
     def differs(self, record: ResultRecord) -> str:
-        """How a violation that it covers differs from the one that it describes; empty if it is that one."""
+        """The difference between a violation and the one that the waiver describes; empty if they are the same."""
         if more := record.get("deviations_left_out"):
             return f"it departs in {more:,} more ways, which the result does not have"
         others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {self.rule}
@@ -161,8 +162,8 @@ class Waiver(Terms):
 class DefectWaiver(Terms):
     """The waiver of a defect that is at most as bad as `worst`.
 
-    `also` are other fingerprints of the defect. `cases` are those in which it was seen; it also covers others.
-    `unsteady` are those of them in which it does not always show.
+    `also` are other fingerprints of the defect. `cases` are the cases in which the defect was seen; the waiver covers
+    others too. `unsteady` are those cases in which it does not always show.
     """
 
     defect: str
@@ -176,15 +177,15 @@ class DefectWaiver(Terms):
         return f"defect {self.defect}"
 
     def covers(self, symptom: Symptom) -> bool:
-        """Whether the symptom is of the defect, and not worse than it."""
+        """Whether the symptom is one of the defect, and not more severe than the waiver allows."""
         return self.is_of(symptom) and severity_of(symptom).rank >= self.worst.rank
 
     def is_of(self, symptom: Symptom) -> bool:
-        """Whether the symptom is of the defect, however bad it is."""
+        """Whether the symptom is one of the defect, however severe."""
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def problems(self, results: Sequence[ResultRecord], today: date) -> Iterator[str]:
-        """What is wrong with it in a run; nothing if its cases were not judged."""
+        """The problems of the waiver in a run; none if its cases were not judged."""
         shown = [symptom for record in results for symptom in symptoms(record) if self.is_of(symptom)]
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"
@@ -235,7 +236,7 @@ class Waivers:
         return {**record, "effective": Verdict.WAIVED, "waiver": of_defect.as_data()} if of_defect else record
 
     def account(self, results: Iterable[ResultRecord], header: HeaderRecord) -> WaiversAccount:
-        """What the footer holds: how many results are waived, and whatever is wrong with a waiver."""
+        """The part of the footer about waivers: the number of waived results, and the problems of waivers."""
         records = list(results)
         defects = [each for each in self.defects if each.where.holds(header)]
         problems = [
@@ -255,9 +256,9 @@ class Waivers:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
     def _problems(self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool) -> Iterator[str]:
-        """What is wrong with a waiver in this run; nothing where what it is for was not judged.
+        """The problems of a waiver in this run; none if its case or rule was not judged.
 
-        A run without the `whole` of it does not show that it is no longer needed.
+        Only a run of the `whole` case or rule shows that it is no longer needed.
         """
         covered = [record for record in results if waiver.covers(record)]
         violations = [record for record in covered if waiver.violated(record)]
@@ -280,7 +281,7 @@ def _format_value(value: object) -> str:
 
 
 def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers | None) -> ResultRecord:
-    """The result with its effective verdict in the run of this header: waived, or of the stack in a run about a device.
+    """The result with its effective verdict in the run of this header: WAIVED, or STACK in a run about a device.
 
     A run has a subject: a device with its driver, firmware and provider, or the whole stack.
     """

@@ -70,10 +70,10 @@ def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows
 class ResultsFile:
     """Appends records to a results file. Each is passed to the kernel at once, so that it survives this process."""
 
-    _keep: int | None = None  # how much of the file the first new record leaves; None: all
+    _keep: int | None = None  # the length to which the first new record cuts the file; None: it is not cut
 
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
-        """Creates or opens the file. Raises UserError if it is in use, or has a run and `carry_on` is false.
+        """Creates or opens the file. Raises UserError if it is in use, or has a run although `carry_on` is false.
 
         An error in the path is a mistake of the user (status 2), a full disk is not (status 3).
         `durable`: each line is on disk before the next, because the kernel under test is that of this host.
@@ -160,7 +160,7 @@ class ResultsFile:
             raise not_written(self.path, error) from error
 
     def _new_values(self, record: Record, line: bytes) -> int:
-        """How many values of a record count: those that earlier results have take readers no memory."""
+        """The number of a record's values that count: repeated values take readers no memory."""
         if record["type"] == "header":
             self._repeated = Repeated() if len(record["planned"]) > _MANY else None
         if self._repeated and record["type"] == "result" and not _ESCAPED.search(line):
@@ -170,7 +170,7 @@ class ResultsFile:
         return values_in(line)
 
     def lacks_room(self, record: ResultRecord) -> str:
-        """Why the file would be larger with this record than readers take; empty if it would not."""
+        """Why readers would refuse the file with this record as too large; empty if they would not."""
         data = encode(record)
         if os.fstat(self._fd).st_size + len(data) > MOST_RESULTS_BYTES:
             return f"a file of results has at most {MOST_RESULTS_BYTES:,} bytes, and this one has {len(data):,}"
@@ -179,7 +179,7 @@ class ResultsFile:
         return ""
 
     def changed(self) -> str:
-        """Says that another process has changed the file since this one began to write it; empty if none has."""
+        """A message if another process has changed the file since this one began to write it; else empty."""
         try:
             there = self.path.stat()
             with open(self._fd, "rb", closefd=False) as file:

@@ -1,10 +1,10 @@
 """Confirms the violations of a run: tries each again in a fresh worker.
 
-Of each cause one violation is tried alone, and so is each that took its worker down. The others are tried together, in
-the opposite of the run's order; those that do not occur there are tried alone too, and those after one that took the
-worker down together again. A violation that does not occur alone depends on the cases that ran before it in its worker.
-Then the shortest list of such cases after which it occurs is searched by halving. Verdicts do not change. Not for
-running a worker (repetition.py).
+One violation of each cause is tried alone, and so is every violation that killed its worker. The others are tried
+together, in the reverse order of the run. If a violation does not occur there, it is tried alone too; those after one
+that kills the worker are tried together again. A violation that does not occur alone depends on the cases that ran
+before it in its worker. The shortest list of such cases after which it occurs is then searched by halving. Verdicts do
+not change. Not for running a worker (repetition.py).
 """
 
 import functools
@@ -34,14 +34,14 @@ _SAID_EACH = 25
 
 
 class Confirmation:
-    """The violations of one run, and what became of those that were tried again."""
+    """The violations of one run, and the outcomes of those that were tried again."""
 
     def __init__(self, found: Sequence[Violation], recording: Recording, repeats_losses: bool) -> None:
-        """`found` are to be tried again, and `recording` gets what becomes of them.
+        """`found` are to be tried again, and `recording` gets the outcomes.
 
         `repeats_losses`: a CRASH or HANG may be tried again."""
         self._found = found
-        self._waiting: list[Sequence[Violation]] = []  # each is tried in one worker
+        self._waiting: list[Sequence[Violation]] = []  # each list is tried in one worker
         self._recording = recording
         self._repeats_losses = repeats_losses
         self._lock = threading.Lock()
@@ -89,9 +89,9 @@ class Confirmation:
                 self._recording.listener.say(f"  {self._tried} tried, {left} left")
 
     def _try_together(self, violations: Sequence[Violation], start: Start) -> None:
-        """Tries violations in one worker. What does not occur there as in the run is to be tried alone.
+        """Tries violations in one worker. Those that do not occur there as in the run are to be tried alone.
 
-        What is behind a case that ended the worker is tried together once more.
+        Those after a case that ended the worker are tried together once more.
         """
         again = self._repeated(start, [each.name for each in violations])
         for violation in violations:
@@ -104,12 +104,12 @@ class Confirmation:
             self._wait(*behind)
 
     def _wait(self, *violations: Violation) -> None:
-        """Several that are tried in one worker are begun before single ones, since they take longest."""
+        """Lists of several violations are started before single ones, since they take longest."""
         with self._lock:
             self._waiting.insert(0 if len(violations) > 1 else len(self._waiting), violations)
 
     def _confirmed(self, violation: Violation, start: Start) -> ConfirmationRecord | None:
-        """What there is to record of a violation; None if it could not be tried."""
+        """The record about a violation; None if it could not be tried."""
         if violation.first:
             return self._about(violation, True, "run")
         if violation.seen["verdict"] != Verdict.FAIL and "observed" not in violation.seen and not self._repeats_losses:
@@ -128,7 +128,7 @@ class Confirmation:
         return about
 
     def _repeat_more(self, about: ConfirmationRecord, violation: Violation, start: Start) -> None:
-        """Tries a violation that was not seen alone a few times more; one that is seen then is unsteady."""
+        """Tries a violation that did not occur alone a few more times; if it occurs then, it is unsteady."""
         more = [each for _ in range(REPETITIONS - 1) if (each := self._last_repeated(start, [violation.name]))]
         seen = [each for each in more if each["verdict"] in VIOLATIONS]
         about["repetitions"] = {"seen": len(seen), "of": 1 + len(more)}
@@ -146,7 +146,7 @@ class Confirmation:
             return self._searched <= MOST_SEARCHED
 
     def _brings_it_back(self, violation: Violation, start: Start) -> list[str]:
-        """The shortest list of cases found after which the violation occurs again; empty if it does not occur."""
+        """The shortest list of cases that was found after which the violation occurs again; empty if there is none."""
         left = MOST_WORKERS
 
         def occurs(before: Sequence[str]) -> bool:
@@ -196,7 +196,7 @@ class Confirmation:
 
 
 def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
-    """Those that are tried alone, and those that are tried together; both in the order of the run."""
+    """The violations to try alone, and those to try together; both in the order of the run."""
     alone: list[Violation] = []
     like: list[Violation] = []
     seen: set[Cause] = set()

@@ -1,8 +1,8 @@
-"""Judges in the supervisor what a worker has observed. The worker's own verdict is only compared.
+"""Judges the observations of a worker in the supervisor. The worker's own verdict is only compared.
 
-The code under test runs in the worker's process, so that a line of it is only evidence: rules, level, call and
-source are those of the plan, and the verdict follows from the observation, as `rdma-cts judge` finds it later. Not for
-the order of lines (session.py) and not for writing results (recording.py).
+The code under test runs in the worker's process, so that a line from there is only evidence: rules, level, call and
+source are those of the plan, and the verdict follows from the observation, as in `rdma-cts judge`. Not for the order of
+lines (session.py) and not for writing results (recording.py).
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.records import encode, result_record
 
-# The most that a result keeps of what a worker sends; what is cut is said (docs/results.md has these figures).
+# The limits of a result for data from a worker; a cut is recorded (docs/results.md has these figures).
 MOST_LOG_LINES = 200
 MOST_ALARMS = 100
 MOST_OBSERVED_BYTES = 1 << 18
@@ -31,7 +31,7 @@ MOST_EXAMPLES_BYTES = 1 << 22  # of all observations of a sweep
 
 @dataclass(frozen=True)
 class Examiner:
-    """Judges the lines of one worker, by its header and by what it found that the entries offer."""
+    """Judges the lines of one worker, with its header and its findings about what the entries offer."""
 
     registry: Registry
     basis: Basis
@@ -53,7 +53,7 @@ class Examiner:
     def judged(self, case: Case, line: ResultRecord) -> ResultRecord:
         """The result of a planned case by this side's judgement, with the points of a sweep under `points_data`.
 
-        BROKEN if the line has another shape than a result, cannot be judged, or says another verdict.
+        BROKEN if the line does not have the shape of a result, cannot be judged, or has another verdict.
         """
         wrong = mismatch_of(line)
         if wrong:
@@ -115,7 +115,7 @@ def _whole(duration_us: float | None) -> int | None:
 
 
 def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
-    """The record with as many kernel lines, alarms and texts as a result keeps, and with what was cut."""
+    """The record with as many kernel lines, alarms and texts as a result keeps, and with notes about cuts."""
     record["reason"] = cut(record["reason"])
     if "fault" in record:
         seen = record["fault"].get("seen", [])

@@ -1,4 +1,4 @@
-"""What became of a case whose worker died or hung: a fault, by how the worker ended and what it said last.
+"""The fault of a case whose worker died or hung, from the worker's end and its last output.
 
 Not for workers whose case in flight is not known.
 """

@@ -1,4 +1,4 @@
-"""What a run has recorded so far: its header, a result for each case that is done, and the file that they go to.
+"""The records of a run so far: its header, a result for each case that is done, and their file.
 
 Although workers run at the same time, only one thread at a time may use it (supervisor.py). Not for the streams of
 workers (session.py).
@@ -76,7 +76,7 @@ class Recording:
 
     @property
     def recorded(self) -> Recorded | None:
-        """What this process has recorded, whatever has become of the file; None if no worker has sent a header."""
+        """The records of this process, even if the file was changed; None if no worker has sent a header."""
         if not self.header:
             return None
         others: list[OtherRecord] = list(self._confirmations or ())
@@ -95,7 +95,7 @@ class Recording:
             self.record_loss(self.cases[prior.in_flight], end, None, [], NO_WORKER)
 
     def worker_started(self, derived: DerivedFiles | None = None) -> int:
-        """Counts a worker, which was given these derived files; returns its number."""
+        """Counts a worker that was given these derived files; returns its number."""
         self._workers += 1
         if self.header_received:
             self._append_worker(derived)
@@ -134,7 +134,7 @@ class Recording:
             raise UserError(f"a later worker has another stack than the first: {change}", status=3)
 
     def heard_from(self, worker: int, worker_header: HeaderRecord) -> None:
-        """Notes which device a worker has, if that is not the same for all."""
+        """Notes the device of a worker, if several devices share the cases."""
         if self.plan.facts.get("devices"):
             self._device_of[worker] = worker_header["device"].get("name", "")
 
@@ -144,7 +144,7 @@ class Recording:
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        """The header of the run; only what the worker alone can know comes from its header."""
+        """The header of the run; only facts that the worker alone can know come from its header."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
         header = cast(HeaderRecord, {**own, **self.plan.facts, **self._known()})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
@@ -177,7 +177,7 @@ class Recording:
         verdict = Verdict(judgement.verdict)
         record = self._result(case.id, replace(judgement, reason=cut(judgement.reason)), log)
         rule = at.get("rule", "") if at else ""
-        # A random sequence: record it, and the rule that it is about. All other cases are about their own rules.
+        # A random sequence is recorded with its rule. All other cases have their own rules.
         if at and row and len(row) <= _MOST_ROW and case.kind is Kind.SEQUENCES and rule in case.rules:
             deviation: Deviation = {"when": cut(at["point"]), "rules": [rule], "row": row}
             record["deviations"] = [deviation]
@@ -220,13 +220,13 @@ class Recording:
         self.listener.result_recorded(record, len(self.done), len(self.cases))
 
     def unconfirmed(self) -> list[Violation]:
-        """The violations that are to be confirmed now: the file does not say whether they occur alone."""
+        """The violations that have to be confirmed now: the file does not yet say whether they occur alone."""
         self._confirmations = self._confirmations or []
         known = {(record["case"], record.get("point", "")) for record in self._confirmations}
         return [each for each in violations(self.done, self.cases) if (each.case, each.point) not in known]
 
     def append_confirmation(self, record: ConfirmationRecord) -> None:
-        """Records what became of a violation that was tried again."""
+        """Records the outcome of a violation that was tried again."""
         assert self._confirmations is not None
         self._confirmations.append(record)
         self._file.append(record)

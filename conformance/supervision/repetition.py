@@ -17,7 +17,7 @@ from conformance.supervision.losses import SILENT, loss_of
 from conformance.supervision.worker import START_DEADLINE_S, Worker, WorkerEnd
 
 _EVIDENCE_LINES = 30
-# What judges the lines of a worker that has sent these records; raises UserError if it has another stack.
+# Returns the judge of the lines of a worker that has sent these records; raises UserError if its stack differs.
 NewExaminer = Callable[[HeaderRecord, OfferedRecord | None], Examiner]
 
 
@@ -59,7 +59,7 @@ def repeat(
 
 
 class _Hearing:
-    """What a worker has sent so far. `changes` grows with each line that is new."""
+    """The state of a worker's stream so far. `changes` grows with each new line."""
 
     def __init__(self, cases: Collection[str], new_examiner: NewExaminer) -> None:
         self.examiner: Examiner | None = None
@@ -96,7 +96,7 @@ class _Hearing:
 
 
 def _read(raw: bytes) -> Record | None:
-    """The record of a line; None if it is not one. That of a result may have any shape, which its examiner finds."""
+    """The record of a line; None if it is not one. A result may have any shape here; the examiner checks it."""
     try:
         record = decode(raw)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a run is asked to do, as the supervisor and its recording use it. Not for the file that a run is resumed by
+"""The plan of a run, as the supervisor and its recording use it. Not for the file from which a run is resumed
 (runs/plan.py).
 """
 
@@ -19,15 +19,15 @@ def _alone(case: Case, _: str) -> str:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The cases of a run, and what decides on their verdicts.
+    """The cases of a run, and the data that decide on their verdicts.
 
     `facts` are those of the header that workers do not know. `reproduction` returns the command that runs one case on
     the same target, on the device of that name if several share the cases. `boot_id` returns what identifies the boot
-    of the kernel under test if that is the kernel of a host, which may go down and take this process along: the file
-    then records the start of each case, too. `waivers` determine effective verdicts, and `profile` what the device must
-    have. `devices` are the names of the devices that a worker may have, if they are known. `durations` are the
-    seconds that cases took in an earlier run, by id; they only decide who runs what. Random sequences are tried for
-    `sequences_s` seconds.
+    of the kernel under test if that is the kernel of a host, which may die together with this process: the file then
+    records the start of each case, too. `waivers` determine effective verdicts, and `profile` what the device must
+    have. `devices` are the names of the devices that a worker may have, if they are known. `durations` are the seconds
+    that cases took in an earlier run, by id; they only decide which worker runs which case. Random sequences are tried
+    for `sequences_s` seconds.
     """
 
     suite: Suite
@@ -44,5 +44,5 @@ class RunPlan:
 
     @property
     def longest_case_s(self) -> float:
-        """How long a case may take as a whole, whatever progress it makes, in seconds."""
+        """The maximum duration of a case in seconds, whatever progress it makes."""
         return longest_case_s(self.case_deadline_s) + self.sequences_s

@@ -1,4 +1,5 @@
-"""Which cases the next worker runs. The longest are handed out first, so that all workers end at about the same time.
+"""Chooses the cases of the next worker. The longest are handed out first, so that all workers end at about the same
+time.
 
 Knows no workers and no threads (supervisor.py), and not where durations are stored.
 """
@@ -12,14 +13,14 @@ from conformance.tables.tiers import cost
 START_S = 3.0
 # The duration of a plain call under software emulation, in seconds, for cases that have never been run.
 _CALL_S = 0.01
-# If that many of the cases are known by their durations, the first batches are to be the only ones.
+# If the durations of this share of the cases are known, the first batches have all the cases.
 _WELL_KNOWN = 0.9
-# Otherwise the first batches have this share of the estimated time, and the rest is handed out in smaller ones.
+# Otherwise the first batches have this share of the estimated time, and the rest is handed out in smaller batches.
 _FIRST_SHARE = 0.5
 
 
 def expected_s(case: Case, durations: Mapping[str, float]) -> float:
-    """How long a case will take, in seconds: as known, else by its cost."""
+    """The expected duration of a case in seconds: the known one, else from its cost."""
     return durations.get(case.id, _CALL_S * cost(case))
 
 
@@ -44,8 +45,8 @@ class Schedule:
     def take(self) -> list[str]:
         """The cases for a worker that is free, in the order of the run; none if no case is waiting.
 
-        Those that need memory kept from forked children come first, together for one worker, because that is long; then
-        all others that may share a worker, and last those that may not, each for a worker of its own.
+        First come the cases that need memory kept from forked children, together for one worker, because they take
+        long; then all others that may share a worker, and last those that need a worker of their own.
         """
         waiting = [case for case in self._order if case in self._waiting]
         kept = [case for case in waiting if case in self._kept_memory]
@@ -54,7 +55,7 @@ class Schedule:
         return sorted(batch, key=self._order.__getitem__)
 
     def give_back(self, cases: Iterable[str]) -> None:
-        """These cases are waiting again, because their worker has ended without them."""
+        """Puts back cases whose worker has ended without running them."""
         self._waiting.update(cases)
 
     def _ordinary(self) -> list[str]:

@@ -1,8 +1,7 @@
 """Reads the stream of one worker until it ends, and records its results.
 
-A line counts only for the case in flight, which the worker has begun and not yet answered; what else it sends, before
-or about other cases, changes nothing. Not for verdicts (examiner.py) and not for starting another worker
-(supervisor.py).
+A line counts only for the case in flight, which the worker has begun and not yet answered; lines before it or about
+other cases are ignored. Not for verdicts (examiner.py) and not for starting another worker (supervisor.py).
 """
 
 import threading
@@ -40,10 +39,10 @@ class Shared:
 
 
 class Session:
-    """One worker, as the supervisor follows it.
+    """The supervisor's view of one worker.
 
-    After `listen`, `end_reason` says why the worker ended, `refused` whether it can run no case, and `progress` whether
-    starting another one makes sense.
+    After `listen`, `end_reason` says why the worker ended, `refused` whether it was unable to run any case, and
+    `progress` whether starting another one makes sense.
     """
 
     def __init__(self, worker: Worker, number: int, batch: Collection[str], shared: Shared) -> None:
@@ -86,7 +85,7 @@ class Session:
                     self._handle_malformed(problem)
                 if record:
                     self._handle(record)
-                # By the clock, so that a worker that never stops writing does not delay it.
+                # By the clock, so that a worker that never stops writing does not delay the end.
                 if self._in_flight and time.monotonic() >= self._begun + self._recording.plan.longest_case_s:
                     self._endless()
                     return
@@ -100,10 +99,10 @@ class Session:
                     until = min(until, self._begun + plan.longest_case_s)
 
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
-        """The record of a line, and what is wrong with a line that is not a record.
+        """The record of a line, or the problem of a line that is not a record.
 
-        Neither for a line that the worker's end has cut off, nor for the result of a case that is not in flight. A
-        result is that of this side's judgement.
+        Neither for an incomplete last line, nor for the result of a case that is not in flight. A result is returned as
+        judged on this side.
         """
         if not raw.endswith(b"\n"):
             return None, ""
@@ -201,7 +200,7 @@ class Session:
     def _hung(self) -> None:
         """Handles a silence longer than the deadline, during a case or between cases.
 
-        If somebody else has stopped the worker, its silence says nothing about the device.
+        If the worker was stopped from outside the run, its silence says nothing about the device.
         """
         if held := self._worker.held_up():
             self._ended(WorkerEnd(held, external=True))

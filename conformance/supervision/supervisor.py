@@ -21,7 +21,7 @@ from conformance.supervision.worker import Start, Worker
 
 
 class Supervisor:
-    """One run: what is recorded of it, and who runs its cases."""
+    """One run: its records, and the distribution of its cases to workers."""
 
     def __init__(self, recording: Recording, console: Path) -> None:
         """`console` is the file with the other output of workers."""
@@ -33,15 +33,14 @@ class Supervisor:
         self._workers: set[Worker] = set()
         self._started = 0
         self._busy = 0
-        self._refused = False  # a worker has said that it can run no case
+        self._refused = False  # a worker has reported that it can run no case
 
     def run(self, *starts: Start, again: Sequence[Start] = ()) -> FooterRecord:
         """Runs every case, in as many workers as necessary. Records and returns the footer.
 
-        Each of `starts` starts one worker at a time. Each of `again` starts a worker in which a violation is tried
-        once more; without them, and as long as cases are missing, violations are not confirmed. Raises UserError if no
-        worker sent a header or could run a case, or if the header of a worker has another stack than the run began
-        with.
+        Each of `starts` starts one worker at a time. Each of `again` starts a worker in which violations are tried once
+        more; violations are not confirmed without them, or if cases are missing. Raises UserError if no worker sent a
+        header or could run a case, or if the stack in a worker's header is not that of the run.
         """
         began = time.monotonic()
         self._recording.carry_on()
@@ -62,7 +61,8 @@ class Supervisor:
         return self._recording.finish(time.monotonic() - began)
 
     def _end_broken(self, error: Exception, duration_s: float) -> None:
-        """Records a footer where the harness itself has failed; nothing where the file or the stack is the reason."""
+        """Records a footer after a failure of the harness itself; records nothing if the file or the stack is the
+        reason."""
         if isinstance(error, UserError) or not self._recording.header_received:
             return
         reason = f"not run: the harness failed ({type(error).__name__})"
@@ -101,7 +101,7 @@ class Supervisor:
                 return
 
     def _next_batch(self) -> list[str]:
-        """The cases for the next worker; waits while others run, because these may die and leave some."""
+        """The cases for the next worker; waits while other workers run, because these may die and leave some."""
         with self._shared.changed:
             while not self._shared.stopped:
                 if batch := self._schedule.take():

@@ -31,15 +31,15 @@ class Violation:
 
     @property
     def name(self) -> str:
-        """What is run to see it alone."""
+        """The case, or case and point, to run in order to see it alone."""
         return f"{self.case}{POINT}{self.point}" if self.point else self.case
 
 
 def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
     """The violations among results, which are in the order of completion.
 
-    Those that random sequences found are left out: each was found, and made short, by repetition. A sweep whose points
-    are tries of one thing is one violation.
+    Violations that random sequences found are left out: each was already repeated to make it short. A sweep whose
+    points are tries of one thing is one violation.
     """
     by_worker: dict[int, list[str]] = {}
     for case, record in results.items():

@@ -1,4 +1,4 @@
-"""The interface between the supervisor and what it uses: workers, how they end, and who is notified. Not for logic."""
+"""The interfaces that the supervisor uses: workers, their ends, and observers of the progress. Not for logic."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ TRIES = 3
 class WorkerEnd:
     """How a worker ended. `external`: neither the kernel nor the process under test caused it.
 
-    `kind` is what died otherwise, and `by` the signal or status with which a process ended.
+    Otherwise `kind` is what died, and `by` the signal or status with which a process ended.
     """
 
     what: str = "the kernel or process under test died"
@@ -30,8 +30,8 @@ class Worker(Protocol):
     """One instance of the process that runs cases; see fixtures.guest.guest.Guest.
 
     `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
-    says why no other worker can use the device, or is empty. `held_up` says how somebody else kept it from running
-    when it was silent, or is empty. `kill` may be called from another thread. `derived` are the files that a guest was
+    says why no other worker can use the device, or is empty. `held_up` says what outside the run kept it from running
+    while it was silent, or is empty. `kill` may be called from another thread. `derived` are the files that a guest was
     given of those that other guests had derived."""
 
     @property
@@ -50,7 +50,7 @@ Start = Callable[[Sequence[str]], Worker]
 
 
 class Listener(Protocol):
-    """Is notified about the progress of a run, by one thread at a time."""
+    """An observer of the progress of a run; it is called by one thread at a time."""
 
     def run_started(self, header: HeaderRecord, total: int) -> None: ...
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None: ...

@@ -1,7 +1,7 @@
 """The distinct combinations of values in several columns of bytes, and which of them each index has.
 
-A loop in Python would take as long for a point as the verb itself. Operations on bytes, slices and long integers handle
-all indices at once. Only with more than 256 combinations is each index handled alone.
+A loop in Python would take as long for a point as the verb itself, so that operations on bytes, slices and long
+integers handle all indices at once. Only with more than 256 combinations is each index handled alone.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Explanation:
 
 @dataclass
 class Effort:
-    """How much may still be spent on the formulas of one sweep: the sets that may be minimised."""
+    """The remaining effort for the formulas of one sweep: the number of sets that may still be minimised."""
 
     left: int = _MOST_MINIMISED
 
@@ -57,7 +57,7 @@ class Effort:
 def explain(points: Points, number: int, effort: Effort | None = None, known: str = "") -> Explanation:
     """The explanation of the points with the outcome `number`; without a formula once the effort is spent.
 
-    `known` is one that needs no search.
+    `known` is a formula that needs no search.
     """
     own = points.outcomes[number]
     same = (own.expected, own.rule, own.clause)
@@ -191,7 +191,7 @@ class _Set:
         return self._split(), False
 
     def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
-        """A class that determines the result alone, joined with the formula of the others, to which this is reduced."""
+        """The formula if one class alone determines the result, joined with the formula for the other classes."""
         others = [other for other in range(len(self.variables[number].classes)) if other != value]
         classes, slices = self.variables[number].classes, self._slices(number)
         self._replace(number, [classes[other] for other in others], [slices[other] for other in others])

@@ -18,7 +18,8 @@ from conformance.sweeps.byte_columns import byte_planes, combinations
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
 from conformance.sweeps.point_observations import PointObservations
 
-# The rule that a set-up violates which was refused at one point and done when it was made again, by the refused call.
+# By the refused call: the rule that is violated if a set-up was refused at one point and succeeded when it was made
+# again.
 _RULE_OF_SETUP = {
     "ibv_reg_mr": "REG-17",
     "ibv_reg_mr_iova": "IOVA-04",
@@ -142,7 +143,8 @@ class PointJudge:
 
 
 def _of_any_point(fault: Fault) -> Fault:
-    """The fault without what differs from point to point: where it is (see judging/circumstances.py), and numbers."""
+    """The fault without the parts that differ from point to point: its place (see judging/circumstances.py), and
+    numbers."""
     came = tuple(_HEX.sub("0x…", cut(each)) for each in fault.seen[:MOST_NOTES])
     allowed = tuple(_HEX.sub("0x…", each) for each in fault.expected)
     title = fault.call.partition("(")[0]

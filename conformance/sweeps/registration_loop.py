@@ -70,7 +70,8 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
 
 
 def _is_of_device(entry: Entry) -> bool:
-    """Whether an entry, or the library behind a door, is that of a device and not altered."""
+    """Whether an entry, or the library behind another way into a verb (bench/doors.py), is that of a device and not
+    altered."""
     return type(entry.library if isinstance(entry, RegMrEx) else entry) in (Libibverbs, Uverbs)
 
 
@@ -84,7 +85,7 @@ class RegistrationLoop:
         self._descriptor = native.descriptor(entry)
 
     def given(self, given: Given) -> Given:
-        """The set-up unchanged."""
+        """Returns the set-up unchanged."""
         return given
 
     def run(
@@ -153,7 +154,7 @@ class RegistrationLoop:
     def _calls(
         self, context: CaseContext, pd: Pd, column: Mapping[str, int | array[int]]
     ) -> tuple[native.Call, native.Call, Callable[..., object]]:
-        """The call, the one that takes its index where an optional flag is set, and what undoes either."""
+        """The call, the call that replaces it if an optional flag is set, and the call that undoes either."""
         call, access, length, entry = context.case.when.call, column["access"], column["length"], self._entry
         if isinstance(entry, RegMrEx):
             library = cast(Libibverbs, entry.library)

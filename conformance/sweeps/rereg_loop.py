@@ -115,7 +115,7 @@ class ReregLoop:
     ) -> tuple[list[str], dict[int, int]]:
         """Runs the loop to its end; points at which ibv_mr was not as expected are observed in Python.
 
-        Returns what could not be deregistered, and the numbers of these observations by point.
+        Returns texts about regions that could not be deregistered, and the numbers of these observations by point.
         """
         not_released: list[str] = []
         unexpected: dict[int, int] = {}

@@ -44,7 +44,7 @@ CHECK_INTERVAL = 512
 # Seconds after which progress is reported within an interval, too: its points may have to wait for completions.
 PROGRESS_S = 5.0
 _LOG_LINES = 40
-# What was lost is tried again at this many points; a transport that loses more is not merely busy.
+# Lost messages are sent again at so many points at most; a transport that loses more is not merely busy.
 _MOST_LOST = 64
 
 
@@ -112,7 +112,8 @@ class _SweepPass:
         self.reported_at = time.monotonic()
 
     def _report_in_time(self, point: int, done: int) -> None:
-        """Reports progress if that is long ago; `done` points of the present group, up to `point`, are done."""
+        """Reports progress if the last report is long ago; `done` points of the present group, up to `point`, are
+        done."""
         if time.monotonic() - self.reported_at >= PROGRESS_S:
             self._report(point, self.done + self.ran + done)
 
@@ -223,7 +224,8 @@ class _SweepPass:
         call_all(context, self.point_template, group.points, self.record, self._report_in_time)
 
     def try_lost_again(self, points: Points) -> bool:
-        """Sends again what had to arrive over an unreliable transport and was lost. Returns whether there was any."""
+        """Repeats operations whose message had to arrive over an unreliable transport and was lost. Returns whether
+        there were any."""
         lost = [
             number
             for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))

@@ -17,7 +17,7 @@ from conformance.yamldoc.reader import Reader
 
 # No address space of Linux is larger.
 _MAX_MEMORY = 1 << 57
-# How a queue pair is made for each way to post its requests.
+# The kind of queue pair for each way of posting its requests.
 _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDERS}}
 _BUFFERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "memory": ("memory", vocabulary.MEMORY_KINDS),
@@ -102,7 +102,7 @@ def read_memory(reader: Reader, section: str, node: Node) -> MemorySpec:
     fields = reader.mapping(node, what, ("kind", "size"), ("kind", "size"))
     kind = reader.word(fields.get("kind"), f"kind of {what}", kinds)
     size = _size(reader, fields["size"], "a size of memory") if "size" in fields else None
-    # Return the object after a mistake, too, so that its uses are not reported as further mistakes.
+    # The object is returned even after a mistake, so that its uses are not reported as further mistakes.
     return MemorySpec(kind or "", size or Quantity("1", ()))
 
 

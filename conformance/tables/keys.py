@@ -1,4 +1,4 @@
-"""The keys of the files in cases/, said once: the loader takes these and no others, and the JSON Schema publishes them.
+"""The keys of the files in cases/: the loader accepts only these, and the JSON Schema publishes them.
 
 Not for the arguments of calls and the keys of `then`, which the vocabulary has (model/vocabulary.py).
 """
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 NEEDS_OF = "needs of"
-# A rule has exactly one of these: the words of its document, or the reason why they are not given.
+# A rule has exactly one of these: a quotation of its document, or the reason why there is none.
 QUOTE, UNQUOTED = "quote", "unquoted"
 EVIDENCE, CONDITIONAL = "evidence", "conditional"
 
@@ -28,7 +28,7 @@ TABLE: Keys = {
     "about": Key("text", "what the table shows, for people"),
     "cases": Key("count", "how many cases the rows expand to", required=True),
     "entries": Key("entries"),
-    "also": Key("doors", "other ways into the verb by which the rows are run as well, each with its rule"),
+    "also": Key("doors", "other ways into the verb through which the rows are also run, each with its rule"),
     "given": Key("given"),
     "retired": Key("retired cases", "ids of cases that were given up, which are never used again"),
     "rows": Key("rows", required=True),
@@ -40,16 +40,16 @@ ROW: Keys = {
     "needs": Key("needs or axis"),
     "each": Key("axes of a row", "the axes"),
     "entries": Key("entries or axis"),
-    "also": Key("doors", "other ways into the verb by which the row is run as well, each with its rule"),
+    "also": Key("doors", "other ways into the verb through which the row is also run, each with its rule"),
     "given": Key("given or axis"),
     "before": Key("steps before"),
     "call": Key("call name", "the judged call, if it is not the verb's own"),
     "when": Key("by call", "the arguments of the verb's one call"),
-    "then": Key("by call", "what must come of it: an outcome, or a mapping with more"),
+    "then": Key("by call", "the required result: an outcome, or a mapping with more"),
     "afterwards": Key("steps"),
     "note": Key("text", "a remark for the result"),
-    "hazardous": Key("truth", "it can take the kernel down"),
-    "ends_process": Key("truth", "it can end its own process, and not more"),
+    "hazardous": Key("truth", "it can crash the kernel"),
+    "ends_process": Key("truth", "it can end its own process, but not the kernel"),
     "tier": Key("tier"),
     "sweep": Key("sweep"),
 }
@@ -74,15 +74,15 @@ QUEUE_PAIR: Keys = {
 WINDOW: Keys = {"type": Key("window type", required=True), "pd": Key("name"), "bound": Key("bind")}
 SWEEP: Keys = {
     "axes": Key("axes of a sweep", required=True),
-    "where": Key("text", "which points of the product there are"),
+    "where": Key("text", "the condition that selects points of the product"),
     "points": Key("points", "how many points there are: a number, or a product with the sizes of derived axes", True),
     "expect": Key("clauses", required=True),
-    "tries": Key("truth", "its points are tries of one thing: which of them show a violation is chance"),
+    "tries": Key("truth", "its points are repetitions of one thing: chance decides which of them show a violation"),
 }
 CLAUSE: Keys = {
-    "if": Key("text", "where it holds; without it, at every point that is left"),
-    "then": Key("outcome of a point", "what must come there"),
-    "rule": Key("rule id", "which rule says so"),
+    "if": Key("text", "where it holds; without it, at all remaining points"),
+    "then": Key("outcome of a point", "the result required there"),
+    "rule": Key("rule id", "the rule that requires it"),
     "needs": Key("some needs", "what the points need of the device"),
     NEEDS_OF: Key("string", "an axis of access flags: each needs what FLAG_NEEDS says"),
 }
@@ -94,7 +94,7 @@ RULES_FILE: Keys = {
 }
 RULE: Keys = {
     "id": Key("rule id", "permanent; never used again", required=True),
-    "short": Key("text", "what it is about, in a few words of the field; titles of defects have it"),
+    "short": Key("text", "its subject in a few words of the field, for titles of defects"),
     "statement": Key("text", "the documented statement in our own words", required=True),
     "document": Key("text", required=True),
     "section": Key("text", required=True),
@@ -102,11 +102,11 @@ RULE: Keys = {
     "layer": Key("layer", "who enforces it", required=True),
     "needs": Key("needs", required=True),
     "since": Key("text", "the first rdma-core whose document says it, in quotes", required=True),
-    "failure_means": Key("text", "what breaking it does to people", required=True),
+    "failure_means": Key("text", "the consequence of a violation for applications", required=True),
     QUOTE: Key("text", "at most one sentence of the document, word for word; […] for words left out"),
     UNQUOTED: Key("text", "why the document is not quoted, in our own words"),
-    EVIDENCE: Key("texts", "what verifies it, if not all that its cases can show: refused RDMA_WRITE at uverbs"),
-    CONDITIONAL: Key("text", "the situation of which it speaks, if a stack need not have it"),
+    EVIDENCE: Key("texts", "what verifies it, if not all its cases can show: refused RDMA_WRITE at uverbs"),
+    CONDITIONAL: Key("text", "the situation that it is about, if a stack need not have it"),
 }
 
 

@@ -151,7 +151,7 @@ class _Rows:
         self.ids: dict[str, Node] = {}
 
     def _doors(self, node: Node | None) -> dict[str, str]:
-        """The doors (bench/doors.py) through which the rows are also run, each with the rule that it proves."""
+        """The other ways into the verb (bench/doors.py) through which the rows are also run, each with its rule."""
         fields = self.reader.mapping(node, "also", vocabulary.DOORS) if node else {}
         return {door: self.reader.word(rule, "rule", self.registry) or "" for door, rule in fields.items()}
 
@@ -178,7 +178,7 @@ class _Rows:
                     location = (fields["each"].keys or {})[name]
                     self.reader.note(location, f"axis {name!r} is not used in the row")
             if len(self.reader.mistakes) > before and not cases:
-                break  # the axes are wrong: mistakes in the expanded rows would only repeat that
+                break  # with wrong axes, mistakes in the expanded rows would only repeat theirs
             assert isinstance(body.value, dict)
             cases += self._cases(row, body.value)
         return cases
@@ -264,7 +264,8 @@ class _Rows:
 
 
 def _through_door(case: Case, rule: str, registry: Registry) -> Case:
-    """The case through a door: it proves the door's rule, by which all rules of the row hold there. Its needs stay."""
+    """The case through another way into the verb: it proves that way's rule, which says that all rules of the row hold
+    there. Its needs stay."""
     needs = registry[rule].needs
     sweep = case.sweep
     if sweep:

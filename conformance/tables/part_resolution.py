@@ -30,7 +30,7 @@ _Read = Callable[[Reader, Node], T | None]
 class PartResolver:
     """Resolves parts of one row. Notes mistakes in `reader`; results after a mistake must not be used.
 
-    `inside` is the column of the sweep's points. A combination that none of them has may be invalid.
+    `inside` is the column of the sweep's points. A combination of values without a point may be invalid.
     """
 
     def __init__(self, reader: Reader, text: RowText, inside: int) -> None:

@@ -36,7 +36,7 @@ def read_profile(path: Path) -> Profile:
 
 
 def named_profile(path: Path | None) -> GivenFile | None:
-    """How a header names the profile in a file; None without one. Raises OSError."""
+    """The name and hash of the profile's file for the header; None without a profile. Raises OSError."""
     return {"file": str(path), "sha256": hashlib.sha256(read_regular(path)).hexdigest()} if path else None
 
 

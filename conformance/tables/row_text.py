@@ -71,7 +71,8 @@ def entries(node: Node | None) -> Mapping[str, Node]:
 
 
 def format_arguments(step: Step, written: Node | None) -> dict[str, str]:
-    """The arguments of a step as texts; those in which an axis occurs as in the table, with the name of the axis."""
+    """The arguments of a step as texts; an argument with an axis is written as in the table, with the name of the
+    axis."""
     nodes = entries(written)
     return {
         key: _format(nodes[key]) if key in nodes and names_in(nodes[key]) else format_argument(value)

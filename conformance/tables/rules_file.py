@@ -17,7 +17,7 @@ from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
-# Of a predicate that is true where any flag of an enumeration is, except those that it names.
+# The keys of a predicate that is true where any flag of an enumeration is set, except those that it names.
 FLAGS, EXCEPT = "flags of", "except"
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -1,8 +1,7 @@
 """Shards: the parts into which several machines divide the cases of a run, the violations of a trial, or cells.
 
-N shards are the whole, and no two have anything in common. What a shard has depends on the ids, on the shipped
-durations and on N alone, so that machines agree without asking each other. Not for putting results together
-(results/merging.py).
+N shards are the whole, and no two have anything in common. The contents of a shard depend only on the ids, the shipped
+durations and N, so that machines agree without communicating. Not for putting results together (results/merging.py).
 """
 
 import json
@@ -16,7 +15,7 @@ from typing import TypeVar
 
 from conformance.errors import UserError
 
-# Seconds in the guest by case id, of those that take long; the others take _OTHER_S. A machine's own durations are not
+# Seconds in the guest of the long cases, by id; all others count as _OTHER_S. A machine's own durations are not
 # used: those of another machine differ.
 DURATIONS = Path(__file__).with_name("durations.json")
 _OTHER_S = 0.15
@@ -48,9 +47,10 @@ class Shard:
     def part(
         self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
     ) -> list[_Item]:
-        """Those of the items that are in this shard, in their order; by default all take equally long.
+        """The items of this shard, in their order; by default all take equally long.
 
-        The longest are given out first, each to the shard that has least so far. Raises UserError if this one has none.
+        The longest are assigned first, each to the shard with the least time so far. Raises UserError if this one has
+        none.
         """
         known = seconds or {}
         spent = [(0.0, number) for number in range(1, self.of + 1)]

@@ -28,7 +28,7 @@ from conformance.yamldoc.reader import suggestion
 
 
 def needs_of(registry: Registry, cases: Sequence[Case]) -> tuple[Needs, list[Mistake]]:
-    """The evidence that the rules need, and a mistake for each that a rule names and no case of it shows."""
+    """The evidence that the rules need, and a mistake for each item that a rule names but none of its cases shows."""
     by_rule: dict[str, set[str]] = {rule: set() for rule in registry}
     everything: set[Shown] = set()
     planned = [case for case in of_tier(cases, DEFAULT) if case.kind.traits.proves]
@@ -103,8 +103,8 @@ class Suite:
 def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite:
     """Returns the project's rules and tables together with those in the folders `extra`.
 
-    What an earlier process has read from the same files is not read again (cache.py), and of that only the tables in
-    folders of these names, if any are given. Raises UserError with one line for each mistake.
+    Tables that an earlier process has read from the same files come from the cache (cache.py): only those in folders
+    with these names, if any are given. Raises UserError with one line for each mistake.
     """
     for folder in extra:
         if not folder.is_dir():
@@ -118,7 +118,7 @@ def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite
         name = ""  # reading the tables says which file cannot be read
     path = cache.lookup(name) if name else None
     if path is not None:
-        with contextlib.suppress(Exception):  # whatever is wrong with the file: the tables are read again
+        with contextlib.suppress(Exception):  # whatever is wrong with the cached file: the tables are read again
             return _unpacked(path.read_bytes(), verbs)
     suite = _read_suite(folders)
     if name:
@@ -149,7 +149,7 @@ def _unpacked(data: bytes, folders: Collection[str]) -> Suite:
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
-    """Of all that a suite is read from: Python, the modules that read it, and names and content of the files.
+    """A digest of all inputs of a suite: Python, the modules that read it, and names and content of the files.
 
     Raises OSError for one that cannot be read.
     """

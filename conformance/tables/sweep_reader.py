@@ -169,7 +169,7 @@ def _subsets(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
 
 
 def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
-    """An axis whose values are not a bit, and each bit without a name."""
+    """An axis with one empty value and one for each bit without a name."""
     enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
     if enum is None:
         return None, ()
@@ -235,7 +235,7 @@ def _clauses(
 
 
 def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iterator[Clause]:
-    """For each operation on an axis that needs a capability: a device without it may refuse the operation."""
+    """A clause for each operation on an axis that needs a capability: a device without it may refuse the operation."""
     for axis in row.space.axes:
         for operation in axis.labels:
             if operation in capability.OPERATION_NEEDS:
@@ -245,7 +245,8 @@ def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iter
 
 
 def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:
-    """For each access flag of an axis that needs a capability: where the flag is, a device without it may refuse."""
+    """A clause for each access flag of an axis that needs a capability: where the flag is set, a device without it may
+    refuse."""
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):

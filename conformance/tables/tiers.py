@@ -38,9 +38,9 @@ def left_out(cases: Sequence[Case], planned: Iterable[str]) -> list[str]:
 
 
 def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
-    """The cases of tier smoke, and the cheapest case for what these do not show of a rule: granted, and refused.
+    """For each rule, the cases of tier smoke and, if these lack a granting or a refusing case, the cheapest one.
 
-    A rule whose cases all leave the outcome open has one of them.
+    A rule whose cases all have an open outcome gets one of them.
     """
     chosen = {case.id for case in cases if case.tier == SMOKE}
     showing: dict[tuple[str, str], list[Case]] = {}
@@ -48,7 +48,7 @@ def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
         own = {(rule, each.direction) for rule, each in shown_of_rules(case)}
         for key in own | {(rule, "") for rule in case.rules}:
             showing.setdefault(key, []).append(case)
-    # What few cases show comes first: those that are chosen for it may show something else as well.
+    # Items that few cases show come first: the cases chosen for them may also show other items.
     for key in sorted(showing, key=lambda key: (not key[1], len(showing[key]), key)):
         if not any(case.id in chosen for case in showing[key]):
             chosen.add(min(showing[key], key=lambda case: (cost(case), len(case.needs), case.id)).id)

@@ -64,7 +64,7 @@ def dialects(name: str) -> tuple[str, ...]:
 
 
 def of_method(name: str) -> Verb:
-    """Returns the verb of an entry's method, `reg_mr`. Raises AttributeError, as for any method that there is not."""
+    """Returns the verb of an entry's method, `reg_mr`. Raises AttributeError, as for any unknown method."""
     if f"ibv_{name}" not in VERBS:
         raise AttributeError(f"no verb ibv_{name}")
     return VERBS[f"ibv_{name}"]

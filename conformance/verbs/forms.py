@@ -1,8 +1,8 @@
 """How the arguments of a verb are written in tables: derived from its parameters.
 
-A parameter's C type and enumeration determine its form; what they do not show (a default, a descriptor that stands for
-a dma-buf, a struct that tables write field by field) the parameter says. Not for arguments of calls that are not verbs,
-which the vocabulary describes itself.
+A parameter's C type and enumeration determine its form; the parameter itself has what these do not show (a default, a
+descriptor that stands for a dma-buf, a struct that tables write field by field). Not for arguments of calls that are
+not verbs, which the vocabulary describes itself.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ OBJECTS: Mapping[str, str] = {
     "struct ibv_dmah *": "dmah",
     "struct ibv_td *": "td",
 }
-# The name of the one that a table means if it names none.
+# The name that is used if a table names no object of the kind.
 _USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah", "td": "new_td"}
 # What a verb creates: the kind of the object, and its name in later steps.
 REGION = ("mr", "new")

@@ -117,5 +117,5 @@ DEALLOC_PD = Verb(
     notes=("May fail if any other resource is still associated with the domain.",),
 )
 
-# Those that make a region or a domain, which a stack may lack.
+# The verbs that make a region or a domain; a stack may lack them.
 ALL = (ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN, ALLOC_TD, DEALLOC_TD)

@@ -79,7 +79,7 @@ class DataPath(ReplacedPath):
         return sent.remote_addr
 
     def carry_out(self, queue: QueuePair, sent: Sent, request: SendRequest, place: int) -> None:
-        """Does what a READ, a WRITE or an atomic asks for, at the address `place`, instead of the real device."""
+        """Carries out a READ, a WRITE or an atomic at the address `place`, instead of the real device."""
         if queue.kind not in ("RC", "UC") or not self.ready(queue) or content_at(place, sent.length) is None:
             return
         if sent.writes:
@@ -98,7 +98,7 @@ class DataPath(ReplacedPath):
         self.replace(sent, request)
 
     def updated(self, sent: Sent, old: int) -> int:
-        """What an atomic stores where there was `old`."""
+        """The value that an atomic stores in place of `old`."""
         if sent.opcode == COMPARE_SWAP:
             return sent.swap if old == sent.compare_add else old
         return (old + sent.compare_add) % _WORD
@@ -113,16 +113,16 @@ class DataPath(ReplacedPath):
         request.elements, request.count = ctypes.addressof(self._elements), len(elements)
 
     def refuse(self, sent: Sent, request: SendRequest) -> None:
-        """Has the real device refuse a READ, a WRITE or an atomic."""
+        """Makes the real device refuse a READ, a WRITE or an atomic."""
         request.rkey = _NO_KEY
 
     def after(self, number: int, action: Callable[[], None]) -> None:
-        """Does something at the next call after the next completion of the queue pair `number` was polled."""
+        """Calls `action` at the next call after the next completion of the queue pair `number` was polled."""
         self._polled.discard(number)
         self._later.append((lambda: number in self._polled, action))
 
     def next_time(self, action: Callable[[], None]) -> None:
-        """Does something at the next call of the data path."""
+        """Calls `action` at the next call of the data path."""
         self._later.append((lambda: True, action))
 
 

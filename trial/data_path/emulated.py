@@ -196,7 +196,7 @@ class EmulatedQueue(Wrapper):
         return Return(code, max(code, 0))
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        """ibv_poll_cq, until nothing comes any more."""
+        """ibv_poll_cq, until no more completions come."""
         wc = wire.WorkCompletion()
         found: list[Completion] = []
         idle = 0

@@ -1,4 +1,4 @@
-"""Reads and writes this process's memory without dying where there is none."""
+"""Reads and writes this process's memory, without a crash where nothing is mapped."""
 
 import ctypes
 import functools

@@ -1,4 +1,4 @@
-"""What a device knows while it carries out requests: regions, bindings of windows, queue pairs, requests under way.
+"""The state of a device that carries out requests: regions, bindings of windows, queue pairs, requests in flight.
 
 An alteration uses it to decide what it would do with a request; the real device has its own state.
 """
@@ -29,7 +29,7 @@ LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, ZERO_BASED, ON_DEMAND, RE
 class Region:
     """A registered region: `length` bytes at the address `addr`, which its keys address from `iova`.
 
-    `ended` is "" for a valid region, "deregistered", or "changed" for what a region was before a re-registration. `pd`
+    `ended` is "" for a valid region, "deregistered", or "changed" for the region before a re-registration. `pd`
     is struct ibv_pd *.
     """
 

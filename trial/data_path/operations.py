@@ -20,7 +20,7 @@ FUNCTIONS: dict[str, tuple[int, Any]] = {
     "post_send": (25, _Posting),
     "post_recv": (26, _Posting),
 }
-# A caller may have read the address of a replacement and use it after its removal.
+# Replacements are kept, because a caller may have read an address and may use it after the removal.
 _kept: list[Any] = []
 
 

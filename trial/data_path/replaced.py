@@ -1,6 +1,6 @@
-"""The replaced functions: they keep account of regions, windows and requests, and call the hooks of an alteration.
+"""The replaced functions: they record regions, windows and requests, and call the hooks of an alteration.
 
-What an alteration can do is in alteration.py.
+The means of an alteration are in alteration.py.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ _RKEY_OF_WINDOW = 16  # of struct ibv_mw
 
 
 class ReplacedPath(Alteration):
-    """Passes every request and completion on unchanged, and knows what exists on the device."""
+    """Passes every request and completion on unchanged, and records the objects on the device."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,10 +72,10 @@ class ReplacedPath(Alteration):
         """Before a bind is posted, in either way: may change it. False replaces it by a request that does nothing."""
         return True
 
-    # What both the hooks and the replaced functions use
+    # For both the hooks and the replaced functions
 
     def local(self, element: Element) -> int:
-        """The address in this process of a local element: through its region, whatever has become of that."""
+        """The address in this process of a local element, through its region even if that has ended."""
         region = self.objects.source(element.lkey, ("", "deregistered", "changed"))
         place = region.place(element.addr, element.length) if region else None
         return element.addr if place is None else place
@@ -299,7 +299,7 @@ class ReplacedPath(Alteration):
         return returned
 
     def rereg_mr(self, entry: Entry, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """Remembers what a region was, and what it is now."""
+        """Records a region before and after a change."""
         region = self.objects.region(mr.struct.rkey)
         returned = super().rereg_mr(entry, mr, flags, pd, addr, length, access)
         if region and not returned.value:

@@ -1,6 +1,6 @@
-"""A guest in which mutants of the driver are tried, one after the other; from the host's side of its port.
+"""A guest in which mutants of the driver are tried one after the other, seen from the host's side of its port.
 
-Not for what runs in it (inside.py), and not for judging what came of it (trying.py).
+Not for the program in it (inside.py), and not for judging outcomes (trying.py).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from fixtures.guest.under_test import Prepared, UnderTest
 from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS
 
-SILENCE_S = 120.0  # as of a run: what does not go on for so long hangs
+SILENCE_S = 120.0  # as in a run: a program without progress for so long hangs
 _LOADING_S = 900.0  # to load everything, in a guest that is booted
 _PYTHON = "exec python3 -m trial.kernel.inside"
-# Cases come in an order to the guest, so that a row that is being written does not cost a new template.
+# The guest gets its cases in an order, so that a changed row needs no new template.
 _LEFT_OUT = ("cases", "conftest.py", "tox.ini")
 _MORE = (
     "trial/running.py",
@@ -55,7 +55,7 @@ class Lost(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a case: its verdict, the rules that it reports as violated, the reason, and how long it took."""
+    """The outcome of a case: its verdict, the rules that it reports as violated, the reason, and its duration."""
 
     case: str
     verdict: str
@@ -65,11 +65,11 @@ class Answer:
 
 
 class NoSession(Exception):
-    """No case could be run; the text says why."""
+    """No case was run; the text says why."""
 
 
 class Guests:
-    """Makes guests with what is under test. Call it from the thread that uses them."""
+    """Makes guests with the software under test. Call it from the thread that uses them."""
 
     def __init__(self, under_test: UnderTest, driver: Driver, out: Path, say: Callable[[str], None]) -> None:
         self._under_test, self._driver, self._out = under_test, driver, out
@@ -104,11 +104,12 @@ class MutantGuest:
         self._guest = guest
         self.module: Path | None = None  # None: the driver with which it was started
         self.loads = 0
-        self._next("before its first order")  # what comes while nobody has the port open is lost
+        self._next("before its first order")  # data that come while the port is closed are lost
         self._order(cases=_packed(pickle.dumps(list(cases))))
 
     def load(self, module: Path) -> str:
-        """Exchanges the module, and the provider if one is beside it; why it does not load, or empty. Raises Lost."""
+        """Exchanges the module, and the provider if there is one next to it; returns why it does not load, or an empty
+        text. Raises Lost."""
         if self.module == module:
             return ""
         self.module, self.loads = module, self.loads + 1

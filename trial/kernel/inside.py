@@ -2,9 +2,9 @@
 
     python3 -m trial.kernel.inside PORT
 
-It waits to be frozen as a template of guests (fixtures/guest/warm.py), and takes orders from the port then, as lines of
+It waits to be frozen as a template of guests (fixtures/guest/warm.py), and then reads orders from the port, as lines of
 JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`, or a `program` with other tests. Not for
-judging what came of them (trying.py).
+judging their outcomes (trying.py).
 """
 
 import base64
@@ -60,7 +60,7 @@ class Orders:
 
 
 def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> None:
-    """Runs the cases in this process, until one reports a violation or, if so wished, all; answers for each."""
+    """Runs the cases in this process, all of them or until one reports a violation; answers for each."""
     obey_locked_memory_limit()
     try:
         device = Device(DEVICE)
@@ -124,7 +124,7 @@ def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
 
 
 def exchange_provider(packed: str) -> None:
-    """Puts a provider in place of that of the guest, or that one back; who has it loaded keeps what it has."""
+    """Replaces the guest's provider, or restores it; a process that has loaded one keeps it."""
     (file,) = _PROVIDERS.glob("librxe-rdmav*.so")
     kept = file.with_suffix(".kept")
     if kept.exists():
@@ -139,8 +139,8 @@ def unpacked(text: str) -> bytes:
 
 
 def main(port: str) -> int:
-    """Waits to be asked, and obeys."""
-    warm.load_code(providers=False)  # each child loads that of its mutant
+    """Reads orders and carries them out."""
+    warm.load_code(providers=False)  # each child loads the provider of its mutant
     gc.freeze()
     _, moment = decode(warm.wait(port))
     warm.wake(moment)

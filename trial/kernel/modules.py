@@ -1,4 +1,4 @@
-"""The modules of mutants, compiled in a workshop that is kept, and kept in the cache by what they were made of."""
+"""The modules of mutants, compiled in a permanent workshop, and cached by a digest of their sources."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ KEPT = 2000  # modules; those used last
 
 
 class NotMade(Exception):
-    """The module of a mutant could not be made. `fits`: its anchors fit, and the compiler has refused it."""
+    """The module of a mutant could not be made. `fits`: its anchors fit, but the compiler has refused it."""
 
     def __init__(self, reason: str, fits: bool) -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class Modules:
         self._driver = driver
         self._folder = cache / "mutants"
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.seconds: list[float] = []  # what each compilation took
+        self.seconds: list[float] = []  # the duration of each compilation
         self._unmutated: dict[str, str] = {}
         with self._workshop() as shop:
             changes = read_changes() if self._driver.name == DEFAULT_DRIVER else ()
@@ -49,9 +49,9 @@ class Modules:
         return texts
 
     def of(self, changes: Sequence[Change]) -> Path:
-        """The module with these changes, which is compiled if it is not there. Raises NotMade.
+        """The module with these changes; compiles it if it is not in the cache. Raises NotMade.
 
-        With changes of the provider, that is beside it, by the same name.
+        If the provider is changed, it is next to the module, with the same name.
         """
         texts = self.check(changes)
         path = self._folder / f"{_digest(self._image.kernel_version, texts)}.ko"
@@ -64,7 +64,7 @@ class Modules:
                     raise NotMade(str(error), fits=True) from error
                 self.seconds.append(time.monotonic() - began)
                 ours = any(file.startswith(RDMA_CORE) for change in changes for file in change.files)
-                for file in reversed(made):  # the module last: it says that all is there
+                for file in reversed(made):  # the module comes last: its presence shows that the directory is complete
                     if ours or file.stem == self._driver.module:
                         _keep(file, path.with_suffix(file.suffix))
         os.utime(path)

@@ -1,6 +1,6 @@
 """The mutants of a driver: anchored edits of its sources, those of rxe mended, several documents in one file.
 
-An anchor may lie in what a change of the mended stack has put in. Not for compiling a mutant (modules.py).
+An anchor may lie in the text of a change of the mended stack. Not for compiling a mutant (modules.py).
 """
 
 import hashlib
@@ -24,9 +24,9 @@ _SEPARATOR = b"---\n"
 class Mutant:
     """A change of the driver that violates `rules`; `kind` is the sort of mistake.
 
-    `kills`: it can end the kernel; `leaks`: its module may not be unloadable. A `permitted` one violates nothing, and
-    does otherwise than the rules `departs_from` recommend. For an `equivalent` one, the reason why no program can see
-    it, or which document leaves it open.
+    `kills`: it can end the kernel; `leaks`: its module may not be unloadable. A `permitted` one violates nothing, but
+    does not follow the recommendations of the rules `departs_from`. `equivalent` has the reason why no program can see
+    it, or the document that leaves it open.
     """
 
     change: Change
@@ -75,7 +75,7 @@ def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
 def chosen_mutants(
     known: Sequence[Mutant], names: Sequence[str] = (), rules: Sequence[str] = (), files: Sequence[str] = ()
 ) -> list[Mutant]:
-    """Those of these names, rules and files, or all. Raises UserError (status 2)."""
+    """The mutants of these names, rules and files, or all. Raises UserError (status 2)."""
     for options, of in (
         (names, [each.name for each in known]),
         (rules, sorted({rule for each in known for rule in each.rules})),

@@ -1,7 +1,7 @@
-"""rdma-core's own tests on mutants of the driver, in the guests of the trial: which test sees a mutant first?
+"""rdma-core's own tests on mutants of the driver, in the guests of the trial: the first test that detects each of them.
 
-A test counts that passes with the mended driver before and after, and fails twice with the mutant. Several mutants share
-a module until a test fails, because a list of a hundred tests takes minutes. Not for the cases (trying.py).
+A test counts if it passes with the mended driver, before and after, and fails twice with the mutant. Several mutants
+share a module until a test fails, because a list of a hundred tests takes minutes. Not for the cases (trying.py).
 """
 
 import io
@@ -17,7 +17,7 @@ from trial.kernel.modules import Modules
 from trial.kernel.mutant import Mutant
 from trial.kernel.trying import Trial
 
-# Their modules on what a region, a window or a request can do, on any provider.
+# Their test modules about regions, windows and requests on any provider.
 MODULES = ("atomic", "mr", "odp", "parent_domain", "pd", "qpex", "relaxed_ordering", "shared_pd", "srq")
 _PASSED, _SKIPPED = "passed", "skipped"
 
@@ -31,7 +31,7 @@ class Peers:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             archive.write(ROOT / "benchmarks" / "rdma_core_tests.py", "__main__.py")
-            archive.writestr("tests/__init__.py", "")  # theirs looks for a folder
+            archive.writestr("tests/__init__.py", "")  # their tests look for a folder
             for file in sorted(tests.glob("[a-z]*.py")):
                 archive.write(file, f"tests/{file.name}")
         self._program, self._trial, self._modules = packed.getvalue(), trial, modules

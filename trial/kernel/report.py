@@ -29,7 +29,7 @@ from trial.kernel.trying import (
 SCHEMA = "rdma-cts-kernel-trial/1"
 _FILE = "kernel.json"
 KILLED = (BY_ITS_RULE, ELSEWHERE)
-# What says something about the suite: a mutant that was run, or should have been.
+# The outcomes that count for the suite: those of mutants that were run, or should have been.
 COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
 _COLUMNS = (*COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
 
@@ -37,7 +37,7 @@ History = dict[str, dict[str, Any]]
 
 
 def read_history(folder: Path | None) -> History:
-    """The findings of an earlier trial by the mutants' names. Raises UserError (status 2) for a file that is none."""
+    """The findings of an earlier trial by the mutants' names. Raises UserError (status 2) for any other file."""
     if folder is None:
         return {}
     try:
@@ -52,7 +52,7 @@ def read_history(folder: Path | None) -> History:
 
 
 def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
-    """Writes kernel.json, with the outcomes of `before` for what was not tried now, and kernel.md."""
+    """Writes kernel.md and kernel.json, with the outcomes of `before` for mutants that were not tried now."""
     now = {each.name: each.as_data() for each in findings}
     data = {"schema": SCHEMA, "findings": list((before | now).values())}
     make_directory(folder)
@@ -61,7 +61,7 @@ def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
 
 
 def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
-    """What was killed before and is no more: a regression of the suite."""
+    """Mutants that were killed before and are not killed now: a regression of the suite."""
     return [
         each
         for each in findings
@@ -86,7 +86,7 @@ def summary(findings: Sequence[Finding], lost: Sequence[Finding], seconds: float
 
 
 def table(findings: Sequence[Mapping[str, Any]]) -> str:
-    """The outcomes by kind of mistake, and what was not killed, in Markdown."""
+    """The outcomes by kind of mistake, and the mutants that were not killed, in Markdown."""
     kinds = sorted({each["kind"] for each in findings})
     used = [outcome for outcome in _COLUMNS if any(each["outcome"] == outcome for each in findings)]
     lines = [f"| kind | {' | '.join(used)} |", "|---|" + "---:|" * len(used)]
@@ -106,7 +106,8 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
-    """By kind of mistake, of what rdma-core's own tests were run on: what those detected, and what the cases did."""
+    """By kind of mistake, for mutants on which rdma-core's own tests were run: the detections of those tests and of the
+    cases."""
     tried = [each for each in findings if each.get("peer") is not None]
     if not tried:
         return []

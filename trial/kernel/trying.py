@@ -1,8 +1,7 @@
 """Tries mutants of the driver: do the cases of the violated rules fail, or others, or none?
 
-A case counts that reports a rule as violated with the mutant, twice, and not with the driver without it. Mutants that
-no case of their rules sees are put together in one module, with which the whole default tier is run. Not for guests
-(guest.py).
+A case counts if it reports a rule as violated twice with the mutant, and not without it. Mutants that no case of their
+rules detects are combined in one module, with which the whole default tier is run. Not for guests (guest.py).
 """
 
 import collections
@@ -58,10 +57,10 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 
 
 def suited(cases: Sequence[Case]) -> list[Case]:
-    """The cases of the default tier that a driver can fail, rows before sweeps, what may crash a kernel last.
+    """The cases of the default tier that a driver can fail: rows before sweeps, and cases that may crash a kernel last.
 
-    Neighbours in a table are alike: the first of each table come first, so that a mutant is seen sooner.
-    Without comparisons with a header, and without those that keep memory from children, which are about the library.
+    Neighbours in a table are similar, so that the first of each table come first and detect a mutant sooner. Without
+    comparisons with a header, and without cases about fork protection, which test the library.
     """
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
@@ -76,12 +75,12 @@ def suited(cases: Sequence[Case]) -> list[Case]:
 
 
 def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
-    """Whether a mutant violates one of the rules, or a rule of which one is a part since it was split (REG-09a)."""
+    """Whether a mutant violates one of the rules, or the rule from which one was split off (REG-09a)."""
     return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
 
 
 def own_cases(mutant: Mutant, cases: Sequence[Case]) -> list[str]:
-    """The cases of the rules that a mutant violates; of one that is permitted, all cases."""
+    """The cases of the rules that a mutant violates; all cases for a permitted one."""
     return [case.id for case in cases if mutant.permitted or _violated(mutant, case.rules)]
 
 
@@ -159,15 +158,16 @@ class Trial:
         return replace(answer, rules=next(tuple(case.rules) for case in self._cases if case.id == answer.case))
 
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
-        """How a detection counts: it must happen twice with the mutant, and not without; or empty."""
+        """The outcome of a detection, which must happen twice with the mutant and not without it; empty if it does not
+        count."""
         without = self._without(answer.case)
         if set(answer.rules) <= {*without.rules, *mutant.departs_from}:
             return ""
         again = self._once(answer.case, module)
         if not again.rules:
-            self.close()  # the mutant may have used up what the device had; a new guest has all of it
+            self.close()  # the mutant may have used up resources of the device, which a new guest has again
             again = self._once(answer.case, module)
-            if again.rules:  # a kernel tells of some things once: without the mutant in a new guest too
+            if again.rules:  # a kernel reports some errors only once: also a new guest without it
                 self.close()
                 without = self._unmutated[answer.case] = self._once(answer.case, self._plain)
         rules = (set(answer.rules) & set(again.rules)) - {*without.rules, *mutant.departs_from}
@@ -176,7 +176,7 @@ class Trial:
         return BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
 
     def _without(self, case: str) -> Answer:
-        """What comes of a case without a mutant."""
+        """The outcome of a case without a mutant."""
         if case not in self._unmutated:
             self._unmutated[case] = self._once(case, self._plain)
         return self._unmutated[case]
@@ -187,7 +187,7 @@ class Trial:
         return name in self._unmutated and set(rules) <= set(self._unmutated[name].rules)
 
     def _once(self, case: str, module: Any) -> Answer:
-        """One case with a module, in a guest of its own if that of before is lost."""
+        """One case with a module, in a new guest if the previous one is lost."""
         for _ in range(_TRIES):
             try:
                 guest = self.ready()
@@ -205,7 +205,7 @@ class Trial:
         return Answer(case, str(Verdict.BROKEN), (), "no guest could run it", 0.0)
 
     def ready(self) -> MutantGuest:
-        """The guest of before, or a new one."""
+        """The present guest, or a new one."""
         if self._guest is not None and self._guest.loads >= _LOADS:
             self.close()
         if self._guest is None:
@@ -213,7 +213,8 @@ class Trial:
         return self._guest
 
     def try_together(self, survivors: Sequence[Mutant]) -> Iterator[Finding]:
-        """Survivors, or permitted ones, in one module with all cases; those that a case sees, alone with that case.
+        """Runs all cases on survivors, or permitted mutants, combined in one module; then each one that a case detects
+        alone with that case.
 
         Of mutants whose edits touch the same words, all but the first wait for another module.
         """
@@ -230,7 +231,7 @@ class Trial:
             rest = [mutant for mutant in together if mutant.name not in killed]
             waiting = [mutant for mutant in waiting if mutant not in together]
             if killed and rest:
-                waiting = [*rest, *waiting]  # without those that may have hidden them
+                waiting = [*rest, *waiting]  # without the mutants that may have hidden them
                 continue
             for mutant in rest:
                 reason = f"together with others, {names[0]} failed" if names else ""
@@ -238,7 +239,7 @@ class Trial:
                 yield finding(mutant, outcome, reason=reason, tried=len(self._cases))
 
     def combined(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], Any]:
-        """As many of the mutants as one module can have, and the module."""
+        """As many of the mutants as fit into one module, and the module."""
         together: list[Mutant] = []
         module = self._plain
         for mutant in mutants:

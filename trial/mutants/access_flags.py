@@ -1,4 +1,4 @@
-"""Which combinations of access flags are granted."""
+"""The combinations of access flags that are granted."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""What mutants of several topics rest on."""
+"""Base classes for mutants of several topics."""
 
 from copy import copy
 from typing import NoReturn
@@ -85,7 +85,7 @@ class Remembering(Device):
 
 
 def granted(region: Region, right: int, wrongly: int, by: int) -> bool:
-    """Whether a right is there, or another one stands in for it."""
+    """Whether a right is there, or another one that counts as it."""
     return region.access & right == right or (right == wrongly and region.access & by == by)
 
 

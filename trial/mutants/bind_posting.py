@@ -13,7 +13,7 @@ FENCE = 1
 
 @violates("BIND-11")
 class RefusedBindIsMadeLater(Device):
-    """A bind that is refused because the queue pair cannot send yet is made when it can."""
+    """A bind that is refused because the queue pair cannot send yet is carried out once it can."""
 
     waiting: tuple[tuple[Queue, Window, Region, BindInfo, int], ...] = ()
 
@@ -34,7 +34,7 @@ class RefusedBindIsMadeLater(Device):
 
 @permits("BIND-11", written="blind")
 class BindFaultsAreFoundInCompletions(Device):
-    """A bind of region and window of two PDs is taken and fails in its completion."""
+    """A bind of a region and a window of two PDs is accepted and fails in its completion."""
 
     def other_domain(self, queue: Domain, window: Window, region: Region) -> bool:
         return False
@@ -53,7 +53,7 @@ class BindFaultsAreFoundInCompletions(Device):
 
 @violates("BIND-11")
 class PostedBindIsMadeLater(Device):
-    """A bind of type 2 that is refused because the queue pair cannot send yet is made when it can."""
+    """A bind of type 2 that is refused because the queue pair cannot send yet is carried out once it can."""
 
     def setup(self) -> None:
         self.waiting: list[tuple[Queue, SendRequest]] = []

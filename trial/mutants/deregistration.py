@@ -11,7 +11,7 @@ class _Haunted(Device):
         self.ghosts: dict[int, Region] = {}
 
     def deregister(self, handle: int) -> None:
-        """Ends a region, not wholly."""
+        """Ends a region incompletely."""
         region = self.regions.get(handle)
         super().deregister(handle)
         if region:

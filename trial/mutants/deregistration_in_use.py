@@ -69,7 +69,7 @@ class ReceivesResolvedWhenPosted(Watching):
 
 @violates("DEREG-04", written="blind")
 class SecondElementOfAReceiveOutlives(Device):
-    """Of a posted receive all elements but the first are still filled after their region's deregistration."""
+    """All elements of a posted receive but the first are still filled after their region's deregistration."""
 
     def setup(self) -> None:
         self._posted: dict[int, Region] = {}

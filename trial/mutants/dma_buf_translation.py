@@ -1,4 +1,4 @@
-"""dma-bufs: which bytes a region has and which address reaches them."""
+"""dma-bufs: the bytes of a region, and the addresses that reach them."""
 
 from reference.objects import Domain, Region
 from trial.mutants.bases import Knowing
@@ -7,7 +7,7 @@ from trial.violation import violates
 
 @violates("DMA-06", written="blind")
 class BufferLocallyFromItsBeginning(Knowing):
-    """What an lkey addresses in a dma-buf region is found without its offset."""
+    """The range of an lkey in a dma-buf region is found without the region's offset."""
 
     def local(self, lkey: int, domain: Domain, addr: int, length: int, write: bool) -> int | None:
         place = super().local(lkey, domain, addr, length, write)

@@ -1,4 +1,4 @@
-"""Which pages forked children get, and what a fork leaves to the device."""
+"""The pages that forked children get, and the memory of the device after a fork."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class _Shared(Device):
-    """A region whose pages a child has, too: after the fork the device has them and not this process."""
+    """A region whose pages the child shares: after the fork the device uses the child's copy."""
 
     def setup(self) -> None:
         self.copies: list[object] = []
@@ -32,7 +32,7 @@ class _Shared(Device):
         return self.stale(found, length, write)
 
     def stale(self, addr: int, length: int, write: bool) -> int:
-        """Where the device finds the bytes."""
+        """The address at which the device finds the bytes."""
         raise NotImplementedError
 
     def elsewhere(self, length: int) -> int:
@@ -43,7 +43,7 @@ class _Shared(Device):
 
 
 def set_apart(addr: int) -> None:
-    """Makes the page of an address a mapping of its own, by an advice that its neighbours do not have."""
+    """Makes the page of an address a separate mapping, by an advice that its neighbours do not have."""
     _libc.madvise(addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)
 
 

@@ -10,7 +10,7 @@ from reference.queues import Queue
 
 
 class _Polled(deque[Completion]):
-    """Completions; what is late is made when the first of them is polled."""
+    """Completions; late requests are carried out when the first of them is polled."""
 
     def __init__(self, late: Callable[[], None]) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class _Polled(deque[Completion]):
 
 
 class _Late(Device):
-    """Requests can be late. `pending` has the key of each that was made, how to make it once more, and how often."""
+    """Requests can be late. `pending` has the key of each request, a function that repeats it, and how often."""
 
     late_writes = late_reads = False
 
@@ -61,7 +61,7 @@ class _Late(Device):
             self.pending.append((key, again, 2))
 
     def make_late(self) -> None:
-        """Makes once more what was posted with keys that have ended since, at the first two occasions."""
+        """Repeats requests whose keys have ended since, at the first two occasions."""
         pending, self.pending = self.pending, []
         for key, again, times in pending:
             if self.ended(key):
@@ -71,6 +71,6 @@ class _Late(Device):
                 self.pending.append((key, again, times))
 
     def ended(self, key: int) -> bool:
-        """Whether a key opens nothing any more."""
+        """Whether a key no longer opens anything."""
         found = self.keys.get(key)
         return found is None or (isinstance(found, Window) and found.region is None)

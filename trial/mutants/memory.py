@@ -13,17 +13,17 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class _Careless(Device):
-    """A device that does not look at memory when only the access changes, and then writes it past its protection."""
+    """A device that does not check memory when only the access changes, and then writes despite its protection."""
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        """The errno for what could not be registered again."""
+        """The errno for a change that could not be registered."""
         if flags & CHANGE_TRANSLATION or not flags & CHANGE_ACCESS:
             return super().change_fault(addr, length, access, flags)
         return self.access_fault(access)
 
 
 def forced(addr: int, content: bytes) -> bool:
-    """Writes this process's memory past its protection; False where that cannot be."""
+    """Writes this process's memory despite its protection; False where that is impossible."""
     try:
         memory = os.open("/proc/self/mem", os.O_RDWR)
         try:
@@ -38,7 +38,7 @@ class _RightsUnchecked(Device):
     """A device that grants rights to write over read-only memory by a change of access, and writes by force."""
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        """Looks at the memory only for a new translation."""
+        """Checks the memory only for a new translation."""
         if flags & CHANGE_TRANSLATION:
             return super().change_fault(addr, length, access, flags)
         return self.access_fault(access)

@@ -4,7 +4,7 @@ from reference.memory import Memory
 
 
 class _RememberingMemory(Memory):
-    """Memory that answers with what it had been when it was first read, for the regions of `region`."""
+    """Memory that returns the bytes of its first read, for the regions of `region`."""
 
     region = 0
 

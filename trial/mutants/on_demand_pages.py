@@ -1,4 +1,4 @@
-"""Pages of on-demand regions: which ones the device brings in, for what, and when."""
+"""Pages of on-demand regions: the pages that the device brings in, for which access, and when."""
 
 import ctypes
 from typing import NamedTuple
@@ -18,7 +18,7 @@ class _Use(NamedTuple):
 
 
 class _DevicePages(Device):
-    """A device that knows which pages of an on-demand region it has used, and whether it has written to them."""
+    """A device that records the pages of an on-demand region that it has used, and whether it has written to them."""
 
     def setup(self) -> None:
         self.uses: dict[int, dict[int, bool]] = {}
@@ -50,11 +50,11 @@ class _DevicePages(Device):
         return range(addr // PAGE * PAGE, addr + length, PAGE)
 
     def placed(self, use: _Use, region: Region) -> int | None:
-        """Where the device finds the bytes; None if it refuses."""
+        """The address at which the device finds the bytes; None if it refuses."""
         raise NotImplementedError
 
     def elsewhere(self, use: _Use) -> int:
-        """Memory of the device alone, with what the pages hold now."""
+        """Memory of the device alone, with the present contents of the pages."""
         content = self.memory.read(use.addr, use.length) or bytes(use.length)
         buffer = ctypes.create_string_buffer(content, use.length)
         self.kept.append(buffer)
@@ -62,7 +62,7 @@ class _DevicePages(Device):
 
 
 class _Stale(_DevicePages):
-    """The device looks up a page only once: later reads give what it held then, and writes are lost."""
+    """The device looks up a page only once: later reads return the contents of that time, and writes are lost."""
 
     def placed(self, use: _Use, region: Region) -> int | None:
         page = use.addr // PAGE * PAGE
@@ -74,5 +74,5 @@ class _Stale(_DevicePages):
         return use.addr
 
     def misses(self, page: int, region: Region) -> bool:
-        """Whether the device does not learn when the page goes away."""
+        """Whether the device is not notified when the page goes away."""
         raise NotImplementedError

@@ -1,11 +1,12 @@
-"""On-demand memory by transport: what is declared and not carried out, windows over it, and advice by its addresses."""
+"""On-demand memory by transport: declared operations that are not carried out, windows over it, and advice by its
+addresses."""
 
 from reference.device import Device
 from reference.objects import ON_DEMAND, Region, Window
 
 
 class _Declared(Device):
-    """Some of what is declared for on-demand memory is refused."""
+    """Some declared operations on on-demand memory are refused."""
 
     lacking: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Mutants that violate REG-14, relaxed ordering. Not for short ones, which are rows of the table beside."""
+"""Mutants that violate REG-14, relaxed ordering. Not for short ones, which are rows of ordering.yaml."""
 
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
@@ -35,10 +35,10 @@ class RelaxedWritesCompleteTooEarly(Device):
 
 @permits("REG-14", written="blind")
 class RelaxedOrderingIgnored(Device):
-    """RELAXED_ORDERING is dropped without a word."""
+    """RELAXED_ORDERING is silently dropped."""
 
     def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         return super().register(pd, addr, length, hca_va, access & ~RELAXED_ORDERING)
 
 
-_BOTH = FLUSH_GLOBAL | FLUSH_PERSISTENT  # for the table beside
+_BOTH = FLUSH_GLOBAL | FLUSH_PERSISTENT  # for ordering.yaml

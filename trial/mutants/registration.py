@@ -1,4 +1,4 @@
-"""Registration: what a region is, what a refusal leaves behind, and access 0."""
+"""Registration: the fields of a region, leftovers of a refusal, and access 0."""
 
 from reference.device import Device
 from reference.extended import BUF, Attributes
@@ -7,7 +7,7 @@ from trial.violation import permits
 
 @permits("REG-02")
 class OtherErrnos(Device):
-    """Every refusal of a registration has another errno, but for those of buffers, whose page says EINVAL."""
+    """Every refusal of a registration has another errno, except those of buffers, whose page says EINVAL."""
 
     _named = False  # whether the page names the errno
 

@@ -1,4 +1,5 @@
-"""Mutants that violate REG-05, REMOTE_WRITE, or choose what it leaves open. Not for short ones (the table beside)."""
+"""Mutants that violate REG-05, REMOTE_WRITE, or make a choice that it leaves open. Not for short ones
+(remote_write.yaml)."""
 
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device
@@ -8,7 +9,7 @@ WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
 
 class _TellingOfRefused(Device):
-    """Delivers the immediate data of a refused write, on the types of queue pairs `kinds`; for the table beside."""
+    """Delivers the immediate data of a refused write, on the types of queue pairs `kinds`; for remote_write.yaml."""
 
     kinds: tuple[str, ...] = ()
     immediate: SendRequest | None = None

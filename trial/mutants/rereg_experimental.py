@@ -6,7 +6,7 @@ from reference.reregistration import Change
 
 
 class _Hurt(Device):
-    """What an error of the vendor's verb leaves in the regions that it was asked to change."""
+    """The state of a region after an error of the vendor's verb."""
 
     def setup(self) -> None:
         self._hurt: set[int] = set()

@@ -1,4 +1,4 @@
-"""What a re-registration leaves as it was, and what the structure says afterwards."""
+"""Properties that a re-registration must keep, and the structure afterwards."""
 
 from reference.device import Device
 from reference.reregistration import Change

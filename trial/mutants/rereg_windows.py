@@ -1,4 +1,4 @@
-"""What a window opens after its region was changed by ibv_rereg_mr."""
+"""Access through a window after its region was changed by ibv_rereg_mr."""
 
 from reference.device import Device
 from reference.objects import Region

@@ -11,7 +11,7 @@ _RELIABLE = ("RC", "XRC", "XRC_SEND")
 
 
 def _silent(self: Device, queue: Queue, request: SendRequest, status: str, of: Callable[[str, str], bool]) -> None:
-    """Completes a request unless it was refused on a reliable queue pair, and is of those that never complete."""
+    """Completes a request, unless it was refused on a reliable queue pair and is of a kind that never completes."""
     if queue.kind in _RELIABLE and status != "SUCCESS" and of(request.opcode, status):
         self.fail(queue)
     else:

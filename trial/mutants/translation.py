@@ -1,4 +1,4 @@
-"""hca_va: which byte an address by key reaches."""
+"""hca_va: the byte that an address by key reaches."""
 
 from reference.objects import Region
 

@@ -1,4 +1,4 @@
-"""What a window opens whose region, window and queue pair are not of one domain, and to whom."""
+"""Windows whose region, window and queue pair are not of one domain."""
 
 from reference.device import Device
 from reference.objects import Region, Window

@@ -1,4 +1,4 @@
-"""Behaviours that keep seeded violations from being seen: a driver that has both answers as without the violation."""
+"""Behaviours that hide seeded violations: a driver with both answers as it would without the violation."""
 
 from collections.abc import Mapping
 
@@ -36,15 +36,15 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "relaxed-not-visible",
         "relaxed-atomics-refused",
     ),
-    # They begin at lengths that are refused before.
+    # The violations begin at lengths that are refused already.
     WindowsOfTwoGigabytes: ("end-of-a-bind-wraps", "huge-lengths-are-signed", "wrapping-bind-is-cut-at-the-region"),
-    # Advice without FLUSH does nothing, whosever the region is.
+    # Advice without FLUSH does nothing, on any region.
     OnlyFlushedAdviceIsFollowed: ("asynchronous-advice-for-every-domain",),
     # There is no old key.
     KeysKept: ("old-key-serves",),
     # Memory without LOCAL_WRITE has no REMOTE_WRITE either, and is refused for that.
     ReadSinksNeedRemoteWrite: ("reads-write-anything",),
-    # HUGETLB is refused before anything asks whether it fits.
+    # HUGETLB is refused before it is checked whether it fits.
     HugePagesNotOffered: ("dmabuf-every-flag", "dmabuf-on-demand"),
     HugetlbWithoutPagingRefused: ("dmabuf-on-demand",),
     # The old key is that of a new region.
@@ -60,9 +60,9 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "ex-iova-without-its-bit",
         "iova-bounds-of-memory",
     ),
-    # Nobody has a key with which to read it.
+    # There is no key with which to read it.
     NoRemoteKeyWithoutRights: ("remote-read-by-local-read",),
-    # The completion finds what the posting does not.
+    # The completion reports the faults that the posting does not detect.
     BindFaultsAreFoundInCompletions: (
         "foreign-region-bound",
         "foreign-regions-are-opened",
@@ -85,7 +85,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     # The change that would open the memory is refused.
     NoNewRightToWrite: _OPENING,
     NoWritingOfReadOnlyPins: _OPENING,
-    # Nothing tells the state of a queue pair.
+    # The state of a queue pair cannot be queried.
     NoQueryOfQueuePairs: ("responder-goes-on",),
 }
 

@@ -1,4 +1,4 @@
-"""One persona: what a driver lacks and how it behaves, and the reference that is made of it."""
+"""One persona: the missing capabilities and the behaviours of a driver, and the reference that is made of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,9 +8,10 @@ from reference.stack import Stack
 from trial.personas.sysfs_port import ETHERNET, SysfsPort
 
 _REACHED = ("swap", "persistent_memory", "pci_bar")
-# What no driver has on Linux, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses it for all.
+# Capabilities that no driver has on Linux, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses it
+# for all.
 _NOT_ON_LINUX = ("iova_page_offset",)
-# The rules that every driver on Linux violates for that reason, each with where.
+# The rules that every driver on Linux violates for that reason, each with its place in the source.
 _VIOLATED_ON_LINUX = {"IOVA-02a": "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr"}
 _RULE_OF_CLAIM = {"mw_type_1": "CAP-01", "mw_type_2": "CAP-02"}
 _RAW = "raw_registration"
@@ -18,9 +19,10 @@ _RAW = "raw_registration"
 
 @dataclass(frozen=True)
 class Persona:
-    """A driver as the suite may meet it. Each value of the mappings is where the driver shows it: `file: function`.
+    """A driver as the suite may meet it. Each value of the mappings is its place in the driver's source: `file:
+    function`.
 
-    `lacks` are capabilities that it does not have. `claims` are those among them that it declares all the same, `hides`
+    `lacks` are capabilities that it does not have. `claims` are those among them that it nevertheless declares, `hides`
     those that it has without declaring them. `behaves` are classes that override one decision of the reference;
     `mistakes` are the rules that some of them violate.
     `raw_registration`: why the kernel's commands do not suffice to register memory, without the driver's own part.
@@ -38,7 +40,7 @@ class Persona:
 
     @property
     def violates(self) -> Mapping[str, str]:
-        """The rules that the driver truly violates, each with where; cases of them fail."""
+        """The rules that the driver really violates, each with its place in the source; their cases fail."""
         claimed = {_RULE_OF_CLAIM[name]: where for name, where in self.claims.items()}
         return {**_VIOLATED_ON_LINUX, **claimed, **self.mistakes}
 

@@ -37,7 +37,7 @@ class NoQueryOfQueuePairs(Device):
 
 
 class TerminatedIsAnotherState(Device):
-    """A queue pair that has failed by itself is terminated, for which ibv_query_qp has the state SQE."""
+    """A queue pair that has failed by itself is terminated, which ibv_query_qp reports as the state SQE."""
 
     def query_qp(self, queue: Queue) -> str:
         state = super().query_qp(queue)
@@ -61,7 +61,7 @@ class QueuePairsHaveAllRights(ReadsAndWritesNeedNoRight):
 
 
 class OperationsAreNotCompared(Device):
-    """A queue pair is created for whatever operations are asked for, whether there are builders for them or not."""
+    """A queue pair is created for any requested operations, even without builders for them."""
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
         return 0 if self.stack.has(kind.lower()) else super().create_qp_ex_fault(kind, operations)
@@ -105,7 +105,7 @@ class NoInitAfterReset(Device):
 
 
 class NoPostingInError(Device):
-    """Requests and receives are not taken by a queue pair in the error state."""
+    """A queue pair in the error state does not accept requests and receives."""
 
     refused_in_error = errno.EINVAL
 
@@ -126,7 +126,8 @@ class NegativeErrnoInError(NoPostingInError):
 
 
 class NoPostingInKnownError(NoPostingInError):
-    """Requests and receives are not taken if the library knows of the error state: by ibv_modify_qp or ibv_query_qp."""
+    """Requests and receives are not accepted if the library knows of the error state: by ibv_modify_qp or
+    ibv_query_qp."""
 
     def query_qp(self, queue: Queue) -> str:
         queue.asked_state = super().query_qp(queue)
@@ -143,14 +144,14 @@ class NegativeIoErrorInKnownError(NoPostingInKnownError):
 
 
 class NegativeErrnoWhenPosted(Device):
-    """What cannot be posted is refused with the negative of an errno."""
+    """Requests that cannot be posted are refused with the negative of an errno."""
 
     def post_fault(self, queue: Queue, opcode: str) -> int:
         return -abs(super().post_fault(queue, opcode))
 
 
 class EverySendIsSignaled(Device):
-    """A request without SIGNALED is not taken, nor is one with another flag than that or INLINE."""
+    """A request without SIGNALED is not accepted, nor is one with another flag than SIGNALED or INLINE."""
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
         signaled = request.flags & SIGNALED or queue.sq_sig_all
@@ -160,21 +161,21 @@ class EverySendIsSignaled(Device):
 
 
 class ReceivesNeedAnElement(Device):
-    """A receive without elements is not taken."""
+    """A receive without elements is not accepted."""
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
         return super().post_receive(queue, sges, wr_id) if sges else -errno.EINVAL
 
 
 class ReceivesHaveOneElement(Device):
-    """A receive with two elements is not taken."""
+    """A receive with two elements is not accepted."""
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
         return super().post_receive(queue, sges, wr_id) if len(sges) < 2 else -errno.EINVAL
 
 
 class ReadsHaveOneElement(Device):
-    """An RDMA READ with more than one element is not taken."""
+    """An RDMA READ with more than one element is not accepted."""
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
         if request.opcode == "RDMA_READ" and len(request.sges) > 1:
@@ -207,7 +208,7 @@ class ReadSinksNeedRemoteWrite(Device):
 
 
 class OwnErrorsAreAccessErrors(Device):
-    """What the own side refuses completes with LOC_ACCESS_ERR."""
+    """Requests that the requester's side refuses complete with LOC_ACCESS_ERR."""
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         super().complete(queue, request, "LOC_ACCESS_ERR" if status == "LOC_PROT_ERR" else status)

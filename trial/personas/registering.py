@@ -25,7 +25,7 @@ class UnsupportedFlagsAreInvalid(Device):
 
 
 class UnusableRightsAreTaken(Device):
-    """MW_BIND without windows, and REMOTE_ATOMIC without atomics, are taken and grant nothing."""
+    """MW_BIND without windows, and REMOTE_ATOMIC without atomics, are accepted and grant nothing."""
 
     def unsupported(self, access: int) -> bool:
         return super().unsupported(access & ~(MW_BIND | REMOTE_ATOMIC))
@@ -125,7 +125,7 @@ class TwoKeys(Device):
 
 
 class LowestFreeKey(Device):
-    """A new region gets the lowest index that is free, with the tag 0, so that the key of the last one comes back."""
+    """A new region gets the lowest free index, with the tag 0, so that the key of the previous region is used again."""
 
     def new_key(self) -> int:
         return next(index << 8 for index in itertools.count(1) if index << 8 not in self.keys)
@@ -164,7 +164,7 @@ class LastKeyComesBack(Device):
 
 
 class NoChangeIsACommandError(Device):
-    """The library lets a re-registration without flags pass, and the kernel refuses it."""
+    """The library accepts a re-registration without flags, and the kernel refuses it."""
 
     def change(self, handle: int, change: Change) -> Region:
         if not change.flags and self.stack.has("rereg_mr"):

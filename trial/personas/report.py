@@ -1,4 +1,4 @@
-"""The report of personas as text and JSON: a table of personas and verdicts, and what is to be mended."""
+"""The report of personas as text and JSON: a table of personas and verdicts, and the failures to be mended."""
 
 import json
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def behaviours(persona: Persona) -> str:
-    """What a persona does and lacks, one line for each behaviour, with where its driver shows it."""
+    """The behaviours and missing capabilities of a persona, one line each, with the place in its driver's source."""
     lines = [persona.name]
     lines += [f"  {(kind.__doc__ or '').strip()} ({where})" for kind, where in persona.behaves.items()]
     lines += [f"  declares {name} and lacks it ({where})" for name, where in persona.claims.items()]

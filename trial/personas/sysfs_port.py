@@ -30,7 +30,7 @@ class SysfsPort:
     state: str = "4: ACTIVE"
 
     def begin(self) -> tuple[Transport, int]:
-        """What a run finds out of it first: the transport and the index of the GID. Raises UserError."""
+        """The first findings of a run about it: the transport and the index of the GID. Raises UserError."""
         with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
             root = Path(name)
             self._write(root)

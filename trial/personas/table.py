@@ -1,7 +1,7 @@
 """The personas, as data. The paths beginning with `drivers/` and `include/` are of Linux, the others of rdma-core.
 
-Read from Linux 7.2 and from rdma-core 691953d. Not for what a behaviour does (registering.py, queueing.py, windows.py,
-and the permitted variants among the mutants, some of which were found in drivers).
+Read from Linux 7.2 and from rdma-core 691953d. Not for the behaviours themselves (registering.py, queueing.py,
+windows.py, and the permitted variants among the mutants, some of which were found in drivers).
 """
 
 from collections.abc import Mapping
@@ -379,7 +379,7 @@ _SIW = Persona(
     port=IWARP,
 )
 
-# What the kernel's RDMA core does before it asks any driver, and the library's handles.
+# The behaviour of the kernel's RDMA core before it calls any driver, and the library's handles.
 _OF_ALL: Mapping[type[Device], str] = {
     HandlesAreReused: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr, by uobj_alloc"
 }
@@ -414,7 +414,7 @@ _MADE_OTHERWISE = {
 
 
 def _absent(driver: Persona) -> dict[str, str]:
-    """What a provider without an operation of its own leaves to the library, which refuses it."""
+    """Verbs that a provider lacks, which the library therefore refuses."""
     return {name: where for where, (name, having) in _MADE_OTHERWISE.items() if driver not in having}
 
 

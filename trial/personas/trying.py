@@ -1,8 +1,8 @@
 """Tries the suite on personas: without a mistake, where no case may fail, and with each seeded violation.
 
-A violation is offered on a persona if a case passes there that kills it on the plain reference, also with no more than
-the persona's capabilities: the persona then does what the violation breaks. Such a violation must be killed there as
-well, unless a behaviour of the persona masks it (masking.py).
+A violation is offered on a persona if a case that passes there kills the violation on the plain reference, even with
+only the persona's capabilities: the persona then has the behaviour that the violation breaks. Such a violation must be
+killed there as well, unless a behaviour of the persona masks it (masking.py).
 """
 
 import collections
@@ -45,9 +45,10 @@ class CleanRun:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one persona. `findings` are those of the violations that are offered there; `wrong` is to be mended.
+    """The outcome of one persona. `findings` are those of the violations that are offered there; `wrong` has to be
+    mended.
 
-    `right` is the number of cases that pass and show something, or fail for what the driver violates.
+    `right` is the number of cases that pass and show something, or that fail for a rule that the driver violates.
     `wrong` has a line for each case that fails and should not, and for each rule that the driver violates though no
     case fails; `broken` one for each BROKEN case. `vacuous` are cases that pass and show nothing there: of the
     violations that are offered there, each detects one on the plain reference, and none on the persona.
@@ -69,7 +70,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether only what the driver truly violates failed, and every violation was killed."""
+        """Whether only cases of rules that the driver really violates failed, and every violation was killed."""
         return not self.wrong and not self.broken and self.count(KILLED) == len(self.findings)
 
     def as_data(self) -> dict[str, Any]:
@@ -78,7 +79,7 @@ class Outcome:
 
 
 def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
-    """Runs the cases on a persona after its port was looked at and preflight, as on a device. Raises UserError."""
+    """Runs the cases on a persona after the check of its port and preflight, as on a device. Raises UserError."""
     started = time.process_time()
     persona.port.begin()
     passed, failed, broken = set(), [], []

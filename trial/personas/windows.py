@@ -58,7 +58,8 @@ class NoRightToBind(Device):
 
 
 class BindsCheckedAtAccess(Device):
-    """A bind that could be posted works; what the region does not allow is refused when the window is used."""
+    """A bind that could be posted works; accesses that the region does not allow are refused when the window is
+    used."""
 
     def bind_refused(self, *_: object) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Violations in completions: another status, opcode, length or number than that of what was done; immediate data.
+"""Violations in completions: a status, opcode, length or number that does not belong to the request; immediate data.
 
 The permitted variants at the end leave fields undefined, take time, or return few at a time.
 """

@@ -1,6 +1,6 @@
 """Violations that grant what must be refused: keys that have ended, and missing rights.
 
-Each decides for a request that the real device refuses at which address it is carried out nevertheless.
+Each one chooses the address at which a request is carried out that the real device refuses.
 """
 
 from trial.data_path.alteration import DataPath

@@ -1,4 +1,4 @@
-"""Violations of what a READ or a received message leaves behind: bytes that come late, not at all, or changed."""
+"""Violations in the data of a READ or a received message: bytes that come late, not at all, or changed."""
 
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import Posted, QueuePair, Sent
@@ -21,7 +21,7 @@ class _Read(DataPath):
         return True
 
     def read(self, sent: Sent, arrived: bytes, before: bytes) -> None:
-        """What becomes of the bytes in the elements."""
+        """Changes the bytes in the elements."""
 
 
 class _Received(DataPath):
@@ -32,4 +32,4 @@ class _Received(DataPath):
             self.message(posted, wc.byte_len)
 
     def message(self, posted: Posted, length: int) -> None:
-        """What becomes of the message, which has `length` bytes."""
+        """Changes the message, which has `length` bytes."""

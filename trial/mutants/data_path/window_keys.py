@@ -1,4 +1,4 @@
-"""Violations of what a window's key opens: after it has ended, without a right, outside of the window."""
+"""Violations in the access by a window's key: after it has ended, without a right, outside of the window."""
 
 from trial.data_path.objects import REMOTE_READ, Binding, QueuePair, Sent
 from trial.mutants.data_path.granting import Granting

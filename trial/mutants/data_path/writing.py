@@ -1,4 +1,4 @@
-"""Violations of what a WRITE leaves behind: bytes that come late, short, long, torn, or in the wrong place."""
+"""Violations in the data of a WRITE: bytes that come late, short, long, torn, or in the wrong place."""
 
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
@@ -10,7 +10,7 @@ _PACKET, _PAGE = 1024, 4096
 
 
 class _Written(DataPath):
-    """Changes what a successful WRITE has left behind. `before` is what was there before it."""
+    """Changes what a successful WRITE has left behind. `before` are the bytes there before it."""
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
         if sent.writes and sent.length:
@@ -23,7 +23,7 @@ class _Written(DataPath):
         return True
 
     def written(self, queue: QueuePair, sent: Sent, place: int, before: bytes) -> None:
-        """What becomes of the bytes at `place`."""
+        """Changes the bytes at `place`."""
 
     def delay(self, queue: QueuePair, place: int, before: bytes) -> None:
         """Takes bytes back, and writes them after the next completion at the peer was polled."""
@@ -42,7 +42,7 @@ class _Shortened(DataPath):
     """Posts a request with fewer bytes."""
 
     def kept(self, sent: Sent) -> int:
-        """How many bytes of the request are kept."""
+        """The number of bytes of the request that are kept."""
         return sent.length
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
