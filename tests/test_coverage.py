@@ -1,6 +1,6 @@
 """The coverage: the cases that prove each rule, and the rules that no case proves."""
 
-import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -177,8 +177,6 @@ def test_the_exit_status_tells_whether_a_rule_has_no_case(
     monkeypatch.setattr("commands.run_arguments.load_suite", lambda folders: suite(rules))
     assert main(["coverage"]) == status
     assert capsys.readouterr().out.startswith("rule ")
-    assert main(["coverage", "--json"]) == status
-    assert json.loads(capsys.readouterr().out)["totals"]["cases"] == 4
 
 
 @pytest.mark.usefixtures("project")  # with no tables but these
@@ -189,5 +187,5 @@ def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixt
         "verb: ibv_reg_mr\ncases: 1\ngiven: {memory: {buf: {kind: anonymous, size: 1 page}}}\n"
         "rows:\n  - {id: a, rules: [REG-04], when: {access: []}, then: success}\n"
     )
-    main(["coverage", "--json", "--cases", str(own)])
-    assert json.loads(capsys.readouterr().out)["totals"]["cases"] == 1
+    main(["coverage", "--cases", str(own)])
+    assert re.findall(r"; (\d+) cases", capsys.readouterr().out) == ["1"]

@@ -114,24 +114,15 @@ def test_a_defect_of_which_nothing_is_seen_any_more_is_reported(tmp_path: Path) 
 def test_a_defect_that_has_become_worse_counts(tmp_path: Path) -> None:
     run = recorded("forky")
     waivers = made(tmp_path, "forky")
-    moved = "afterwards traffic(op=RDMA_WRITE) returned 0, completed with SUCCESS, and moved bytes that it should not"
     served = next(record for record in run.results if record["rules"] == ["REG-12"] and not record["deviations"])
     died: Any = {
         "log": ["RIP: 0010:__rxe_put+0x12/0x60 [rdma_rxe]", "Call Trace:", " rxe_invalidate_mw+0x9d/0x110 [rdma_rxe]"]
     }
-    line = "ibv_reg_mr(access=ON_DEMAND): the kernel under test died"
-    afterwards = {"afterwards": [{"call": "traffic(op=RDMA_WRITE)", "outcome": "success"}]}
-    same = changed(served, {"reason": moved})
-    worse = changed(
-        served,
-        {
-            "verdict": served["verdict"].CRASH,
-            "call": line.partition(":")[0],
-            "reason": line,
-            "expected": afterwards,
-            "kernel": died,
-        },
-    )
+    died_in = {**served["fault"], "kind": "kernel-died", "step": 0, "verb": "ibv_reg_mr", "used": True}
+    died_in |= {"call": "ibv_reg_mr(access=ON_DEMAND)", "seen": ["the kernel under test died", *[""] * 4]}
+    died_in["site"] = ["__rxe_put", "rxe_invalidate_mw", "rdma_rxe", "rdma_rxe"]
+    same = changed(served, {"fault": {**served["fault"], "kind": "moved"}})
+    worse = changed(served, {"verdict": served["verdict"].CRASH, "fault": died_in, "kernel": died})
     assert left(waivers, run, [same])[0] == []
     open_, problems = left(waivers, run, [worse])
     assert open_ == [served["case"]]

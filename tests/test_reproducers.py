@@ -188,13 +188,12 @@ def test_of_a_violated_case_only_the_steps_up_to_the_wrong_one_are_kept() -> Non
 def test_a_violation_in_the_kernels_log_is_reported_by_the_program() -> None:
     deallocated = [each for each in ROWS if each.when.call == "ibv_dealloc_mw" and not each.before]
     case = next(each for each in deallocated if each.when.then.outcome == "success")
-    output = "the kernel became tainted (0 to 512)"
     record = result(
         case,
         "FAIL",
         observed={"rc": 0, "returned": "0", "errno": ""},
         call="ibv_dealloc_mw(mw=mw)",
-        reason=f"ibv_dealloc_mw(mw=mw): {output}",
+        fault={"kind": "kernel-tainted", "verb": "ibv_dealloc_mw", "expected": ["0"], "seen": ["512"]},
     )
     [symptom] = symptoms_of(record)
     text = reproducer(case.id, SUITE, unknown_device(), symptom).text
@@ -377,7 +376,7 @@ def test_the_page_of_findings_tells_on_which_stacks_the_cases_of_a_defect_pass(t
     passing[0]["stack"] = "sid"
     for record in passing[1:]:
         if str(record.get("case", "")).startswith("bind_mw/"):
-            record |= {"verdict": "PASS", "effective": "PASS", "rule_verdicts": {}, "deviations": []}
+            record |= {"verdict": "PASS", "effective": "PASS", "rule_verdicts": {}, "deviations": [], "fault": None}
     sid = tmp_path / "sid.jsonl"
     sid.write_text("".join(json.dumps(record) + "\n" for record in passing))
     assert main(["findings", str(RECORDED / "forky.jsonl"), str(sid), "--out", str(tmp_path)]) == 0

@@ -10,7 +10,10 @@ import yaml
 
 import corpus
 from commands import schema as command
+from conformance.defects import Severity
 from conformance.model import vocabulary
+from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS
+from conformance.results.conclusions import STANDINGS
 from conformance.tables import arguments, rules_file
 from conformance.tables.schema import rules_schema, table_schema
 from conformance.tables.suite import CASES, ROOT
@@ -36,13 +39,25 @@ def with_row(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("of", command.SCHEMAS)
 def test_a_schema_is_one_of_2020_12(of: str) -> None:
-    jsonschema.Draft202012Validator.check_schema(command.SCHEMAS[of]())
+    jsonschema.Draft202012Validator.check_schema(json.loads(command.text(of)))
 
 
 @pytest.mark.parametrize("of", command.SCHEMAS)
 def test_the_published_copy_is_up_to_date(of: str) -> None:
     path = ROOT / "docs" / f"{of}.schema.json"
     assert path.read_text() == command.text(of) + "\n", f"run: ./rdma-cts schema {of} > docs/{path.name}"
+
+
+def test_the_schemas_of_summaries_and_waivers_name_what_there_is() -> None:
+    summary, waivers = (json.loads(command.text(of)) for of in ("summary", "waivers"))
+    properties, severities = summary["properties"], [each.label for each in Severity]
+    assert [*properties["cases"]["properties"]] == [*VERDICTS]
+    assert [*properties["standings"]["properties"]] == [*STANDINGS]
+    assert properties["rules"]["additionalProperties"]["enum"] == [*OF_RULES]
+    assert [*properties["severities"]["properties"]] == severities
+    one, of_defect = waivers["properties"]["waivers"]["items"]["anyOf"]
+    assert one["properties"]["observed"]["properties"]["verdict"]["enum"] == [*VIOLATIONS]
+    assert of_defect["properties"]["observed"]["properties"]["severity"]["enum"] == severities
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -114,7 +114,7 @@ class KnownOutcome:
     def _differs_in_points(self, record: ResultRecord) -> str:
         """The answers are in the faults of the deviations; the record has no observation of a point."""
         answer = self.errno or " ".join(self.wc)
-        record = completed(record, "")
+        record = completed(record)
         for each in record["deviations"]:
             fault = fault_of(record, each)
             if self.when and each["when"] not in self.when:
@@ -201,7 +201,7 @@ def symptoms(record: ResultRecord) -> list[Symptom]:
     """The symptoms of a result as it is written; none unless it is a violation."""
     if record["verdict"] not in VIOLATIONS:
         return []
-    return list(symptoms_of(completed(record, "")))
+    return list(symptoms_of(completed(record)))
 
 
 def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:
