@@ -16,7 +16,7 @@ from reports.digest import Digest, read
 from reports.history import PAGE, read_history
 
 FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")  # each is a module of reports/ with `render`
-# The reports that every run writes beside its results.
+# The reports that every run writes next to its results.
 BESIDE = ("summary", "junit", "html")
 _PAGE = "report.html"
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=out_path,
         metavar="FILE",
-        help="where to write; - is standard output (default: for html, report.html beside the first "
+        help="where to write; - is standard output (default: for html, report.html next to the first "
         "run's results, else standard output)",
     )
 

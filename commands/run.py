@@ -263,7 +263,7 @@ def _keep_plan(options: RunOptions, chosen: Chosen, where: target.Target, record
 
 
 def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Sequence[str]) -> RunPlan:
-    """What the supervisor is asked to do."""
+    """The plan for the supervisor."""
     waivers = chosen.waivers
     facts: SupervisorFacts = {
         "stack": where.stack,

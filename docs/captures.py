@@ -55,7 +55,7 @@ class Terminal:
         return done.stdout
 
     def text(self) -> str:
-        """What was printed: the lines as the terminal shows them."""
+        """The output: the lines as the terminal shows them."""
         return self._do("capture-pane", "-p", "-S", "-")
 
     def press(self, key: str) -> None:

@@ -219,7 +219,7 @@ def row(call: str) -> st.SearchStrategy[dict[str, Any]]:
 def table_of(verb: str) -> st.SearchStrategy[dict[str, Any]]:
     """A table of a verb with a few mistakes or none."""
     rows = st.lists(row(vocabulary.DEFAULT_CALLS.get(verb, verb)), min_size=1, max_size=2)
-    table = mapping({"given": given_objects()}, about=st.just("What it shows."))
+    table = mapping({"given": given_objects()}, about=st.just("Its output."))
     return st.builds(functools.partial(finished, verb), table, rows)
 
 

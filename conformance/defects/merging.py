@@ -1,7 +1,7 @@
 """Merges refused registrations that share a condition: one flag that a driver refuses violates many rules.
 
-One errno can have many reasons, so that refused registrations have one cause for each rule at first. Those that fail
-under one condition, which no successful call of the run meets, become one defect. Not for causes (cause.py).
+One errno can have many reasons, so that refused registrations have one cause for each rule at first. Registrations that
+fail under one condition, which no successful call of the run meets, become one defect. Not for causes (cause.py).
 """
 
 from collections.abc import Mapping, Sequence

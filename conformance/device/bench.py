@@ -116,8 +116,8 @@ class DeviceBench:
         return other_process.register(self.device.name, memory.addr, memory.size, access)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """What the kernel still counts for another process that has prepared something on this device and was then
-        killed."""
+        """The objects that the kernel still counts for another process that has prepared something on this device and
+        was then killed."""
 
         def there() -> object:
             again = Device(self.device.name, self.device.port, self.device.gid_index)

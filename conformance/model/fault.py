@@ -1,4 +1,4 @@
-"""What went wrong, as data: of one call, of one case, or of one point of a sweep.
+"""A fault as data: of one call, of one case, or of one point of a sweep.
 
 Judging makes it from case and observation, results record it, defects read its fields; judging/sentences.py is the one
 place that makes a sentence of it; no code parses that sentence. Not for verdicts, nor for severity
@@ -228,7 +228,7 @@ WHAT = (
     "seen",
     "site",
 )
-# What is special about a region, in the order in which it is named.
+# The special properties of a region, in the order in which they are named.
 ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE = "on demand", "addresses of its own", "persistent memory", "huge pages"
 REGIONS = (ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE)
 REGION, WINDOW = "region", "window"
