@@ -40,7 +40,7 @@ class Run:
 
     @property
     def by_fingerprint(self) -> Mapping[str, Defect]:
-        return {defect.fingerprint: defect for defect in self.digest.defects}
+        return {defect.fingerprint: defect for defect in self.digest.defects if not defect.unconfirmed}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Finding:
 
 
 def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
-    """The defects of all runs, the most severe first; of equal ones, those that more results show."""
+    """The confirmed defects of all runs, the most severe first; of equal ones, those that more results show."""
     having: dict[str, list[Run]] = {}
     for run in runs:
         for fingerprint in run.by_fingerprint:

@@ -385,6 +385,20 @@ def test_the_page_of_findings_tells_on_which_stacks_the_cases_of_a_defect_pass(t
     assert "not tried on" not in page
 
 
+def test_what_was_not_seen_again_is_not_a_finding(tmp_path: Path) -> None:
+    defect = next(each for each in forky().defects if [symptom.name for symptom in each.symptoms] == [each.first.case])
+    once = {"verdict": "FAIL", "reason": "it was seen once"}
+    tried = {"type": "confirmation", "case": defect.first.case, "confirmed": False, "by": "repetition", "in_run": once}
+    lines = Path(FORKY).read_text().splitlines()
+    lines.insert(-1, json.dumps({**tried, "alone": {"verdict": "PASS", "reason": ""}}))
+    run = tmp_path / "forky.jsonl"
+    run.write_text("\n".join(lines) + "\n")
+    assert main(["findings", str(run), "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "findings.md").read_text()
+    assert page.count("\n- fingerprint: `") == len(forky().defects) - 1
+    assert f"`{defect.fingerprint}`" not in page
+
+
 def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp_path: Path) -> None:
     """The examples in docs/ do not depend on the run; of the other programs only the command is documented."""
     documented = {path.name: path.read_text() for path in (ROOT / "docs" / "findings").glob("*.c")}
