@@ -83,7 +83,7 @@ MEANING: Mapping[str, str] = {
     "swap": "pages of this system can be swapped out",
     "persistent_memory": "the run was given a device DAX",
     "pci_bar": "this system has a BAR of QEMU's pci-testdev, with which nothing happens",
-    "failing_allocations": "the kernel can be made to fail an allocation of memory",
+    "failing_allocations": "the kernel can be told to fail an allocation of memory",
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
     **{name: f"the entry has {verb.name}, as rdma-core {verb.since} and later do" for name, verb in BY_SYMBOL.items()},
 }
@@ -163,7 +163,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
     "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
     "pci_bar": "this machine has no pci-testdev, QEMU's device whose BAR can be mapped without harm",
-    "failing_allocations": "this kernel cannot be made to fail an allocation of memory: --stack forky-instrumented can",
+    "failing_allocations": "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }
 # Why a case is UNREACHABLE that needs a kernel which is built for tests: its rule is verified without it.
