@@ -6,13 +6,11 @@ results as they are.
 
 import argparse
 import errno
-import json
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from commands import run_arguments
 from commands.streams import show
@@ -83,7 +81,6 @@ class Coverage:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", type=given_path, metavar="RUN", help="the results of a run, for verdicts")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     run_arguments.add_cases_argument(parser)
 
 
@@ -91,10 +88,7 @@ def execute(arguments: argparse.Namespace) -> int:
     """Prints the coverage. Exit status 1 if a rule has no case, else 0."""
     suite = run_arguments.suite_from(arguments)
     coverage = cover(suite) if arguments.run is None else cover_with_results(suite, arguments.run)
-    if arguments.json:
-        print(json.dumps(as_data(coverage), indent=2))
-    else:
-        show(render(coverage))
+    show(render(coverage))
     return 1 if coverage.without_case else 0
 
 
@@ -203,27 +197,6 @@ def _shows(seen: _Observation, verb: Verb, code: ReturnCode) -> bool:
 def _is(code: ReturnCode, verb: Verb, reason: str) -> bool:
     number = getattr(errno, reason, None) if reason.startswith("E") and not verb.code_enum else None
     return _names(code, verb, reason) or code.value == number or str(code.value) == reason
-
-
-def as_data(coverage: Coverage) -> dict[str, Any]:
-    codes = coverage.codes
-    return {
-        "rules": [asdict(rule) for rule in coverage.rules],
-        "codes": [asdict(code) for code in codes],
-        "totals": {
-            "rules": len(coverage.rules),
-            "rules_with_case": len(coverage.rules) - len(coverage.without_case),
-            "cases": coverage.cases,
-            "cases_run": None if coverage.complete is None else coverage.cases_run,
-            "codes": len(codes),
-            "codes_expected": sum(code.expected > 0 for code in codes),
-            "codes_observed": None if coverage.complete is None else sum(bool(code.observed) for code in codes),
-            "verdicts": dict(Counter(rule.verdict for rule in coverage.rules if rule.verdict)),
-        },
-        "without_case": coverage.without_case,
-        "only_open": coverage.only_open,
-        "complete": coverage.complete,
-    }
 
 
 def render(coverage: Coverage) -> Iterator[str]:

@@ -1,14 +1,12 @@
-"""`rdma-cts describe`: what the documents promise about a verb, as text or JSON.
+"""`rdma-cts describe`: what the documents promise about a verb.
 
 Prints descriptions, not results: `run` tests whether a device conforms to them.
 """
 
 import argparse
 import difflib
-import json
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 
 from conformance.errors import UserError
 from conformance.verbs import (
@@ -38,25 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=MAINLINE,
         help="which document to follow if two describe the same verb (default: %(default)s)",
     )
-    parser.add_argument(
-        "--structs",
-        action="store_true",
-        help="also print the structs behind pointers (the device, the context, queues)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, with every struct and enumeration")
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Prints one description, or the list of verbs. Raises UserError (status 2) for an unknown verb or dialect."""
     if arguments.verb is None:
         verbs = (VERBS if arguments.dialect == MAINLINE else VENDOR_VERBS).values()
-        print(json.dumps([_summary(verb) for verb in verbs], indent=2) if arguments.json else _listing(verbs))
+        print("\n".join(f"{verb.name:<18} {verb.summary}" for verb in verbs))
         return 0
-    verb = find(arguments.verb, arguments.dialect)
-    if arguments.json:
-        print(json.dumps(as_data(verb), indent=2))
-    else:
-        print("\n".join(render(verb, all_structs=arguments.structs)))
+    print("\n".join(render(find(arguments.verb, arguments.dialect))))
     return 0
 
 
@@ -74,33 +62,6 @@ def find(name: str, dialect: str = MAINLINE) -> Verb:
     return VERBS[full] if dialect == MAINLINE else VENDOR_VERBS[full]
 
 
-def _summary(verb: Verb) -> dict[str, object]:
-    return {
-        "name": verb.name,
-        "dialect": verb.dialect,
-        "summary": verb.summary,
-        "document": verb.document,
-        "dialects": dialects(verb.name),
-    }
-
-
-def _listing(verbs: Iterable[Verb]) -> str:
-    return "\n".join(f"{verb.name:<18} {verb.summary}" for verb in verbs)
-
-
-def as_data(verb: Verb) -> dict[str, object]:
-    """The description as plain data, with the enumerations it uses and all structs that can be reached from it."""
-    structs = structs_in(verb)
-    return asdict(verb) | {
-        "signature": verb.signature,
-        "convention": {"name": verb.convention.name, "meaning": verb.convention.value},
-        "linkage": {"name": verb.linkage.name, "meaning": verb.linkage.value},
-        "dialects": dialects(verb.name),
-        "enums": {enum.name: asdict(enum) for enum in _enums(verb, structs)},
-        "structs": {struct.name: asdict(struct) for struct in structs},
-    }
-
-
 def _enums(verb: Verb, structs: Iterable[Struct]) -> tuple[Enum, ...]:
     """The enumerations that the arguments, the return codes and the given structs use, each once."""
     names = [each.enum for each in verb.parameters]
@@ -108,7 +69,7 @@ def _enums(verb: Verb, structs: Iterable[Struct]) -> tuple[Enum, ...]:
     return tuple(enum_in(verb.dialect, name) for name in dict.fromkeys(names) if name)
 
 
-def render(verb: Verb, *, all_structs: bool = False) -> Iterator[str]:
+def render(verb: Verb) -> Iterator[str]:
     """The description as text lines: signature, arguments, return value, notes, enumerations, structs."""
     yield from _wrapped(f"{verb.name}: {verb.summary}")
     since = f"; since rdma-core {verb.since}" if verb.since else ""
@@ -119,8 +80,7 @@ def render(verb: Verb, *, all_structs: bool = False) -> Iterator[str]:
     yield from _section("Parameters", _parameters(verb.parameters))
     yield from _section("Return", _return(verb))
     yield from _section("Notes", (line for note in verb.notes for line in _wrapped(note, "  - ", hang=4)))
-    structs = structs_in(verb)
-    shown = structs if all_structs else _within(verb, structs)
+    shown = _within(verb, structs_in(verb))
     yield from _section("Where the documents disagree", _discrepancies(verb, shown))
     for enum in _enums(verb, shown):
         if enum.name == verb.code_enum:

@@ -54,7 +54,9 @@ def execute(arguments: argparse.Namespace) -> int:
         (fleet.FILE_NAME, fleet.page(known)),
     ):
         write_atomically(out / file, content)
-    show(_lines(known, out))
+    show([*differences(known), f"{known.headline} (exit status {known.status})"])
+    page, data, drain = (out / name for name in (fleet.FILE_NAME, fleet.DATA, fleet.DRAIN))
+    show([f"page: {page} (data: {data}; for Slurm: sh {drain})"])
     return known.status
 
 
@@ -91,13 +93,11 @@ def _node(name: str, folder: Path, out: Path) -> Node:
     return Node(name, report, facts, "" if facts.complete else "the run is not whole")
 
 
-def _lines(known: Fleet, out: Path) -> Iterator[str]:
-    """The lines for the terminal: the differences, and then a summary."""
-    differences = [each for group in known.groups for each in group.differences]
-    for each in differences[:_MOST]:
+def differences(known: Fleet) -> Iterator[str]:
+    """What the terminal shows of what differs between equals."""
+    found = [each for group in known.groups for each in group.differences]
+    for each in found[:_MOST]:
         others = f" and {len(each.nodes) - 3:,} more" if len(each.nodes) > 3 else ""
         yield f"{', '.join(each.nodes[:3])}{others}: {each.reason}"
-    if len(differences) > _MOST:
-        yield f"and {len(differences) - _MOST:,} more differences"
-    yield f"{known.headline} (exit status {known.status})"
-    yield f"page: {out / fleet.FILE_NAME} (data: {out / fleet.DATA}; for Slurm: sh {out / fleet.DRAIN})"
+    if len(found) > _MOST:
+        yield f"and {len(found) - _MOST:,} more differences"

@@ -1,7 +1,7 @@
 """A lab: the same cases on several hosts at once, each in a run of its own, and one page about all of them.
 
 Each host has a `rdma-cts run --host` in a process of its own, so that a failure on one host does not affect the others.
-Not for the file (runs/lab_file.py), nor for the page (reports/lab.py).
+Not for the file (runs/lab_file.py), nor for the page (reports/fleet.py).
 """
 
 import argparse
@@ -20,6 +20,7 @@ from pathlib import Path
 from commands import report, run_arguments
 from commands.__main__ import main
 from commands.endings import heed_signals
+from commands.fleet import differences
 from commands.run_arguments import recorded_options
 from commands.streams import Output
 from conformance.errors import PROGRAM, UserError
@@ -30,13 +31,15 @@ from conformance.run_options import GUEST, OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import CASES, Suite, tables_digest
 from fixtures.system.processes import die_with_parent
-from reports import lab as page
-from reports.digest import read, suite_of
+from reports.digest import suite_of
+from reports.fleet import Fleet, Node, page
+from reports.history import Facts, facts_of
+from reports.html import FILE_NAME as REPORT
 from reports.progress import Progress
 from reports.terminal import QUIET, VERBOSE
 from reports.text import one_line
 from runs.folder import run_folder
-from runs.lab_file import OF_HOSTS, LabHost, read_lab
+from runs.lab_file import OF_HOSTS, PAGE, LabHost, read_lab
 from runs.plan import FILE_NAME as PLAN
 from runs.plan import LabPlan, read_plan, write_lab_plan
 from targets import hosts
@@ -69,8 +72,8 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
     with run_folder(arguments.out, "lab") as out:
         arguments.out = out
         make_directory(out)
-        if (out / page.FILE_NAME).is_dir():
-            raise UserError(f"{out / page.FILE_NAME} cannot be written: it is a directory")
+        if (out / PAGE).is_dir():
+            raise UserError(f"{out / PAGE} cannot be written: it is a directory")
         if not resumed:
             _refuse_runs(out, labelled)
         write_lab_plan(LabPlan(tuple(options.arguments()), os.getcwd(), str(file.absolute())), out)
@@ -91,15 +94,23 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         finally:
             for run in runs:
                 run.end()
-        columns = [run.column() for run in runs]
-        told = [*(f"{column.name}: {column.told}" for column in columns), *page.differences(columns)]
-        for line in (*told, *_left_out(out, labelled, file)):
+        rules = {id_: rule.short for id_, rule in suite.registry.items()}
+        lab = Fleet(tuple(run.node() for run in runs), rules)
+        told = [f"{node.name}: {_told(node)}" for node in lab.nodes]
+        for line in (*told, *differences(lab), *_left_out(out, labelled, file), lab.headline):
             print(one_line(line))
-        write_atomically(out / page.FILE_NAME, page.page_of(columns).encode())
+        write_atomically(out / PAGE, page(lab))
     if any(run.status not in (0, 1) for run in runs):
         print(_rest(out))
-    print(f"report: {out / page.FILE_NAME} (results: {', '.join(str(out / host.name) for host in labelled)})")
+    print(f"report: {out / PAGE} (results: {', '.join(str(out / host.name) for host in labelled)})")
     return _status([run.status for run in runs])
+
+
+def _told(node: Node) -> str:
+    """What came of a host, in one line."""
+    if node.facts is None:
+        return f"not run: {node.problem}"
+    return "; ".join(filter(None, (node.facts.conclusion, node.problem)))
 
 
 def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
@@ -211,19 +222,21 @@ class _HostRun:
             self._process.kill()
             self.wait()
 
-    def column(self) -> page.Column:
+    def node(self) -> Node:
+        """What the page needs to know. A host without a group has no equal."""
+        name, group = self.host.name, self.host.group or self.host.name
         if self._refused:
-            return page.Column(self.host.name, self.host.group, None, self._refused)
-        run, reason = self._run(), ""
-        if run is None:
-            reason = self._last or f"the run ended with status {self.status}"
+            return Node(name, problem=self._refused, group=group)
+        facts, problem = self._facts(), ""
+        if facts is None:
+            problem = self._last or f"the run ended with status {self.status}"
         elif self.status not in (0, 1):
-            reason = self._last or f"{PROGRAM} run --resume {self.folder} runs the rest"
-        return page.Column(self.host.name, self.host.group, run, reason)
+            problem = self._last or f"{PROGRAM} run --resume {self.folder} runs the rest"
+        return Node(name, f"{name}/{REPORT}" if facts else "", facts, problem, group)
 
-    def _run(self) -> page.Run | None:
+    def _facts(self) -> Facts | None:
         try:
-            return page.Run.of(read(self.folder))
+            return facts_of(self.folder)
         except UserError:
             return None
 

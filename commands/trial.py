@@ -1,6 +1,6 @@
 """`rdma-cts trial`: tests the suite itself, against references and altered real calls that break one rule at a time.
 
-Only the arguments of its subcommands. Not for what they do (trial/reference_runs.py, guest_runs.py, mended_runs.py and
+Only the arguments of its subcommands. Not for what they do (trial/reference_runs.py, guest_runs.py, mended.py and
 reproduction.py).
 """
 
@@ -13,7 +13,7 @@ from conformance.run_options import given_path
 from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite, load_suite
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
-from trial import guest_runs, kernel_runs, mended_runs, reference_runs, reproduction
+from trial import guest_runs, kernel_runs, mended, reference_runs, reproduction
 from trial.searching import FIRST_SEED
 
 _Trying = Callable[[argparse.Namespace, Suite, Callable[[str], None]], int]
@@ -50,13 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--whole", action="store_true", help="run all cases, even if cases of the violated rule failed"
         )
     guest.add_argument("--own", action="store_true", help="only the cases of the violated rule")
-    guest.add_argument("--shuffled", type=int, metavar="N", help="unaltered: every row N times, in shuffled orders")
-    _add_seed(guest, "shuffled orders")
 
-    mended = add("mended", mended_runs.execute, "the mended stack, with each of its changes left out in turn")
-    mended.add_argument("run", type=given_path, metavar="RUN", help="a run on the stack as shipped")
-    mended.add_argument("--change", action="append", default=[], metavar="NAME", help="only this change")
-    mended.add_argument("--list", action="store_true", help="only list the changes")
+    mending = add("mended", mended.execute, "the mended stack, with each of its changes left out in turn")
+    mending.add_argument("run", type=given_path, metavar="RUN", help="a run on the stack as shipped")
+    mending.add_argument("--change", action="append", default=[], metavar="NAME", help="only this change")
+    mending.add_argument("--list", action="store_true", help="only list the changes")
 
     kernel = add("kernel", kernel_runs.execute, "the mended driver, with a change that breaks a rule")
     kernel_runs.add_arguments(kernel)
@@ -69,9 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sequences = add("sequences", reference_runs.sequences, "random sequences on a reference, compared with another")
     sequences.add_argument("seconds", type=float, metavar="SECONDS", help="how long")
     _add_selection(sequences)
-    _add_seed(sequences, "sequences")
+    sequences.add_argument(
+        "--seed", type=int, default=FIRST_SEED, metavar="N", help=f"the first seed (default {FIRST_SEED})"
+    )
 
-    for command in (guest, mended, kernel, reproducers):
+    for command in (guest, mending, kernel, reproducers):
         command.add_argument("--yes", action="store_true", help="install what is needed without asking")
     for command in (guest, reproducers):
         command.add_argument("--stack", choices=tuple(STACKS), default=DEFAULT_STACK, help="the guest's Debian release")
@@ -86,12 +86,6 @@ def _add_selection(command: argparse.ArgumentParser) -> None:
 
 def _add_jobs(command: argparse.ArgumentParser) -> None:
     command.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one for each processor)")
-
-
-def _add_seed(command: argparse.ArgumentParser, what: str) -> None:
-    command.add_argument(
-        "--seed", type=int, default=FIRST_SEED, metavar="N", help=f"the first seed of {what} (default {FIRST_SEED})"
-    )
 
 
 def execute(arguments: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ import grp
 import hashlib
 import os
 import pwd
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterable
@@ -91,7 +92,7 @@ def store(name: str, content: bytes) -> None:
         return
     with contextlib.suppress(OSError):
         write_whole(path, content)
-        _prune(path.parent)
+        prune((each for each in path.parent.iterdir() if each.is_file()), KEPT)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -110,7 +111,10 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def _prune(folder: Path) -> None:
-    files = sorted((path for path in folder.iterdir() if path.is_file()), key=lambda path: path.stat().st_mtime)
-    for path in files[:-KEPT]:
-        path.unlink(missing_ok=True)
+def prune(paths: Iterable[Path], kept: int) -> None:
+    """Removes all of these files and directories but the `kept` that were used last."""
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime)[:-kept]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

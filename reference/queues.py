@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conformance.bench.calls import Sge
-from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
+from conformance.bench.work_requests import COMPLETED_AS, SIGNALED, Completion, SendRequest
 from conformance.model.vocabulary import BOTH_POSTERS, WINDOWS_POSTER, WR_POST
 from reference.access import Access
 from reference.objects import Domain, Refused
@@ -16,17 +16,6 @@ _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
 # The additions of a queue pair that is made for builders.
 _BUILT = {WR_POST: WR_POST, BOTH_POSTERS: WR_POST, WINDOWS_POSTER: WINDOWS_POSTER}
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")  # their receives are in a shared receive queue, which has no states
-# The opcode of the completion, from enum ibv_wc_opcode, for operations that have another name there.
-_COMPLETED = {
-    "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
-    "SEND_WITH_IMM": "SEND",
-    "SEND_WITH_INV": "SEND",
-    "ATOMIC_CMP_AND_SWP": "COMP_SWAP",
-    "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
-    "FLUSH_GLOBAL": "FLUSH",
-    "FLUSH_PERSISTENT": "FLUSH",
-    "FLUSH_BOTH": "FLUSH",
-}
 
 
 @dataclass(eq=False)
@@ -119,7 +108,7 @@ class Queues(Access):
 
     def completed_opcode(self, opcode: str) -> str:
         """Returns the opcode of a request's completion: ibv_poll_cq(3) has it name the operation of the request."""
-        return _COMPLETED.get(opcode, opcode)
+        return COMPLETED_AS.get(opcode, opcode)
 
     def received_opcode(self, message: bool) -> str:
         """Returns the opcode of a receive's completion: of a message, or of an RDMA WRITE with immediate data."""

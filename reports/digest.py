@@ -485,14 +485,14 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
     If it `is_own`, this process has made all of it from its own tables, and it need not be compared with them.
     """
     where = name or str(directory)
-    header = completed(plain(recorded.header), where)
+    header = completed(plain(recorded.header))
     found: dict[str, ResultRecord] = {}
     for record in recorded.results:
-        result: ResultRecord = record if recorded.is_shown else plain(completed(record, where))
+        result: ResultRecord = record if recorded.is_shown else plain(completed(record))
         found[result["case"]] = result
     by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
     never: ResultRecord = {**RESULT, "reason": "planned and never recorded"}
-    missed = completed(never, where)
+    missed = completed(never)
     unrecorded: list[str] = []
     for case in map(str, header["planned"]):
         if case in found:
@@ -502,7 +502,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
             by_case[case] = missed.copy()  # in place of a new one: there may be many
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
-    footer = completed(plain(recorded.footer), where) if recorded.footer else None
+    footer = completed(plain(recorded.footer)) if recorded.footer else None
     if footer:
         count = Counter(record["effective"] for record in by_case.values())
         footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}

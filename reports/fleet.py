@@ -1,7 +1,7 @@
-"""A fleet: the summaries of many nodes in groups of equal nodes, with the differences within a group first.
+"""A fleet or a lab: the summaries of many nodes in groups of equal nodes, with the differences within a group first.
 
-A node has the name of its directory. Only the facts of its summary are kept. Not for reading directories or writing
-files (commands/fleet.py).
+A node of a fleet has the name of its directory, one of a lab its name in the file. Only the facts of its summary are
+kept. Not for reading directories or writing files (commands/fleet.py, commands/lab.py).
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ _MOST_REASON = 200  # characters of a reason to drain a node
 class Node:
     """A node: its name, the address of its report relative to the page (empty if there is none), and the known facts.
 
-    `problem` says why nothing is known, or why its run is not whole; empty if it is.
+    `problem` says why nothing is known, or why its run is not whole; empty if it is. `group` names that of its equals,
+    if the file of a lab says it.
     """
 
     name: str
     report: str = ""
     facts: Facts | None = None
     problem: str = ""
+    group: str = ""
 
     @cached_property
     def traits(self) -> Mapping[str, str]:
@@ -99,7 +101,7 @@ class Group:
         for name in names:
             values = {node.name: node.traits.get(name, "") for node in self.nodes}
             (usual, most), *others = Counter(values.values()).most_common()
-            if most * 2 <= len(values):
+            if most * 2 <= len(values) and len(values) > 2:
                 continue  # its values are different on each node
             for other, _ in others:
                 yield Difference(name, usual, other, tuple(node for node, value in values.items() if value == other))
@@ -119,7 +121,7 @@ class Group:
         """Results copied from another node: no two runs have the same start and duration."""
         known: dict[tuple[str, float | None], str] = {}
         for node in self.nodes:
-            if node.facts and node.facts.started:
+            if node.facts and node.facts.started and not node.group:
                 first = known.setdefault((node.facts.started, node.facts.seconds), node.name)
                 if first != node.name:
                     yield Difference("results", "its own", f"those of {first}", (node.name,))
@@ -147,10 +149,15 @@ class Fleet:
     def groups(self) -> tuple[Group, ...]:
         """The groups, the largest first."""
         by_device: dict[tuple[str, ...], list[Node]] = {}
+        named: dict[str, list[Node]] = {}
         for node in self.nodes:
             if node.facts and not node.problem:
-                by_device.setdefault(_device(node.facts), []).append(node)
-        found = [group for device, nodes in by_device.items() for group in _grouped(device, nodes)]
+                equals = (
+                    named.setdefault(node.group, []) if node.group else by_device.setdefault(_device(node.facts), [])
+                )
+                equals.append(node)
+        found = [Group(name, tuple(nodes)) for name, nodes in named.items()]
+        found += [group for device, nodes in by_device.items() for group in _grouped(device, nodes)]
         return tuple(sorted(found, key=lambda group: -len(group.nodes)))
 
     @cached_property

@@ -1,6 +1,6 @@
 """summary.json: the outcome of a run for programs, small enough to keep one for every nightly run.
 
-docs/summary.schema.json describes it; keys may be added, but never change.
+summary.schema.json describes it; keys may be added, but never change.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from conformance.defects import Defect, Severity
-from conformance.model.verdict import OF_RULES, VERDICTS
-from conformance.results.conclusions import STANDINGS, headline
+from conformance.defects import Defect
+from conformance.results.conclusions import headline
 from reports import confirmation
 from reports.digest import Digest
 
@@ -90,99 +89,3 @@ def _defect(defect: Defect) -> dict[str, Any]:
             "repro": defect.first.repro,
         },
     }
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema of a summary."""
-    count = {"type": "integer", "minimum": 0}
-    text = {"type": "string"}
-    verdict = {"enum": list(VERDICTS)}
-    violation = {
-        "rule": text,
-        "verdict": verdict,
-        "cases": {"type": "array", "items": text, "minItems": 1},
-        "reason": text,
-        "repro": {**text, "description": "the command that reproduces it"},
-        "table": text,
-    }
-    severity = {"enum": [each.label for each in Severity]}
-    texts = {"type": "array", "items": text}
-    defect = {
-        "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{12}$", "description": "the same in every run"},
-        "also": {**texts, "description": "further fingerprints, which a run of fewer cases may show alone"},
-        "severity": severity,
-        "title": text,
-        "means": {**text, "description": "what the severity means to an application"},
-        "rules": texts,
-        "cases": {**texts, "minItems": 1},
-        "calls": {**count, "description": "calls in which it shows, points of sweeps among them"},
-        "answered_by": {**text, "description": "the layer that answered"},
-        "because": {**text, "description": "the evidence for the layer"},
-        "waived": {"type": "boolean", "description": "every result in which it shows is waived"},
-        "unconfirmed": {"type": "boolean", "description": "not seen again when it was tried again"},
-        "of_stack": {"type": "boolean", "description": "answered by the kernel's core or libibverbs on every device"},
-        "first": _object({"case": text, "verdict": verdict, "reason": text, "repro": text}),
-    }
-    properties = {
-        "schema": {"const": SCHEMA},
-        "conclusion": {**text, "description": "the conclusion about the device, in a few words"},
-        "words": {**text, "description": "the standing of all rules in one sentence, with reasons"},
-        "exit_status": {"enum": [0, 1, 3], "description": "the exit status of rdma-cts run"},
-        "complete": {"type": "boolean"},
-        "stack": {"type": "object", "additionalProperties": text, "required": ["device"]},
-        "under_test": {
-            "type": "object",
-            "additionalProperties": text,
-            "description": "the first digits of hashes of its parts",
-        },
-        "capabilities": {
-            "type": "object",
-            "additionalProperties": text,
-            "description": "what the device says of itself: its ids, capabilities and limits",
-        },
-        "started": text,
-        "duration_s": {"type": ["number", "null"]},
-        "resumed": {**count, "description": "the sessions after the first; duration_s is that of the last"},
-        "seed": {"type": ["integer", "null"]},
-        "tables_sha256": text,
-        "cases": _counts(VERDICTS, count),
-        "points": {**count, "description": "calls and operations judged"},
-        "rules": {
-            "type": "object",
-            "additionalProperties": {"enum": list(OF_RULES)},
-            "description": "the verdict on each rule; PASS only with all its evidence",
-        },
-        "not_offered": {
-            "type": "object",
-            "additionalProperties": text,
-            "description": "for each rule that is verified in part, what the device or the stack does not offer of it",
-        },
-        "standings": _counts(STANDINGS, count),
-        "documented_rules": {**count, "description": "without those apart"},
-        "severities": {
-            **_counts([each.label for each in Severity], count),
-            "description": "violations by their worst severity, without those that are waived or of the stack",
-        },
-        "headline": {**text, "description": "changes of the stack, number of defects, severities; empty without any"},
-        "defects": {"type": "array", "items": _object(defect), "description": "the most severe first"},
-        "violations": {"type": "array", "items": _object(violation)},
-        "confirmation": {
-            "type": "object",
-            "description": "how many violations were confirmed, not confirmed and not tried again alone, and the names "
-            "of those not confirmed; empty if none were to be confirmed",
-        },
-        "waivers": {"type": "object", "description": "as in the footer of results.jsonl; empty without --waivers"},
-    }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "The summary of a run of rdma-cts",
-        **_object(properties),
-    }
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def _counts(names: Sequence[str], count: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": dict.fromkeys(names, count), "additionalProperties": False}

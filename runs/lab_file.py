@@ -14,7 +14,6 @@ from conformance.run_options import OPTIONS
 from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader
 from fixtures.hosts.address import Address, peer_of
-from reports import lab as page
 from runs.plan import LAB_FILE_NAME
 
 # The options of a run that each host can have, by the names of their fields.
@@ -33,7 +32,8 @@ OF_HOSTS = (
 )
 _PATHS = ("profile", "waivers")
 _NUMBERS = ("port", "gid_index", "return_within")
-_OWN_FILES = (LAB_FILE_NAME, page.FILE_NAME)  # beside the directories of the hosts
+PAGE = "lab.html"
+_OWN_FILES = (LAB_FILE_NAME, PAGE)  # beside the directories of the hosts
 # The readers of the files that options name, by the name of the option. Raises UserError for a mistake in that file.
 Readers = Mapping[str, Callable[[Path], object]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")

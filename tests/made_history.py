@@ -15,10 +15,12 @@ RULES = {rule.id: rule.as_data() for rule in registry().values()}
 
 def lines(verdicts: Mapping[int, str]) -> list[ResultRecord]:
     """A result for each case of SUITE: PASS, but for those with a verdict by their number."""
-    return [
-        result(case, verdicts.get(number, "PASS"), f"ibv_reg_mr(access={number}) should succeed, returned NULL")
-        for number, case in enumerate(SUITE.cases)
-    ]
+    fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL"}
+    found = []
+    for number, case in enumerate(SUITE.cases):
+        verdict, line = verdicts.get(number, "PASS"), f"ibv_reg_mr(access={number}) should succeed, returned NULL"
+        found.append(result(case, verdict, line, **({"fault": fault} if verdict == "FAIL" else {})))
+    return found
 
 
 def run_of(verdicts: Mapping[int, str], *, complete: bool = True, count: int = 8, **head: Any) -> Recorded:

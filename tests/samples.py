@@ -21,8 +21,8 @@ from conformance.model.case import Case
 from conformance.model.observation import Observation, PointExample
 from conformance.model.record import FooterRecord, HeaderRecord, ResultRecord
 from conformance.model.rules import Registry
+from conformance.results.case_record import sweep_record
 from conformance.results.records import Recorded, result_record
-from conformance.results.sweep_record import sweep_record
 from conformance.sweeps.judging import rejudge_sweep
 from conformance.sweeps.outcome import Outcome, Points
 from conformance.tables.loader import Table, parse_table

@@ -10,6 +10,7 @@ import pytest
 from lxml import etree
 
 from commands.__main__ import main
+from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS
 from conformance.results.records import Recorded, encode, footer_record
@@ -264,14 +265,12 @@ def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, capsys: Sa
 def two_runs(tmp_path: Path) -> tuple[str, str]:
     """The older run has a defect that is gone in the newer run, which has two others."""
     first, second, third, fourth = SUITE.cases
-    refused = "ibv_reg_mr(access=0) should succeed, returned NULL with errno"
-    old = [result(first, "FAIL", f"{refused} EINVAL"), result(second), result(third, "UNSUPPORTED"), result(fourth)]
-    new = [
-        result(first),
-        result(second, "FAIL", f"{refused} EPERM"),
-        result(third, "FAIL", f"{refused} ENOMEM | <b>"),
-        result(fourth, "MISSED"),
-    ]
+
+    def refused(of: Case, errno: str) -> ResultRecord:
+        return result(of, "FAIL", "| <b>", fault={"kind": "refused", "verb": "ibv_reg_mr", "errno": errno})
+
+    old = [refused(first, "EINVAL"), result(second), result(third, "UNSUPPORTED"), result(fourth)]
+    new = [result(first), refused(second, "EPERM"), refused(third, "ENOMEM"), result(fourth, "MISSED")]
     return str(run(tmp_path / "old", old)), str(run(tmp_path / "new", new))
 
 

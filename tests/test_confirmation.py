@@ -416,7 +416,7 @@ def test_a_damaged_record_is_one_line(tmp_path: Path, mixed: Path, record: dict[
     lines = [json.loads(line) for line in (mixed / "results.jsonl").read_bytes().splitlines()]
     next(line for line in lines if line["type"] == "confirmation").update(record)
     (mixed / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
-    with pytest.raises(UserError, match=r"results.jsonl:\d+: the confirmation of") as caught:
+    with pytest.raises(UserError, match=r"results.jsonl:\d+: case reg_mr/sample/c11: ") as caught:
         read_results(mixed)
     assert len(str(caught.value).splitlines()) == 1
 

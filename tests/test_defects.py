@@ -25,7 +25,6 @@ from conformance.defects import (
     symptoms_of,
     worst_severity,
 )
-from conformance.defects.old_results import answer_in, kind_in
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
@@ -147,37 +146,7 @@ def test_severity_is_that_of_what_was_observed(name: str) -> None:
                 assert severity is Severity.WRONG_REPORT
 
 
-LINES = {
-    "traffic(op=SEND) returned 0, completed with SUCCESS, and moved bytes that it should not": Effect.MOVED,
-    "traffic returned 0, completed with SUCCESS, but nothing has arrived; no remote byte changed": Effect.MISPLACED,
-    "traffic should succeed, returned 0, completed with SUCCESS, and nothing arrived": Effect.REFUSED,
-    "traffic returned 0, completed with SUCCESS, before its data was there": Effect.MISPLACED,
-    "traffic returned 0, completed with SUCCESS, and changed bytes beside the buffer of the peer": Effect.MISPLACED,
-    "traffic returned 0, completed with SUCCESS, remote bytes changed: 8 at -64": Effect.MISPLACED,
-    "traffic completed with SUCCESS, and flushed memory that it may not: a FLUSH moves no bytes": Effect.ACCEPTED,
-    "traffic returned 0, completed with SUCCESS, and told the receiver that it had come": Effect.ACCEPTED,
-    "ibv_reg_mr(access=0) should fail, returned an MR": Effect.ACCEPTED,
-    "afterwards connect_qp(qp=qp) should find nothing posted and got SUCCESS": Effect.ACCEPTED,
-    "ibv_reg_mr(access=0) should succeed, returned NULL with errno EINVAL": Effect.REFUSED,
-    "ibv_reg_mr was refused with EINVAL, and succeeded when the same set-up was made again": Effect.REFUSED,
-    "could not be released: mr": Effect.KEPT,
-    "ibv_advise_mr should fail with EFAULT, failed with EINVAL": Effect.CODE,
-    "ibv_reg_mr(access=0) failed with errno EINVAL, and with EPERM when it was called again": Effect.CODE,
-    "ibv_dereg_mr(mr=mr) returned -1, which is no value of errno": Effect.CODE,
-    "traffic should be refused with REM_ACCESS_ERR, completed with WR_FLUSH_ERR": Effect.STATUS,
-    "traffic returned 0, completed with SUCCESS, and at the other side with WR_FLUSH_ERR": Effect.STATUS,
-    "post_send_with_inv(qp=qp): the receiver was told nothing as the invalidated key, not 0x8003": Effect.REMARK,
-    "ibv_reg_mr gave an MR that differs from what was asked: addr 0x1 instead of 0x2": Effect.REMARK,
-    "ibv_reg_mr(access=0): the kernel became tainted (0 to 512)": Effect.KERNEL_ALARM,
-}
-
-
-@pytest.mark.parametrize(("line", "fault"), LINES.items(), ids=[re.sub(r"\W+", " ", line)[:60] for line in LINES])
-def test_a_line_of_judging_has_its_kind_of_fault(line: str, fault: Effect) -> None:
-    assert kind_in(line).effect is fault
-
-
-def test_every_other_line_would_be_a_remark_and_no_recorded_one_is_by_mistake() -> None:
+def test_what_is_a_remark_is_not_one_by_mistake() -> None:
     remarks = {
         re.sub(r"0x[0-9a-f]+", "KEY", symptom.line.replace(symptom.call, ""))
         for name in ("forky", "trixie", "siw")
@@ -186,23 +155,6 @@ def test_every_other_line_would_be_a_remark_and_no_recorded_one_is_by_mistake() 
         if symptom.fault.effect is Effect.REMARK
     }
     assert remarks == {": the receiver was told nothing as the invalidated key, not KEY"}
-
-
-def test_a_death_is_that_of_the_kernel_unless_a_process_died() -> None:
-    assert kind_in("ibv_bind_mw(): the process under test died of SIGSEGV", "CRASH") is FaultKind.PROCESS_DIED
-    assert kind_in("ibv_bind_mw(): the kernel under test died (Oops; in f+0x1/0x2)", "CRASH") is FaultKind.KERNEL_DIED
-    assert kind_in("this host went down while the case ran", "CRASH") is FaultKind.KERNEL_DIED
-    for ended in ("the process under test ended with status 0", "the command in the guest ended with status 1"):
-        assert kind_in(ended, "CRASH") is FaultKind.PROCESS_DIED
-    assert kind_in("the kernel under test died", "CRASH") is FaultKind.KERNEL_DIED
-    assert kind_in("no answer within its deadline", "HANG") is FaultKind.HUNG
-
-
-def test_the_last_answer_of_a_line_counts() -> None:
-    assert answer_in("should fail with EFAULT or ENOENT, failed with EINVAL") == "EINVAL"
-    assert answer_in("should succeed, returned NULL with errno EOPNOTSUPP") == "EOPNOTSUPP"
-    assert answer_in("should succeed, returned 0, completed with REM_ACCESS_ERR") == "REM_ACCESS_ERR"
-    assert answer_in("should fail, returned an MR") == ""
 
 
 def test_who_answered_is_said_with_the_evidence_and_is_not_guessed() -> None:

@@ -42,7 +42,7 @@ def found_in(suite: Suite, file: Path, to: Path) -> Found:
     return [
         (each["case"], cause_of(symptom).fingerprint, severity_of(symptom).label, symptom.points, symptom.when)
         for each in judged_again(suite, file, to)
-        for symptom in symptoms_of(completed(each, ""))
+        for symptom in symptoms_of(completed(each))
     ]
 
 

@@ -17,6 +17,7 @@ from tap.loader import Loader
 from tap.parser import Parser
 
 from conformance.errors import UserError
+from conformance.model.record_shape import check
 from conformance.model.verdict import VERDICTS
 from conformance.results.records import Recorded, decode, encode, footer_record
 from conformance.tables.suite import ROOT
@@ -226,9 +227,9 @@ WRONG: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong)[:40])
 def test_a_result_of_another_shape_is_one_clear_line(wrong: dict[str, object]) -> None:
-    run = Recorded(header(), [changed(result(SUITE.cases[0], "FAIL"), wrong)])
+    line = changed(result(SUITE.cases[0], "FAIL"), wrong)
     with pytest.raises((UserError, ValueError)) as caught:
-        digest(run, Path("out"))
+        check(line, "a file")
     assert isinstance(caught.value, UserError), caught.value
     assert "reg_mr/sample/c0" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
@@ -273,7 +274,7 @@ def test_whatever_a_results_file_holds_is_a_report_or_one_clear_line(key: str, v
     assert last["type"] == "footer"
     output = ""
     try:
-        run = digest(Recorded(first, [second], last), Path("out"))
+        run = digest(Recorded(check(first, "a"), [check(second, "b")], check(last, "c")), Path("out"))
         for render in RENDERERS:
             render([run])
         html.render([run, run])

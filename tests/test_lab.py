@@ -14,6 +14,7 @@ import pytest
 from lxml import html
 
 from commands.__main__ import main
+from commands.fleet import differences
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, footer_record
@@ -21,9 +22,10 @@ from conformance.tables.suite import ROOT
 from launched import script
 from made_history import write_run
 from patience import PATIENCE_S, await_true
-from reports import lab
 from reports.digest import digest
-from reports.lab import Column, Run
+from reports.fleet import Fleet, Node, page
+from reports.history import Facts
+from reports.summary import as_data
 from runs.lab_file import LabHost, read_lab
 from runs.plan import Plan, write_plan
 from samples import header, numbered, registry, result
@@ -136,9 +138,9 @@ def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     for host in ("one", "two"):
         assert f"{host}: not run: {host} {reason}" in done.stdout
-    page = html.parse(str(tmp_path / "out" / "lab.html"))
-    assert "0 of 2 hosts conform, 2 without results" in page.findtext(".//h1")
-    assert reason in page.getroot().text_content()
+    shown = html.parse(str(tmp_path / "out" / "lab.html"))
+    assert "2 nodes, 0 groups, no node differs, no rule is violated, 2 without a whole run" in shown.findtext(".//h1")
+    assert reason in shown.getroot().text_content()
 
 
 def planned(folder: Path, *argv: str) -> None:
@@ -160,11 +162,11 @@ def test_a_resumed_lab_leaves_a_host_alone_that_has_ended(tmp_path: Path) -> Non
     reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
     assert f"one: the run in {tmp_path / 'out/one'} is complete" in done.stdout
     # A reader of a run of other tables cannot know that.
-    assert "one: partial: not known how much of the default tier was run; " in done.stdout
+    assert "one: partial: not known how much of the default tier was run" in done.stdout
     assert f"two: not run: two {reason}" in done.stdout
     assert f"three: not run: three {reason}" in done.stdout
     assert f"rdma-cts run --resume {tmp_path / 'out'} runs the rest" in done.stdout
-    assert "0 of 3 hosts conform, 2 without results" in (tmp_path / "out/lab.html").read_text()
+    assert "3 nodes, 1 group, no node differs, no rule is violated, 2 without a whole run" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -361,9 +363,6 @@ def test_what_can_be_no_device_is_reported_before_anything_is_looked_at(
     assert not (tmp_path / "connecting").exists()
 
 
-# The page
-
-
 def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
     results: list[ResultRecord] = [result(case, verdict) for case, verdict in zip(SUITE.cases, verdicts, strict=True)]
     ids = [line["case"] for line in results]
@@ -371,36 +370,36 @@ def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:
     return Recorded(header(planned=ids, **changes), results, footer)
 
 
-def ran(verdicts: Sequence[str], **changes: Any) -> Run:
-    """The same in the form for the page."""
-    return Run.of(digest(recorded(verdicts, **changes), Path("out"), is_own=True))
+def node(name: str, verdicts: Sequence[str], group: str, **changes: Any) -> Node:
+    facts = Facts.of(as_data(digest(recorded(verdicts, **changes), Path("out"), is_own=True)))
+    return Node(name, f"{name}/report.html", facts, group=group)
 
 
 def test_what_differs_between_equal_hosts_comes_first() -> None:
-    columns = [
-        Column("a", "same", ran(["PASS", "PASS", "PASS"])),
-        Column("b", "same", ran(["PASS", "FAIL", "PASS"], env={"kernel": "6.1"})),
-        Column("c", "", ran(["FAIL", "FAIL", "FAIL"])),
-        Column("d", "same", None, "it cannot be reached"),
-    ]
-    text = html.fromstring(lab.page_of(columns)).text_content()
-    differences, _, rules = text.partition("What differs between equal hosts")[2].partition("Rules\n\n")
-    assert SUITE.cases[1].id in differences
-    assert SUITE.cases[0].id not in text
-    assert "6.1" in differences
+    lab = Fleet(
+        (
+            node("a", ["PASS", "PASS", "PASS"], "same"),
+            node("b", ["PASS", "FAIL", "PASS"], "same", env={"kernel": "6.1"}),
+            node("c", ["FAIL", "FAIL", "FAIL"], "c"),
+            Node("d", problem="it cannot be reached", group="same"),
+        )
+    )
+    text = html.fromstring(page(lab).decode()).text_content()
+    found = text.partition("What differs between equal nodes")[2].partition("Without a whole run")[0]
+    assert "REG-01PASSFAIL" in "".join(found.split())
+    assert "6.1" in found
     assert "it cannot be reached" in text
-    assert "1 of 4 hosts conform, 1 without results" in text
-    assert list(lab.differences(columns)) == ["same (a, b): other verdicts on 1 case, and on 1 rule"]
-    assert rules is not None
+    assert "4 nodes, 2 groups, 1 differ from their equals, 2 violate a rule, 1 without a whole run" in text
+    assert "b: REG-01: FAIL, its equals PASS" in [*differences(lab)]
 
 
 def test_equal_hosts_that_do_not_differ_are_said_to_be_so() -> None:
-    columns = [Column(name, "same", ran(["PASS", "FAIL", "UNSUPPORTED"])) for name in ("a", "b")]
-    assert list(lab.differences(columns)) == ["same (a, b): the same verdicts on each case"]
-    assert "Nothing: a, b have the same verdict on each case" in lab.page_of(columns)
+    lab = Fleet(tuple(node(name, ["PASS", "FAIL", "UNSUPPORTED"], "same") for name in ("a", "b")))
+    assert not [*differences(lab)]
+    assert "Nothing." in page(lab).decode()
 
 
 def test_a_hosts_name_cannot_write_into_the_page() -> None:
-    page = lab.page_of([Column("<script>x</script>", "<b>", None, "<i>why</i>")])
-    assert "<script>" not in page
-    assert "<i>why" not in page
+    text = page(Fleet((Node("<script>x</script>", problem="<i>why</i>", group="<b>"),))).decode()
+    assert "<script>" not in text
+    assert "<i>why" not in text

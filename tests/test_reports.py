@@ -129,12 +129,16 @@ def test_no_text_makes_the_document_invalid(text: str) -> None:
     parsed(junit.render([digested(recorded([line]))]))
 
 
+DIED = {"kind": "kernel-died", "verb": "ibv_reg_mr", "seen": ["the kernel under test died", *[""] * 4]}
+REFUSED = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
+
+
 def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst_first() -> None:
     refused = "ibv_reg_mr(pd=pd, access=0) should succeed, returned NULL with errno EINVAL"
     lines = [
-        result(SUITE.cases[0], "FAIL", refused),
-        result(SUITE.cases[1], "FAIL", refused),
-        result(SUITE.cases[2], "CRASH", "the third: the kernel under test died", rules=["REG-15"]),
+        result(SUITE.cases[0], "FAIL", refused, fault=REFUSED),
+        result(SUITE.cases[1], "FAIL", refused, fault=REFUSED),
+        result(SUITE.cases[2], "CRASH", "the third", rules=["REG-15"], fault=DIED),
         result(SUITE.cases[3], "UNSUPPORTED", "never shown", rules=["REG-12"]),
         result(SUITE.cases[4], "BROKEN", "the harness " + "could not " * 20, rules=["REG-12"]),
     ]
@@ -159,7 +163,7 @@ def test_the_summary_has_a_line_of_at_most_100_columns_for_each_defect_the_worst
 
 
 def test_the_quiet_summary_is_one_line() -> None:
-    run = digested(recorded([result(SUITE.cases[0], "CRASH", "the kernel under test died")]))
+    run = digested(recorded([result(SUITE.cases[0], "CRASH", "the kernel under test died", fault=DIED)]))
     (line,) = summary(run, Path("out"), io.StringIO(), QUIET).splitlines()
     assert line.startswith("1 defect in 1 result: 1 kernel crash; ")
     assert line.endswith("(exit status 1)")
@@ -167,9 +171,7 @@ def test_the_quiet_summary_is_one_line() -> None:
 
 def test_a_waived_defect_comes_last_and_does_not_count() -> None:
     waived = result(SUITE.cases[0], "CRASH", "the kernel under test died", effective="WAIVED", waiver={"issue": "1"})
-    run = digested(
-        recorded([waived, result(SUITE.cases[1], "FAIL", "ibv_reg_mr(access=0) should fail, returned an MR")])
-    )
+    run = digested(recorded([waived, result(SUITE.cases[1], "FAIL", fault={**REFUSED, "kind": "accepted"})]))
     first, second = (line.split()[0] for line in summary(run, Path("out"), io.StringIO()).splitlines()[2:4])
     assert (first, second) == ("not", "WAIVED")
     assert run.headline == "1 defect in 1 result: 1 refusal not given"

@@ -285,7 +285,7 @@ def test_a_name_that_commands_a_terminal_is_shown_harmless() -> None:
     bad = changed(of, {"case": "a\x1b[31m\nb", "rules": [1]})
     with pytest.raises(UserError) as caught:
         shape.check(bad, "here")
-    assert str(caught.value) == "here: case 'a\\x1b[31m\\nb': `rules` is not a list of texts"
+    assert str(caught.value) == "here: case 'a\\x1b[31m\\nb': rules[0] is 1, not a text"
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_a_message_says_why_a_line_is_no_record(line: bytes, said: str, tmp_path
         ({"device": {"fw": []}}, "device.fw is a list, not a text"),
         ({"env": {"tainted": "no"}}, 'env.tainted is "no", not an integer'),
         ({"planned": ["a", 1]}, "planned[1] is 1, not a text"),
-        ({"argv": {"a": 1}}, "`argv` is not a list"),
+        ({"argv": {"a": 1}}, "argv is an object, not a list"),
     ],
 )
 def test_a_message_says_what_a_value_may_be(change: dict[str, Any], said: str) -> None:
@@ -325,9 +325,9 @@ def test_a_message_says_what_a_value_may_be(change: dict[str, Any], said: str) -
     ("fault", "said"),
     [
         ({"kind": "hung"}, "its fault, hung, gives HANG and not FAIL"),
-        ({"kind": "no such"}, '`fault`: kind is "no such", not one of'),
+        ({"kind": "no such"}, 'fault.kind is "no such", not one of'),
         ({"call": "x"}, "`fault` has no `kind`"),
-        ({"kind": "moved", "seen": 1}, "`fault`: seen is 1, not a list"),
+        ({"kind": "moved", "seen": 1}, "fault.seen is 1, not a list"),
         ({"kind": "moved", "site": ["f"]}, "`fault.site` has 1 names, not 4"),
     ],
 )
@@ -397,7 +397,7 @@ def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) 
         path.write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
         assert read_results(path).results == [decode(line) for line in text[1:]]
         shown = read_results(path, plain).results
-        assert shown == [plain(shape.completed(decode(line), "")) for line in text[1:]]
+        assert shown == [plain(shape.completed(decode(line))) for line in text[1:]]
     first, _, rest = path.read_text(encoding="utf-8").rpartition('"duration_us": 7')
     path.write_text(f'{first}"duration_us": 07{rest}', encoding="utf-8")
     with pytest.raises(UserError, match="not a line of"):

@@ -10,7 +10,10 @@ import yaml
 
 import corpus
 from commands import schema as command
+from conformance.defects import Severity
 from conformance.model import vocabulary
+from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS
+from conformance.results.conclusions import STANDINGS
 from conformance.tables import arguments, rules_file
 from conformance.tables.schema import rules_schema, table_schema
 from conformance.tables.suite import CASES, ROOT
@@ -36,7 +39,7 @@ def with_row(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("of", command.SCHEMAS)
 def test_a_schema_is_one_of_2020_12(of: str) -> None:
-    jsonschema.Draft202012Validator.check_schema(command.SCHEMAS[of]())
+    jsonschema.Draft202012Validator.check_schema(json.loads(command.text(of)))
 
 
 @pytest.mark.parametrize("of", command.SCHEMAS)
@@ -45,9 +48,21 @@ def test_the_published_copy_is_up_to_date(of: str) -> None:
     assert path.read_text() == command.text(of) + "\n", f"run: ./rdma-cts schema {of} > docs/{path.name}"
 
 
+def test_the_schemas_of_summaries_and_waivers_name_what_there_is() -> None:
+    summary, waivers = (json.loads(command.text(of)) for of in ("summary", "waivers"))
+    properties, severities = summary["properties"], [each.label for each in Severity]
+    assert [*properties["cases"]["properties"]] == [*VERDICTS]
+    assert [*properties["standings"]["properties"]] == [*STANDINGS]
+    assert properties["rules"]["additionalProperties"]["enum"] == [*OF_RULES]
+    assert [*properties["severities"]["properties"]] == severities
+    one, of_defect = waivers["properties"]["waivers"]["items"]["anyOf"]
+    assert one["properties"]["observed"]["properties"]["verdict"]["enum"] == [*VIOLATIONS]
+    assert of_defect["properties"]["observed"]["properties"]["severity"]["enum"] == severities
+
+
 @pytest.mark.parametrize("name", REAL)
 def test_every_real_file_validates(name: str) -> None:
-    data = yaml.safe_load((CASES / name).read_text())
+    data = yaml.load((CASES / name).read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     validator = VALIDATORS["rules" if Path(name).name == rules_file.FILE_NAME else "table"]
     assert [error.message for error in validator.iter_errors(data)] == []
 

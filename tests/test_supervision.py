@@ -516,13 +516,13 @@ def test_a_request_completes_whatever_becomes_of_it(expected: str, step: str, se
     assert (judgement.fault is not None) == (verdict == Verdict.HANG)
     if judgement.fault:
         assert judgement.fault.kind is FaultKind.NO_COMPLETION
-        symptoms = list(symptoms_of(completed(result_record(of, registry(), judgement, after(**seen)), "")))
+        symptoms = list(symptoms_of(completed(result_record(of, registry(), judgement, after(**seen)))))
         assert [severity_of(each) for each in symptoms] == [Severity.HANG]
 
 
 def test_requests_of_one_kind_that_never_complete_are_one_defect_whatever_their_rules() -> None:
     of, seen = row("refused"), after()
-    record = completed(result_record(of, registry(), judge(of, [], seen), seen), "")
+    record = completed(result_record(of, registry(), judge(of, [], seen), seen))
     (defect,) = defects_of([record, {**record, "case": "reg_mr/other/row", "rules": ["REG-15"]}])
     assert (defect.title, len(defect.cases)) == ("requests never complete: RDMA_WRITE", 2)
 

@@ -254,9 +254,7 @@ def test_what_the_device_violates_itself_hides_no_other_rule_of_the_same_sweep(s
 @pytest.mark.nightly
 def test_alterations_of_real_calls_are_seen_in_the_guest(tmp_path: Path) -> None:
     chosen = ["write-alone-granted", "region-one-byte-too-long", "not-deregistered", "control"]
-    lines = messages_from_guest(
-        "trial.inside", ["alterations", OWN, *chosen], GUEST_STACK, tmp_path / "console.log", print
-    )
+    lines = messages_from_guest("trial.inside", [OWN, *chosen], GUEST_STACK, tmp_path / "console.log", print)
     found = {line["name"]: line["outcome"] for line in lines if line.get("type") == "finding"}
     assert found == {**dict.fromkeys(chosen, KILLED), "control": SURVIVED}
 

@@ -151,7 +151,8 @@ def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
     """A sweep that departs when these formulas hold."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
     line = "ibv_reg_mr should succeed, returned NULL with errno EINVAL"
-    deviations = [{"when": each, "rules": [rules], "count": 1, "observed": line} for each in when]
+    fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
+    deviations = [{"when": each, "rules": [rules], "count": 1, "observed": line, "fault": fault} for each in when]
     return failure(rules=["REG-01", "REG-15"], deviations=deviations, rule_verdicts=verdicts)
 
 

@@ -1,16 +1,15 @@
 """The part of a trial that runs in the guest, in one process, on the real device.
 
-    python3 -m trial.inside DEVICE PORT alterations VIOLATION…      which cases detect altered real calls
-    python3 -m trial.inside DEVICE PORT shuffled ROUNDS SEED        every row several times, in shuffled orders
+    python3 -m trial.inside DEVICE PORT VIOLATION…
 
-The findings are written to the port as JSON lines. An alteration counts as detected only if a case reports a rule as
-violated that it does not report with unaltered calls in the same guest, because the device may violate rules itself.
+It finds which cases detect altered real calls, and writes the findings to the port as JSON lines. An alteration counts
+as detected only if a case reports a rule as violated that it does not report with unaltered calls in the same guest,
+because the device may violate rules itself.
 """
 
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
@@ -19,19 +18,19 @@ from conformance.device.bench import DeviceBench
 from conformance.device.device import Device
 from conformance.device.limits import obey_locked_memory_limit
 from conformance.execution.capabilities import capabilities_of
-from conformance.execution.runner import RunContext, Watch
+from conformance.execution.runner import Watch
 from conformance.kernel.log import KernelWatch
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.results.files import write_all
 from conformance.tables.suite import load_suite
-from conformance.tables.tiers import DEFAULT, of_tier, ordered
+from conformance.tables.tiers import DEFAULT, of_tier
 from trial.altering import Alteration
 from trial.data_path.alteration import DataPath
 from trial.mutants.calls import ALTERATIONS
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS, DATA_PATH_PERMITTED
-from trial.running import judgement_on, run_context, violations_by
+from trial.running import run_context, violations_by
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, finding
 from trial.violation import Violation
 
@@ -110,37 +109,16 @@ def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chos
             yield {"type": "finding", **trial.try_alteration(violation, OWN in chosen).as_data()}
 
 
-def try_shuffled(run: RunContext, rounds: int, seed: int) -> Iterator[Message]:
-    """A message for each round: the verdict and reason of every row. Each round runs the rows in another order."""
-    cases = rows(load_suite().cases)
-    for number in range(seed, seed + rounds):
-        started = time.monotonic()
-        verdicts = {}
-        for case in ordered(cases, number):
-            judgement = judgement_on(case, run)
-            verdicts[case.id] = [judgement.verdict, judgement.reason]
-        yield {"type": "round", "seed": number, "seconds": time.monotonic() - started, "verdicts": verdicts}
-
-
-def main(name: str, port: str, what: str, arguments: Sequence[str]) -> int:
-    """Runs one of the two parts and writes its messages to the port."""
+def main(name: str, port: str, chosen: Sequence[str]) -> int:
+    """Tries the chosen alterations and writes the findings to the port."""
     obey_locked_memory_limit()
     out = os.open(port, os.O_WRONLY)
-
-    def send(message: Message) -> None:
-        write_all(out, json.dumps(message).encode() + b"\n")
-
     # Never closed: objects that altered calls left behind keep the PD busy, and the end of the process releases all.
     bench = DeviceBench(Device(name))
-    capabilities, watch = capabilities_of(bench), KernelWatch()
-    if what == "alterations":
-        messages = try_alterations(bench, capabilities, watch, arguments)
-    else:
-        messages = try_shuffled(run_context(bench, capabilities, watch), int(arguments[0]), int(arguments[1]))
-    for message in messages:
-        send(message)
+    for message in try_alterations(bench, capabilities_of(bench), KernelWatch(), chosen):
+        write_all(out, json.dumps(message).encode() + b"\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]))
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

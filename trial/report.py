@@ -101,19 +101,6 @@ def markdown(trial: Trial) -> str:
     return "\n".join(lines) + "\n"
 
 
-def differing(rounds: Sequence[Mapping[str, Sequence[str]]]) -> dict[str, list[str]]:
-    """The cases whose verdict differs between rounds, each with its different answers.
-
-    A round maps the id of each case to its verdict and reason.
-    """
-    found: dict[str, list[str]] = {}
-    for case in rounds[0]:
-        answers = [each[case] for each in rounds]
-        if len({verdict for verdict, _ in answers}) > 1:
-            found[case] = sorted({" ".join(answer) for answer in answers})
-    return found
-
-
 def write(trial: Trial, out: Path) -> None:
     """Writes trial.json and trial.md into a directory. Raises UserError."""
     data = {

@@ -34,7 +34,7 @@ WR_OPCODES = {
 # Operations that only the ibv_wr_* calls of an extended queue pair can post.
 EXTENDED_OPCODES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "ATOMIC_WRITE")
 # The opcode of a request's completion (enum ibv_wc_opcode), where its name differs from that of the request.
-_COMPLETED_AS = {
+COMPLETED_AS = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
     "SEND_WITH_IMM": "SEND",
     "SEND_WITH_INV": "SEND",
@@ -123,7 +123,7 @@ def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Co
     `found` begins with the completion of the request, `received` with that of the receive that it consumed, if any. The
     opcode of a completion in error is not valid, and is not compared.
     """
-    specified = (found, _COMPLETED_AS.get(opcode, opcode)), (received, _RECEIVED_AS.get(opcode, "RECV"))
+    specified = (found, COMPLETED_AS.get(opcode, opcode)), (received, _RECEIVED_AS.get(opcode, "RECV"))
     for completions, wanted in specified:
         if completions and completions[0].status == "SUCCESS" and completions[0].opcode != wanted:
             return [completions[0].opcode, wanted]

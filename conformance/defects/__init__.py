@@ -2,8 +2,7 @@
 
 A symptom is one thing that went wrong in one result. A defect holds the symptoms that one change of the stack would
 mend, as far as that can be seen without its source: the same call, answer and condition, across rules, entries and
-rows. Everything is derived from recorded results, so that results of older versions have it too. Not for verdicts
-(judging/) and not for layout.
+rows. Everything is derived from recorded results. Not for verdicts (judging/) and not for layout.
 """
 
 from conformance.defects.answering import Answering, answering_of, is_of_stack

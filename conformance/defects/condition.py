@@ -8,8 +8,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from conformance.defects.old_results import verb_of
-from conformance.defects.symptom import Symptom
+from conformance.defects.symptom import Symptom, verb_of
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.verbs import ENUMS

@@ -1,20 +1,25 @@
-"""Defects: the symptoms of a run by their causes, the most severe first."""
+"""Defects: the symptoms of a run by their causes, the most severe first.
 
-from collections.abc import Iterable
+One errno can have many reasons, so that refused registrations have one cause for each rule at first. Those that fail
+under one condition, such as a flag, which no successful call of the run meets, become one defect.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from conformance.defects.answering import UNKNOWN, Answering, answering_of
-from conformance.defects.cause import Cause, cause_of
-from conformance.defects.condition import granted
-from conformance.defects.merging import merged
+from conformance.defects.cause import REGISTRATION, Cause, cause_of
+from conformance.defects.condition import Condition, Granted, conditions, granted
 from conformance.defects.severity import Severity, severity_of
 from conformance.defects.symptom import Symptom, symptoms_of
 from conformance.defects.words import Shorts, title_of
+from conformance.model.fault import Effect
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
 
 _NONE: Shorts = {}
+_ByCause = Mapping[Cause, Sequence[Symptom]]
 
 
 @dataclass(frozen=True)
@@ -98,11 +103,39 @@ def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[
     succeeded = granted(records)
     place = {id(record): number for number, record in enumerate(records)}
     found = []
-    for causes in merged(by_cause, succeeded):
+    for causes in _merged(by_cause, succeeded):
         symptoms = [symptom for cause in causes for symptom in by_cause[cause]]
         symptoms.sort(key=lambda symptom: (*_rank(symptom), place[id(symptom.record)]))
         found.append(Defect(tuple(causes), tuple(symptoms), title_of(causes, symptoms, succeeded, shorts)))
     return sorted(found, key=_order)
+
+
+def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
+    """The causes of each defect, in the order of their keys."""
+    groups: dict[tuple[str, ...], list[Cause]] = {}
+    for cause in sorted(by_cause, key=lambda cause: cause.key):
+        mergeable = cause.key[:2] == (Effect.REFUSED, REGISTRATION)
+        groups.setdefault(cause.key[:3] if mergeable else cause.key, []).append(cause)
+    return [found for causes in groups.values() for found in _by_condition(causes, by_cause, succeeded)]
+
+
+def _by_condition(causes: Sequence[Cause], by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
+    """Groups of causes that share a condition; the condition that most of them share comes first."""
+    rest = {cause: set(conditions(by_cause[cause], succeeded)) for cause in causes}
+    found = []
+    while rest:
+        best = min(
+            (each for shared in rest.values() for each in shared), key=lambda each: _shared_by(each, rest), default=None
+        )
+        together = [cause for cause, shared in rest.items() if best in shared] if best is not None else list(rest)[:1]
+        found.append(together)
+        for cause in together:
+            del rest[cause]
+    return found
+
+
+def _shared_by(condition: Condition, causes: Mapping[Cause, set[Condition]]) -> tuple[int, int, Condition]:
+    return -sum(condition in shared for shared in causes.values()), len(condition), condition
 
 
 def _order(defect: Defect) -> tuple[bool, bool, int, int, int, tuple[str, ...]]:

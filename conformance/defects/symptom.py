@@ -4,10 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.defects.old_results import fault_of_old
-from conformance.model.fault import Fault
+from conformance.judging import first_alarm, site_in
+from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.verbs import VERBS
+
+_UVERBS = "uverbs "
+# The first verb that the kernel's command implements stands for the command.
+_OF_COMMAND: Mapping[str, str] = {verb.command: verb.name for verb in reversed(list(VERBS.values())) if verb.command}
 
 
 @dataclass(frozen=True)
@@ -109,11 +114,22 @@ def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
 
 
 def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
+    """The fault behind a violation. Results of older versions do not have it; `rdma-cts judge` gives it to them."""
     data = (record if deviation is None else deviation).get("fault")
     if data:
         return Fault.of_data(data)
+    log, call = record["kernel"].get("log", ()), record["call"]
     line = deviation.get("observed") if deviation else ""
-    return fault_of_old(record, line or record["reason"], _verdict(record, deviation), deviation)
+    kinds = {Verdict.CRASH: FaultKind.KERNEL_DIED, Verdict.HANG: FaultKind.HUNG}
+    kind = kinds.get(Verdict(_verdict(record, deviation)), FaultKind.OTHER)
+    seen = (line or record["reason"], "", "", first_alarm(log), "")
+    return Fault(kind, call=call, verb=verb_of(call), entry=record["entry"], seen=seen, site=site_in(log))
+
+
+def verb_of(call: str) -> str:
+    """The name of the function that a call calls; for a command of the kernel, of the verb that issues it."""
+    title = call.partition("(")[0]
+    return _OF_COMMAND.get(title.removeprefix(_UVERBS), title) if title.startswith(_UVERBS) else title
 
 
 def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:

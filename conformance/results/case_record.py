@@ -1,10 +1,19 @@
-"""The record of a case that has been run, for every kind of case. Not for writing it (writer.py)."""
+"""The record of a case in the process that ran it, of every kind; that of a sweep has its points in itself.
+
+Not for the record and its side file on disk (points.py), nor for writing it (writer.py).
+"""
+
+from dataclasses import replace
+from typing import Any
 
 from conformance.execution.runner import CaseRun
-from conformance.model.record import ResultRecord
+from conformance.judging import Judgement
+from conformance.model.case import Case
+from conformance.model.record import ResultRecord, SpaceFacts
 from conformance.model.rules import Registry
+from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
-from conformance.results.sweep_record import sweep_record
+from conformance.sweeps.judging import SweepResult, format_expectation
 from conformance.sweeps.run import SweepRun
 
 
@@ -15,3 +24,42 @@ def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
     return result_record(
         run.case, registry, run.judgement, run.observation, kernel=run.kernel, duration_us=run.duration_us
     )
+
+
+def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_us: int) -> ResultRecord:
+    """The record of a sweep, with its points under `points_data`."""
+    assert case.sweep is not None
+    judgement = Judgement(result.verdict, result.reason, fault=result.fault)
+    by_rule = result.points.by_rule()
+    # A set-up that is refused only at times is a violation of a rule that the row need not name.
+    rules = tuple(dict.fromkeys([*case.rules, *(rule for rule in by_rule if rule in registry)]))
+    record = result_record(
+        replace(case, rules=rules), registry, judgement, {}, kernel=result.kernel, duration_us=duration_us
+    )
+    tries: SpaceFacts = {"tries": True} if case.sweep.tries else {}
+    record |= {
+        "expected": {"clauses": clauses(case)},
+        "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size, **tries},
+        "points": result.points.by_verdict(),
+        # The rule whose points caused the kernel's error is unknown.
+        "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,
+        "points_data": result.points.as_data(case.id),
+    }
+    if result.alarms:
+        record["alarms"] = result.alarms
+    return record
+
+
+def clauses(case: Case) -> list[dict[str, Any]]:
+    """The clauses of the sweep, as in its table."""
+    assert case.sweep is not None
+    found = []
+    for clause in case.sweep.clauses:
+        entry: dict[str, Any] = {"if": clause.text} if clause.text else {}
+        entry |= (
+            {"then": format_expectation(clause.then), "rule": clause.rule}
+            if clause.then
+            else {"needs": list(clause.needs)}
+        )
+        found.append(entry)
+    return found

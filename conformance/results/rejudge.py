@@ -18,9 +18,9 @@ from conformance.model.observation import Observation, without_undeclared
 from conformance.model.profile import Profile
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
+from conformance.results.case_record import sweep_record
 from conformance.results.points import read_points
 from conformance.results.records import Recorded, result_record
-from conformance.results.sweep_record import sweep_record
 from conformance.sweeps.judging import rejudge_sweep
 from conformance.sweeps.outcome import OUTSIDE
 from conformance.tables.suite import Suite

@@ -26,7 +26,7 @@ class Repeated:
         self._layouts: list[_Layout] = []
         self._known: dict[tuple[str, str], tuple[Any, Any]] = {}  # the value as it is in the file, and completed
         self._room = _MOST_TEXT
-        self._absent = completed(cast(ResultRecord, {**RESULT}), "")
+        self._absent = completed(cast(ResultRecord, {**RESULT}))
 
     def read(self, line: bytes) -> tuple[ResultRecord, ResultRecord] | None:
         """The result in a line, plain and `completed`, if all its values are known; None if the line has to be

@@ -1,4 +1,4 @@
-"""Reads the YAML file of waivers, with the location of every mistake, and describes it as JSON Schema.
+"""Reads the YAML file of waivers, with the location of every mistake; waivers.schema.json describes it to editors.
 
 Not for applying waivers (waivers.py).
 """
@@ -8,16 +8,13 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from conformance.defects import Severity
 from conformance.errors import UserError
-from conformance.model.rules import RULE_ID
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
 from conformance.results.waivers import DefectWaiver, KnownOutcome, Waiver, Waivers, WaiverScope, version
-from conformance.tables.schema import object_schema as _object
 from conformance.tables.suite import Suite
 from conformance.yamldoc.nodes import Location, Node, TextError, quoted, read_file
 from conformance.yamldoc.reader import Reader, suggestion
@@ -179,63 +176,3 @@ def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
     if expires > today + LONGEST:
         reader.note(node.location, f"expires is more than {LONGEST.days} days ahead; the latest is {today + LONGEST}")
     return expires
-
-
-def waivers_schema() -> dict[str, Any]:
-    text = {"type": "string", "pattern": r"\S"}
-    kernel = {"type": "string", "pattern": r"^\d+(\.\d+)*"}
-    words = {"type": "array", "items": text}
-    fingerprint = {"type": "string", "pattern": f"^{_FINGERPRINT.pattern}$"}
-    where = _object({"driver": text, "kernel": _object({"from": kernel, "to": kernel}), "firmware": text}, ["driver"])
-    observed = _object(
-        {
-            "verdict": {"enum": list(VIOLATIONS)},
-            "returned": {**text, "description": "of the judged call, as in results.jsonl"},
-            "errno": text,
-            "wc": {**words, "description": "the statuses of its completions"},
-            "reason": {**text, "description": "part of the result's reason"},
-            "when": {**words, "description": "the formulas of a sweep's deviations"},
-        },
-        ["verdict"],
-    )
-    waiver = _object(
-        {
-            "case": {**text, "description": "the exact id of a case"},
-            "rule": {"type": "string", "pattern": f"^{RULE_ID.pattern}$", "description": "or that of a rule"},
-            "where": where,
-            "observed": observed,
-            "issue": {"type": "string", "pattern": "^https?://"},
-            "owner": text,
-            "expires": {"type": "string", "format": "date", "description": f"at most {LONGEST.days} days ahead"},
-        },
-        ["where", "observed", "issue", "owner", "expires"],
-    )
-    waiver["oneOf"] = [{"required": ["case"]}, {"required": ["rule"]}]
-    shared = {name: waiver["properties"][name] for name in ("where", "issue", "owner", "expires")}
-    of_defect = _object(
-        {
-            "defect": {**fingerprint, "description": "its fingerprint"},
-            "also": {"type": "array", "items": fingerprint, "description": "other fingerprints of the same defect"},
-            "title": {**text, "description": "what is wrong, for people"},
-            "observed": _object(
-                {"severity": {"enum": [each.label for each in Severity], "description": "how bad it is at most"}},
-                ["severity"],
-            ),
-            "cases": {**words, "description": "the cases in which it was seen; the waiver also covers others"},
-            "unsteady": {
-                "type": "array",
-                "description": "those of them in which it does not always show",
-                "items": _object(
-                    {"case": text, "seen": {**text, "description": "such as PASS or CRASH, seen 1 of 4"}},
-                    ["case", "seen"],
-                ),
-            },
-            **shared,
-        },
-        ["defect", "where", "observed", "issue", "owner", "expires"],
-    )
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "A file of waivers of rdma-cts",
-        **_object({"waivers": {"type": "array", "items": {"anyOf": [waiver, of_defect]}}}, ["waivers"]),
-    }

@@ -91,7 +91,7 @@ class Examiner:
 
     def _sweep(self, case: Case, line: ResultRecord) -> ResultRecord:
         # Not imported before a sweep is judged: these take a while, and most runs of one case have none.
-        from conformance.results.sweep_record import sweep_record
+        from conformance.results.case_record import sweep_record
         from conformance.sweeps.judging import rejudge_sweep
         from conformance.sweeps.outcome import Points
 

@@ -83,7 +83,7 @@ class Points:
             total[outcome.verdict] += count
         return {verdict: total[verdict] for verdict in reversed(VERDICTS) if total[verdict]}
 
-    def by_rule(self) -> dict[str, str]:
+    def by_rule(self) -> dict[str, Verdict]:
         """The verdict on each rule that determined the expectation of a point."""
         rules: dict[str, set[str]] = {}
         open_: dict[str, set[str]] = {}
@@ -93,7 +93,7 @@ class Points:
         # Points with an open expectation count for a rule only if it has no others, or if they failed nevertheless.
         for rule, verdicts in open_.items():
             rules[rule] = verdicts if rule not in rules else rules[rule] | (verdicts - {Verdict.PASS})
-        return {rule: overall(verdicts) for rule, verdicts in rules.items()}
+        return {rule: Verdict(overall(verdicts)) for rule, verdicts in rules.items()}
 
     def column(self, number: int) -> int:
         """The column (see model/space.py) of the points with an outcome."""

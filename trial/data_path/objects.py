@@ -7,22 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from conformance.verbs import ENUMS
+from reference.objects import ZERO_BASED
 from trial.data_path.structures import ATOMICS, COMPLETED_AS, READ, WRITES, Element, Info
-
-_ACCESS = ENUMS["ibv_access_flags"]
-LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, ZERO_BASED, ON_DEMAND, RELAXED_ORDERING = (
-    _ACCESS.value_of(name)
-    for name in (
-        "LOCAL_WRITE",
-        "REMOTE_WRITE",
-        "REMOTE_READ",
-        "REMOTE_ATOMIC",
-        "ZERO_BASED",
-        "ON_DEMAND",
-        "RELAXED_ORDERING",
-    )
-)
 
 
 @dataclass

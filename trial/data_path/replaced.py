@@ -11,9 +11,10 @@ from conformance.bench.calls import IbvMr, Mr, Pd, Return
 from conformance.bench.interface import Bench, Entry
 from conformance.device.posting import IbvQp
 from conformance.verbs import ENUMS
+from reference.objects import ZERO_BASED
 from trial.altering import Alteration, AlteredEntry, Wrapper
 from trial.data_path.memory import content_at
-from trial.data_path.objects import ZERO_BASED, Binding, Objects, Posted, QueuePair, Region, Sent
+from trial.data_path.objects import Binding, Objects, Posted, QueuePair, Region, Sent
 from trial.data_path.operations import Operations
 from trial.data_path.structures import (
     BIND_MW,

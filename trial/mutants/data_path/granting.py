@@ -3,8 +3,9 @@
 Each one chooses the address at which a request is carried out that the real device refuses.
 """
 
+from reference.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
 from trial.data_path.alteration import DataPath
-from trial.data_path.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE, QueuePair, Region, Sent
+from trial.data_path.objects import QueuePair, Region, Sent
 from trial.data_path.structures import WRITE, SendRequest
 from trial.violation import violates
 

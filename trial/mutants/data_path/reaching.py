@@ -1,6 +1,7 @@
 """Violations that grant what must be refused: other domains, other keys, and what is outside of a range."""
 
-from trial.data_path.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ, QueuePair, Region, Sent
+from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ
+from trial.data_path.objects import QueuePair, Region, Sent
 from trial.mutants.data_path.granting import Granting
 from trial.violation import violates
 

@@ -1,6 +1,7 @@
 """Violations in the access by a window's key: after it has ended, without a right, outside of the window."""
 
-from trial.data_path.objects import REMOTE_READ, Binding, QueuePair, Sent
+from reference.objects import REMOTE_READ
+from trial.data_path.objects import Binding, QueuePair, Sent
 from trial.mutants.data_path.granting import Granting
 from trial.violation import violates
 
