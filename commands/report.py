@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.history:
         if arguments.runs or arguments.format != "html":
             raise UserError("--history makes one page of its own", hint="give neither runs nor another format")
-        from reports.history import PAGE, read_history  # which no run needs
+        from reports.history import PAGE, read_history  # imported late: runs do not need it
 
         history = read_history(arguments.history)
         if not history.nights:
