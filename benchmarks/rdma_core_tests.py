@@ -56,7 +56,7 @@ class Timed(unittest.TestResult):
 
 def main() -> None:
     device, *modules = sys.argv[1:]
-    # As in their own run_tests.py: their options must be parsed before any test is imported.
+    # As run_tests.py of rdma-core does: its options must be parsed before any test is imported.
     sys.path[:0] = [str(HERE), str(HERE / "tests")]
     sys.argv[1:] = ["--dev", device]
     from args_parser import parser  # type: ignore[import-not-found]

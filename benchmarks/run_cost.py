@@ -1,4 +1,4 @@
-"""What a run costs, each figure next to its floor: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
+"""The cost of a run, each figure next to its floor: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
 
 | measure | what | floor |
 |---|---|---|

@@ -65,7 +65,7 @@ _HINT = "bundle --sign KEY writes BUNDLE.sig; SIGNERS has lines as in ssh-keygen
 
 
 def _run(arguments: Sequence[str], wrong: str, data: bytes = b"") -> str:
-    """What ssh-keygen -Y prints. Raises UserError, which begins with `wrong`, if it fails or is missing."""
+    """The output of ssh-keygen -Y. Raises UserError, which begins with `wrong`, if it fails or is missing."""
     program = shutil.which(_PROGRAM)
     if program is None:
         raise UserError(f"the program {_PROGRAM} is not installed", hint="install openssh-client", status=3)

@@ -1,7 +1,7 @@
 """The parser of the command line.
 
-A mistake is one printable line that names the command's help, not the usage of all options. What was typed is repeated
-there, and cannot control the terminal.
+A mistake is one printable line that names the command's help, not the usage of all options. Arguments are repeated
+there escaped, so that they cannot control the terminal.
 """
 
 import argparse

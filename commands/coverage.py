@@ -159,7 +159,7 @@ def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
 
 @dataclass(frozen=True)
 class _Observation:
-    """What one call of a result returned: the value, or the errno if it was NULL; and the codes expected."""
+    """The answer of one call of a result: the value, or the errno if it was NULL; and the codes expected."""
 
     call: str
     reason: str

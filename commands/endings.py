@@ -70,7 +70,7 @@ def crash_reports_in(folder: Path) -> Iterator[None]:
     """Within the block, an unforeseen error becomes a UserError whose traceback is in `folder`, if that is there."""
     try:
         yield
-    except (UserError, PermissionError):  # which may be of a path that the user has named
+    except (UserError, PermissionError):  # possibly for a path that the user has named
         raise
     except Exception as error:
         raise crash_report(error, folder if folder.is_dir() else None) from error

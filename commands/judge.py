@@ -95,7 +95,7 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         duration_s = (recorded.footer.get("duration_s") if recorded.footer else None) or 0.0
         footer = footer_record(header["planned"], results, suite.registry, duration_s=duration_s)
         tried = recorded.footer.get("confirmation") if recorded.footer else None
-        if tried or confirmations:  # those of a run that was cut short have no footer
+        if tried or confirmations:  # an interrupted run has no footer
             confirmed = sum(each["confirmed"] for each in confirmations)
             not_tried = (tried or {}).get("not_tried", 0)
             footer["confirmation"] = {

@@ -80,7 +80,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         loudness = _LOUDNESS.get(arguments.level, [])
         for name in report.BESIDE:
             report.renderer(name)
-        suite_of(tables_digest([CASES]))  # which the reports of all hosts need
+        suite_of(tables_digest([CASES]))  # the reports of all hosts need it
         gc.freeze()  # objects that the collector never visits stay shared with the copies
         runs = [_HostRun(host, options, out, loudness, suite, progress) for host in labelled]
         try:

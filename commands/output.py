@@ -91,7 +91,7 @@ def write_out(path: Path, data: bytes, told: str) -> None:
 
 def refuse_recorded(path: Path) -> None:
     """Raises UserError (status 2) for a file in which a run or a night is recorded."""
-    from reports.history import OUTCOME_FILE  # it loads all that a report needs
+    from reports.history import OUTCOME_FILE  # imported late: it loads all modules of reports
 
     recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)  # reports are made from these and never replace them
     place = Path(os.path.realpath(path))  # Path.resolve does not return from a link that leads to itself

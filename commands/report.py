@@ -15,7 +15,7 @@ from conformance.run_options import given_path
 from reports.digest import Digest, read
 
 FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")  # each is a module of reports/ with `render`
-# The reports that every run writes beside its results.
+# The reports that every run writes next to its results.
 BESIDE = ("summary", "junit", "html")
 _PAGE = "report.html"
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=out_path,
         metavar="FILE",
-        help="where to write; - is standard output (default: for html, report.html beside the first "
+        help="where to write; - is standard output (default: for html, report.html next to the first "
         "run's results, else standard output)",
     )
 
@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.history:
         if arguments.runs or arguments.format != "html":
             raise UserError("--history makes one page of its own", hint="give neither runs nor another format")
-        from reports.history import PAGE, read_history  # which no run needs
+        from reports.history import PAGE, read_history  # imported late: runs do not need it
 
         history = read_history(arguments.history)
         if not history.nights:

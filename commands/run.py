@@ -95,7 +95,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _lab() -> ModuleType:
-    from commands import lab  # which a run on one target does not need
+    from commands import lab  # imported late: only labs need it
 
     return lab
 
@@ -147,7 +147,7 @@ def _complete(folder: Path) -> Digest | None:
     """The run in a directory if it is complete; it then needs no device and no connection."""
     try:
         found = read(folder)
-    except UserError:  # which going on with it says
+    except UserError:  # reported when the run is resumed
         return None
     return found if found.footer and found.footer["complete"] else None
 
@@ -217,7 +217,7 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
         return None
     found = digest(recorded, out, str(out), is_own=not before)
     if before and found.concluded.status == 0:
-        from conformance.results.rejudge import unfounded  # which a run that was not cut short does not need
+        from conformance.results.rejudge import unfounded  # imported late: only resumed runs need it
 
         cases = {record["case"] for record in before.results}
         if wrong := next(unfounded(chosen.suite, recorded, out, cases, chosen.profile), ""):
@@ -264,7 +264,7 @@ def _keep_plan(options: RunOptions, chosen: Chosen, where: target.Target, record
 
 
 def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Sequence[str]) -> RunPlan:
-    """What the supervisor is asked to do."""
+    """The plan for the supervisor."""
     waivers = chosen.waivers
     facts: SupervisorFacts = {
         "stack": where.stack,

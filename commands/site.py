@@ -37,7 +37,7 @@ from reproducers.mail import mail
 from reproducers.writer import Inexpressible
 
 SCHEMA = "rdma-cts-site/1"
-LIST = "site.json"  # of the files that a site has
+LIST = "site.json"  # the list of a site's files
 _NEW = ".rdma-cts-new"
 _FILE = re.compile(rf"(?:index\.html|style\.css|(?:{'|'.join(site.FOLDERS)})/(?!\.)[^/\0]+)")
 
@@ -174,7 +174,7 @@ def _write(folder: Path, pages: Iterable[tuple[str, str]], old: Sequence[str]) -
     make_directory(folder)
     names = []
     try:
-        shutil.rmtree(new, ignore_errors=True)  # of a command that was killed
+        shutil.rmtree(new, ignore_errors=True)  # left by a command that was killed
         for part in site.FOLDERS:
             (new / part).mkdir(parents=True)
             if (folder / part).is_symlink():

@@ -82,7 +82,8 @@ def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
 
 @dataclass(frozen=True)
 class Support:
-    """What a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from it.
+    """The verdicts that a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from
+    it.
 
     `remark` names the parts of the manifest that were not compared; empty if all were.
     """
@@ -136,7 +137,8 @@ class Support:
 
 
 def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> Support:
-    """What a bundle supports, by the present tables. Raises UserError if it is not one, or has other tables.
+    """The verdicts that a bundle supports, by the present tables. Raises UserError if it is not one, or has other
+    tables.
 
     Messages name `shown`, by default its path.
     """

@@ -27,7 +27,7 @@ class UserError(Exception):
 
     @property
     def lines(self) -> list[str]:
-        """What is printed: a line for each message. One that quotes a path may have line feeds itself."""
+        """The output: a line for each message. One that quotes a path may have line feeds itself."""
         *first, last = self.message, *self.more
         return [*first, "; ".join(filter(None, [last, self.hint, self.log and f"see {self.log}"]))]
 
@@ -78,7 +78,7 @@ class NotConnected(Exception):
 
 
 class HarnessFailure(Exception):
-    """What the harness needs for an operation did not work, so that nothing is known about the operation itself."""
+    """A call that the harness needs for an operation failed, so that nothing is known about the operation itself."""
 
 
 class LoopbackLost(HarnessFailure):

@@ -159,7 +159,7 @@ class Option:
         found = []
         for each in value if isinstance(value, tuple) else (value,):
             text = format_value(each)
-            # As an argument of its own, a value that begins with a dash would be parsed as another option.
+            # As a separate argument, a value that begins with a dash would be parsed as another option.
             found += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
         return found
 

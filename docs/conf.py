@@ -23,9 +23,8 @@ myst_heading_anchors = 3
 html_theme = "alabaster"
 html_show_copyright = False
 html_theme_options = {"page_width": "70rem", "fixed_sidebar": True, "show_powered_by": False}
-_OUTSIDE = re.compile(
-    r"\[([^]]+)\]\(\.\./[^)]*\)"
-)  # what is no page is linked for those who read in the project itself
+# Links to files that are not pages work only in the project itself.
+_OUTSIDE = re.compile(r"\[([^]]+)\]\(\.\./[^)]*\)")
 _LINK = re.compile(r"^- \[.*\]\(([\w-]+)\.md\)$", re.MULTILINE)
 
 
@@ -40,5 +39,5 @@ def _completed(app: Any, name: str, source: list[str]) -> None:
 
 
 def setup(app: Any) -> None:
-    """What Sphinx calls first."""
+    """The function that Sphinx calls first."""
     app.connect("source-read", _completed)

@@ -78,7 +78,7 @@ class KernelAnswers:
 
 
 class HeldAt:
-    """What a program holds."""
+    """The objects of a program."""
 
     def __init__(self, device: Device, made: Held) -> None:
         self._device, self._made = device, made

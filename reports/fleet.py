@@ -180,7 +180,7 @@ class Fleet:
 
     @property
     def headline(self) -> str:
-        """What came of all nodes, in one line."""
+        """The outcome of all nodes, in one line."""
         parts = [format_count(len(self.nodes), "node"), format_count(len(self.groups), "group")]
         violating = sum(node.violates for node in self.nodes)
         parts.append(f"{len(self.differing):,} differ from their equals" if self.differing else "no node differs")

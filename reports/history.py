@@ -156,7 +156,7 @@ class Facts:
 
     @cached_property
     def tested(self) -> Mapping[str, str]:
-        """What was under test, by name: versions, tables and hashes."""
+        """The software under test, by name: versions, tables and hashes."""
         names = ("kernel", "rdma-core", "device", "driver", "firmware", "suite", "tables", "tier")
         facts = {name: self.stack[name] for name in names if self.stack.get(name)}
         return {**facts, **{called(name): digest for name, digest in self.hashes.items()}}

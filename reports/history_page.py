@@ -29,7 +29,7 @@ _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
 # The colours of the strips, by state: classes of the style sheet.
 _TONES: Mapping[str, str] = {**{verdict: verdict for verdict in OF_RULES}, SEEN: Verdict.FAIL, NOT_SEEN: Verdict.PASS}
-# What templates/macros.html needs of this module.
+# The functions of this module for templates/macros.html.
 WORDS: Mapping[str, object] = {"when": format_night, "tones": _TONES, "outcomes": OUTCOMES}
 _RANK = {severity.label: severity.rank for severity in Severity}
 

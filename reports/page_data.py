@@ -155,7 +155,7 @@ def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
     points = read_points(run.directory, record)
     if points is None:
         file = record["points_file"]
-        return f"No map: the file {file} is not beside the results." if file else ""
+        return f"No map: the file {file} is not next to the results." if file else ""
     return {
         **pictures.map_of(points),
         "counts": points.counts(),

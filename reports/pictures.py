@@ -99,7 +99,7 @@ def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
 
 
 def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
-    """Of the outcomes of one operation at one position: the worst verdict, its sign, and all of them as lines.
+    """The outcomes of one operation at one position: the worst verdict, its sign, and all of them as lines.
 
     The sign has numbers if the points have different verdicts.
     """

@@ -27,9 +27,9 @@ _MACROS = [
     '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))',
     "",
 ]
-# Bits of operations on on-demand memory that older headers have no names for.
+# Bits of operations on on-demand memory that have no name in older headers.
 _ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
-# Names that the header of the oldest rdma-core lacks, whose numbers a program that uses them brings.
+# The numbers of names that the header of the oldest rdma-core lacks; a program defines those that it uses.
 _OLDEST = 44  # that of Debian 12
 _LATER: Mapping[str, int] = {
     "IBV_FLUSH_RANGE": 0,
@@ -60,7 +60,7 @@ _DECLARED: Mapping[str, str] = {
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
     "atomic_write": "device.device_cap_flags_ex >> 40 & 1",
 }
-# Capabilities that only the answer of the call shows.
+# Capabilities that are known only from the answer of the call.
 _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
 # Queue pairs connected by their states are those of InfiniBand and RoCE; on other transports they are not set up.
 _IMPLIED = (
@@ -93,7 +93,7 @@ class TooLong(Inexpressible):
 
 
 def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = "") -> Program:
-    """The program of a row whose expectation is known, in so many columns. Raises Inexpressible.
+    """The program of a row whose expectation is known, wrapped to this number of columns. Raises Inexpressible.
 
     It has at most MOST_LINES with the usual width. `remark` is a sentence for its first comment.
     """

@@ -85,8 +85,8 @@ class Actor:
 
 
 def killed(*lines: bytes | None) -> Actor:
-    """A worker that sends these lines and is then ended from outside."""
-    return Actor(iter(lines), WorkerEnd("pytest was ended from outside", external=True))
+    """A worker that sends these lines and is then ended externally."""
+    return Actor(iter(lines), WorkerEnd("pytest was ended externally", external=True))
 
 
 class Audience:

@@ -255,7 +255,7 @@ def a_line_that_is_too_long(worker: Worker) -> None:
     say(b'"}\n')
 
 
-# What keeps talking
+# Workers that go on sending
 
 
 def print_one_letter_for_ever(worker: Worker) -> None:

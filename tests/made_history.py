@@ -32,7 +32,7 @@ def run_of(verdicts: Mapping[int, str], *, complete: bool = True, count: int = 8
 
 
 def write_run(folder: Path, run: Recorded) -> None:
-    """The results file of a run, and the reports that every run has beside it."""
+    """The results file of a run, and the reports that every run has next to it."""
     folder.mkdir(parents=True, exist_ok=True)
     records = [run.header, *run.results, *([run.footer] if run.footer else [])]
     (folder / "results.jsonl").write_bytes(b"".join(encode(record) for record in records))

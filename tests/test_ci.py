@@ -48,7 +48,7 @@ def write(folder: Path, run: Recorded) -> None:
 
 
 class Scripts:
-    """A copy of ci/ beside a program whose `run` only copies the results that a test has made; the rest is real."""
+    """A copy of ci/ next to a program whose `run` only copies the results that a test has made; the rest is real."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -31,7 +31,7 @@ Device = Callable[[str, Sequence[str]], str]
 
 
 def lines(cases: Sequence[str], device: Device) -> Iterator[bytes | None]:
-    """What a worker sends for these cases: CRASH and HANG are its end, and EXTERNAL is a kill from outside."""
+    """The records of a worker for these cases: CRASH and HANG are its end, and EXTERNAL is an external kill."""
     yield HEADER
     for number, id_ in enumerate(cases):
         yield encode({"type": "start", "case": id_})

@@ -255,8 +255,8 @@ class Refused(Side):
 
 
 def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_for_again() -> None:
-    """This holds on any connection of the device; after another kind of refusal, or where the state came, the wait is
-    full."""
+    """This holds on any connection of the device; after another kind of refusal, or after an answer with the state, the
+    wait is full."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()

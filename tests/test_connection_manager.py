@@ -17,7 +17,7 @@ from conformance.errors import UserError
 
 ACTIVE, PASSIVE = 17, 42
 ADDRESS_RESOLVED, ROUTE_RESOLVED, REQUEST, REJECTED, ESTABLISHED, DISCONNECTED = 0, 2, 4, 8, 9, 10
-# What the real manager reports after each call, as (event, id): the id of the call, or a new one.
+# The reports of the real manager after each call, as (event, id): the id of the call, or a new one.
 REPORTS = {
     "rdma_resolve_addr": [(ADDRESS_RESOLVED, "own")],
     "rdma_resolve_route": [(ROUTE_RESOLVED, "own")],

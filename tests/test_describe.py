@@ -28,7 +28,7 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
-    """What a command line prints; it must succeed."""
+    """The output of a command line, which must succeed."""
 
     def of(*arguments: str) -> str:
         assert run(*arguments) == 0

@@ -11,7 +11,7 @@ from commands.__main__ import main
 
 RECORDED = Path(__file__).with_name("recorded_violations")
 RUNS = [str(RECORDED / f"{stack}.jsonl") for stack in ("forky", "trixie")]
-# What schema 5.3 requires of each kind of object.
+# The keys that schema 5.3 requires for each kind of object.
 REQUIRED = {
     "checkouts": {"id", "origin"},
     "builds": {"id", "origin", "checkout_id"},

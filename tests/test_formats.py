@@ -37,7 +37,8 @@ def tap(text: str) -> list[Any]:
     return [line for line in lines if line.category != "unknown"]
 
 
-# What the kernel's reader (tools/testing/kunit/kunit_parser.py) takes for a version, a subtest, a plan and a result.
+# The lines that the kernel's reader (tools/testing/kunit/kunit_parser.py) accepts as a version, a subtest, a plan and a
+# result.
 _OPENING = re.compile(r"(KTAP version 1|TAP version 1[34])$")
 _SUBTEST, _PLAN = re.compile(r"# Subtest: (.*)$"), re.compile(r"1\.\.([1-9][0-9]*)")
 _OUTCOME = re.compile(r"(ok|not ok) ([0-9]+) (?:- )?([^#]*?)( # .*)?$")

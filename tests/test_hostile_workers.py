@@ -33,11 +33,11 @@ from reports.digest import read
 from samples import footer_of, header, observed_result
 
 SCRIPT = Path(hostile_worker.__file__)
-# Of a case, in seconds. A good one takes a millisecond; only those that are to hang wait for the end of a short one,
-# and for that of a longer one where a machine is so slow that a good case hangs, too.
+# Deadlines of a case, in seconds. A good case takes a millisecond. Hanging cases are tried with the short deadline, and
+# with the longer one on a machine that is so slow that good cases hang with the short one.
 DEADLINE_S, SHORT_S = 60.0, 0.4
-# The verdict of the case in which the worker is hostile. A killed worker's case is run again, in one that is good; the
-# PASS is earned where the lie is about other rules or a waiver.
+# The verdict of the case in which the worker is hostile. The case of a killed worker is run again in a good worker;
+# PASS is right if the forgery concerns other rules or a waiver.
 _EXPECTED = {
     "CRASH": """
         forge_every_result_and_exit forge_a_whole_session forge_with_a_guessed_mark

@@ -176,7 +176,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def attributes(command: bytes) -> dict[int, tuple[int, bytes]]:
-    """Of each attribute its size, and its field of eight bytes."""
+    """The size of each attribute, and its field of eight bytes."""
     length, *_ = struct.unpack_from("=HHHHQII", command)
     assert length == len(command)
     every = struct.iter_unpack("=HHHH8s", command[24:])

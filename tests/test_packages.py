@@ -76,7 +76,7 @@ def suite_files(names: Iterable[str]) -> set[str]:
     return {name for name in found if name.startswith(SUITE) and "__pycache__" not in name}
 
 
-# What they say
+# The texts of the packages
 
 
 def stanza(text: str, field: str) -> set[str]:

@@ -79,7 +79,7 @@ def test_only_what_the_driver_violates_fails(persona: Persona) -> None:
 
 
 def test_where_a_bind_is_checked_at_access_only_the_rules_about_its_refusal_fail() -> None:
-    """As the firmware of mlx5 may: rows that only presuppose such a refusal are UNREACHABLE."""
+    """Such an answer is possible from the firmware of mlx5: rows that only presuppose the refusal are UNREACHABLE."""
     mlx5 = BY_NAME["mlx5"]
     persona = replace(mlx5, behaves={**mlx5.behaves, BindsCheckedAtAccess: ""})
     found = run_clean(persona, [case for case in cases() if case.given.windows])

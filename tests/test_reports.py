@@ -216,7 +216,7 @@ def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:
 
 
 def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: Path) -> None:
-    """As on a disk without space for the page."""
+    """Stands for a disk without space for the page."""
     run = tmp_path / "run"
     write_run(run, run_of({2: "FAIL"}))
     for name in ("summary.json", "junit.xml", "report.html"):

@@ -92,7 +92,7 @@ def test_a_case_whose_worker_somebody_else_ends_is_begun_again(stage: Stage) -> 
     assert verdicts(recorded) == ["PASS"] * 4
     assert stage.asked == [IDS, IDS[1:], IDS[1:]]
     assert footer_of(recorded)["boots"] == 3
-    assert stage.audience.reasons == ["pytest was ended from outside"] * 2
+    assert stage.audience.reasons == ["pytest was ended externally"] * 2
 
 
 def test_a_process_that_cannot_be_ended_makes_the_device_suspect(stage: Stage) -> None:
@@ -262,10 +262,10 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "results of cases not begun": (lambda: [[HEADER, *map(passed, range(4))]], "MMMM", ""),
     "no result": (lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]], "BPPP", "the worker went on without a result"),
     "a header as short as can be": (lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]], "PPCP", ""),
-    "ended from outside each time": (
+    "ended externally each time": (
         lambda: [*(killed(HEADER, start(0)) for _ in range(TRIES)), ran(1, 2, 3)],
         "BPPP",
-        f"pytest was ended from outside, {TRIES} times in this case",
+        f"pytest was ended externally, {TRIES} times in this case",
     ),
     "ended before a first case": (lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))], "PMMM", ""),
     "a second one that can run nothing": (
@@ -463,8 +463,8 @@ def test_a_frozen_control_group_holds_up(tmp_path: Path) -> None:
 
 
 def stopped() -> Actor:
-    """A worker that is stopped from outside in its first case."""
-    return Actor(iter([HEADER, start(0), SILENCE]), WorkerEnd(), held="QEMU was stopped from outside")
+    """A worker that is stopped externally in its first case."""
+    return Actor(iter([HEADER, start(0), SILENCE]), WorkerEnd(), held="QEMU was stopped externally")
 
 
 def test_a_case_whose_worker_was_stopped_is_started_again(tmp_path: Path) -> None:
@@ -477,7 +477,7 @@ def test_a_case_whose_worker_was_stopped_is_started_again(tmp_path: Path) -> Non
 def test_a_case_whose_worker_is_stopped_each_time_is_broken(tmp_path: Path) -> None:
     recorded = Stage(tmp_path).play(stopped(), stopped(), stopped(), ran(1, 2, 3))
     assert verdicts(recorded) == ["BROKEN", "PASS", "PASS", "PASS"]
-    assert recorded.results[0]["reason"] == "QEMU was stopped from outside, 3 times in this case"
+    assert recorded.results[0]["reason"] == "QEMU was stopped externally, 3 times in this case"
 
 
 MADE: Observation = {

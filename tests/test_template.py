@@ -236,14 +236,14 @@ def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monk
 
 
 class Freezer:
-    """Stands for freezing.py: counts, and fails when told to."""
+    """Stands for freezing.py: counts, and fails on request."""
 
     def __init__(self) -> None:
         self.made = 0
         self.resumed: list[bytes] = []
         self.failure: Exception | None = None
         self.resume_failure: Exception | None = None
-        self.ends = 0  # how many guests are ended from outside before one lives
+        self.ends = 0  # how many guests are ended externally before one lives
         self.during: Callable[[Path], None] = lambda folder: None
 
     def freeze(self, folder: Path, ingredients: Ingredients) -> tuple[dict[str, Any], None]:
@@ -258,7 +258,7 @@ class Freezer:
     def resume(self, folder: Path, ingredients: Ingredients, request: Request, console: Path) -> Guest:
         if self.ends:
             self.ends -= 1
-            raise Ended("QEMU was ended from outside: SIGKILL")
+            raise Ended("QEMU was ended externally: SIGKILL")
         if self.resume_failure:
             raise self.resume_failure
         self.resumed.append((folder / "memory").read_bytes()[:6])

@@ -61,7 +61,7 @@ def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SshGu
 
 @pytest.fixture
 def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Where runs write: a directory that remains if one was named."""
+    """The directory for the runs; it is kept if the user has named it."""
     if not KEPT:
         return tmp_path
     folder = Path(KEPT).resolve() / str(request.node.name)
@@ -115,7 +115,7 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
 
 
 def test_a_peer_that_dies_costs_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
-    """It is reset, and comes back; the device under test is not blamed."""
+    """The host of the peer is reset, and comes back; the device under test is not blamed."""
     out = kept / "out"
     run = started(
         guests,

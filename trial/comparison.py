@@ -56,7 +56,7 @@ class Divergence:
 
 @dataclass
 class Subject:
-    """What is compared: the benches of a device and of the reference, at one entry.
+    """The two sides of a comparison: the benches of a device and of the reference, at one entry.
 
     `has` are the capabilities of the device, `known` the signatures of divergences that were already reported.
     `begins` is called before each step with the sequence so far, as a row, and the nearest rule, so that the step is

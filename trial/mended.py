@@ -65,8 +65,8 @@ def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mappin
     """The ids of the cases to run without a change: those of its rules, those that the shipped stack violates, and a
     sample.
 
-    `shipped` are the results of the stack as shipped, by case. Of hazardous cases and sweeps, only those of its rules;
-    of the exhaustive tier only rows of its rules, since its sweeps and sequences take minutes.
+    `shipped` are the results of the stack as shipped, by case. Hazardous cases and sweeps are run only if they are of
+    its rules; of the exhaustive tier only rows of its rules are run, since its sweeps and sequences take minutes.
     """
     rest = 0
     chosen = []

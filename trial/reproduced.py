@@ -3,7 +3,7 @@
     python3 -m trial.reproduced DEVICE PORT FOLDER NAME…
 
 For each NAME, the program FOLDER/NAME is run on the device, compiled from FOLDER/NAME.c with libibverbs if it is not
-there. A message before it reports its start, and one after it its end: the exit status (negative: the signal), and the
+there. One message reports its start, and another one its end: the exit status (negative: the signal), and the
 output. Messages are JSON lines.
 """
 

@@ -157,8 +157,8 @@ def compare(
 def _compile_here(folder: Path, names: Iterable[str]) -> None:
     """Compiles what this host's compiler can, with the headers of its libibverbs; the guest does the rest.
 
-    An emulated compiler takes seconds for each program. What is compiled here is the same file, and runs with the
-    guest's library.
+    An emulated compiler takes seconds for each program. The file compiled here is the same, and runs with the guest's
+    library.
     """
 
     def compile_one(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What both entries have in common: the result of a call, and the structures that C programs use.
+"""Definitions for both entries: the result of a call, and the structures that C programs use.
 
 Not for the calls themselves: device/libibverbs.py calls the library, device/uverbs.py the kernel.
 """
@@ -129,7 +129,7 @@ class Held(Protocol):
 
 @dataclass(frozen=True)
 class Told:
-    """What the kernel reports about a region."""
+    """The kernel's report about a region."""
 
     lkey: int
     rkey: int

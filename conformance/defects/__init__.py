@@ -1,4 +1,4 @@
-"""Severity and defects: what the violations of a run mean, judged from outside. Pure functions of its results.
+"""Severity and defects: the meaning of a run's violations. Pure functions of its results.
 
 A symptom is one thing that went wrong in one result. A defect holds the symptoms that one change of the stack would
 mend, as far as that can be seen without its source: the same call, answer and condition, across rules, entries and

@@ -1,4 +1,4 @@
-"""The cause of a symptom as far as it shows from outside, and the fingerprint by which a defect is known again.
+"""The cause of a symptom as far as it can be observed, and the fingerprint that identifies a defect.
 
 A cause is derived from one result alone, never from the others of a run: so it does not depend on which cases ran, in
 which order, and how often a defect showed itself. Two symptoms with equal causes are of one defect:
@@ -57,7 +57,7 @@ _LASTING: Mapping[FaultKind, str] = {
 
 @dataclass(frozen=True)
 class Cause:
-    """What one change of the stack would mend, in words that stay the same from run to run."""
+    """The cause that one change of the stack would mend, in words that are the same in every run."""
 
     key: tuple[str, ...]
 

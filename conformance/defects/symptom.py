@@ -20,8 +20,9 @@ class Symptom:
     """One thing that went wrong in one result.
 
     `fault` says what, `line` is the sentence for people, and `expected` is what the documents require instead.
-    Of a sweep, `points` is the number of its points, `when` and `clause` are the formula and the clause, and `smallest`
-    the labels of the smallest point, as in `deviation`; of other results `points` is 1 and these are empty.
+    For a sweep, `points` is the number of its points, `when` and `clause` are the formula and the clause, and
+    `smallest` the labels of the smallest point, as in `deviation`; for other results `points` is 1 and the others are
+    empty.
     """
 
     record: ResultRecord
@@ -140,7 +141,7 @@ def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:
 
 
 def _expected(record: ResultRecord, fault: Fault) -> str:
-    """What the documents require of the step that failed, in short; empty if it is not known."""
+    """The requirement of the documents for the failed step, in short; empty if it is not known."""
     expected = record["expected"]
     if fault.later:
         expected = next((each for each in later_steps(expected) if each.get("call") == fault.call), {})

@@ -17,7 +17,7 @@ from conformance.model.record import HeaderRecord
 Shorts = Mapping[str, str]
 
 _GROUPS = {REGISTRATION: "a registration", BIND: "a bind", INVALIDATION: "an invalidation", ACCESS: "an access"}
-# What a title says of a region, before and after the word `region`.
+# The words about a region in a title, before and after the word `region`.
 _BEFORE = {ON_DEMAND: "on-demand (ODP) "}
 _BEHIND = {OWN_ADDRESSES: " with hca_va or ZERO_BASED", PERSISTENT: " of persistent memory", HUGE: " of huge pages"}
 _REMARKS: Mapping[str, str] = {

@@ -45,7 +45,7 @@ class DeviceBench:
     """The bench of a real device: one open device, libibverbs, and this process's memory."""
 
     _builds = False  # whether all requests are posted by builders that these can post
-    _peer_pd: ProtectionDomain | RemoteDomain | None = None  # that of all requesters, if on another device
+    _peer_pd: ProtectionDomain | RemoteDomain | None = None  # the domain of all requesters, if on another device
 
     def __init__(
         self,
@@ -116,8 +116,8 @@ class DeviceBench:
         return other_process.register(self.device.name, memory.addr, memory.size, access)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """What the kernel still counts for another process that has prepared something on this device and was then
-        killed."""
+        """The objects that the kernel still counts for another process that has prepared something on this device and
+        was then killed."""
 
         def there() -> object:
             again = Device(self.device.name, self.device.port, self.device.gid_index)
@@ -178,5 +178,5 @@ class DeviceBench:
         return locked_memory_limit(size)
 
     def failing_allocation(self, number: int) -> AbstractContextManager[Injected]:
-        """Within the block the kernel fails this thread's allocation of that number."""
+        """Within the block the kernel fails this thread's allocation of that number, counted from 1; 0 means none."""
         return failing_allocation(number)

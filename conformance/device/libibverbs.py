@@ -52,7 +52,7 @@ class HeldAt:
 
     @property
     def handle(self) -> int:
-        """What names it."""
+        """Its name."""
         return self.pointer
 
     def ended(self, returned: Return) -> Return:

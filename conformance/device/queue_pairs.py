@@ -149,7 +149,7 @@ class DeviceQueue:
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
         attributes.min_rnr_timer = _MIN_RNR_TIMER
         attributes.qkey = DATAGRAM_QKEY
-        if device.transport is not IWARP:  # which has no address vector: the connection of TCP knows the path
+        if device.transport is not IWARP:  # iWARP has no address vector: the connection of TCP knows the path
             attributes.ah_attr = self._path()
         return attributes
 

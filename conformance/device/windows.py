@@ -34,7 +34,7 @@ class DeviceWindow:
 
     @rkey.setter
     def rkey(self, value: int) -> None:
-        # What ibv_bind_mw(3) asks of a caller after a bind that failed: put the old key back.
+        # Restores the old key, as ibv_bind_mw(3) demands of the caller after a bind that failed.
         self._struct.rkey = value
 
     def dealloc(self) -> Return:

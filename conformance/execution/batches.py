@@ -22,7 +22,7 @@ from conformance.model.vocabulary import BOTH_POSTERS
 from conformance.verbs import ENUMS
 
 _REQUESTS = 8  # of a posting that fits
-_ROUNDS = 4  # in which postings and calls of ibv_post_send alternate
+_ROUNDS = 4  # postings and calls of ibv_post_send alternate so often
 _INLINE_SIZE = 64  # bytes of inline data for which the queue pairs are made
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _FILLED = 0x80  # the byte of the first message; the next message has the next byte

@@ -1,5 +1,5 @@
-"""What a device declares and its entries offer, determined before the first case. Not for trying a single verb
-(offered.py) or claim (claims.py).
+"""The capabilities that a device declares and that its entries offer, determined before the first case. Not for trying
+a single verb (offered.py) or claim (claims.py).
 """
 
 from conformance.device import persistent

@@ -20,7 +20,7 @@ from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import NULL, PROBES
 from conformance.verbs import VERBS, leaves_objects, product_of
 
-# Of memory larger than _EXAMINED only _MARGIN bytes on both sides of a range are filled and compared.
+# In memory larger than _EXAMINED, only _MARGIN bytes on both sides of a range are filled and compared.
 _EXAMINED, _MARGIN = 64 << 20, 64 << 10
 
 

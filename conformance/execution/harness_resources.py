@@ -25,7 +25,7 @@ class HarnessResources:
     """Connections by their properties, memory by its use. `cleanup` releases all of them."""
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
-        """`pds` may be filled later. What the device does not release is added to `left_behind`."""
+        """`pds` may be filled later. Objects that the device does not release are added to `left_behind`."""
         self._bench, self._pds, self._cleanup, self._left_behind = bench, pds, cleanup, left_behind
         self._connections: dict[tuple[str, str, int | None, str, int, str], LoopbackConnection] = {}
         self._scratch: dict[tuple[int, str, int], Sge] = {}

@@ -128,7 +128,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
     """Another process sets up this case, posts, and is killed; `left_behind` gets what the kernel still has of it."""
-    from conformance.execution.procedure import set_up  # which makes these calls itself
+    from conformance.execution.procedure import set_up  # imported late: it makes these calls itself
 
     def prepare(bench: Bench) -> CaseContext:
         there = CaseContext(context.case, bench)

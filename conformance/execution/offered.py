@@ -40,7 +40,8 @@ _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.v
 def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     """For each verb, kind of region and type of queue pair that a device cannot declare, whether this entry offers it.
 
-    What could not be tried, because the device did not register a page, is left out; the cases report that.
+    Capabilities that could not be tried, because the device did not register a page, are left out; the cases report
+    that.
     """
     entry = bench.entry(entry_name)
     pd = bench.alloc_pd()

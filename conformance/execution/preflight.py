@@ -1,10 +1,10 @@
-"""What is tried before any case, on pairs of the device itself, and what is found there.
+"""Trials before any case, on pairs of the device itself, and their findings.
 
 A message of zero bytes must arrive: the positive control of all refusals. Where nothing arrives anyway, as on a device
-without loopback, every operation that must not be done would seem to be refused. What nobody answers is the fault of
-the path, and ends the run. Whatever the device answers is for the cases to judge; preflight only records it (what
-SEND, RDMA WRITE and RDMA READ come to, how a refusal shows, whether a pair works again after RESET, ibv_query_qp,
-further types of pairs), and the suite adapts. Not for judging the device.
+without loopback, every operation that must not be done would seem to be refused. If nothing answers, the path is at
+fault, and the run ends. Whatever the device answers is for the cases to judge; preflight only records it (what SEND,
+RDMA WRITE and RDMA READ come to, how a refusal shows, whether a pair works again after RESET, ibv_query_qp, further
+types of pairs), and the suite adapts. Not for judging the device.
 """
 
 import ctypes
@@ -93,7 +93,7 @@ class _Preflight:
         return found
 
     def _of_reliable(self, connection: LoopbackConnection) -> Findings:
-        """What is found on a pair of type RC. Raises UserError."""
+        """The findings on a pair of type RC. Raises UserError."""
         _check(connection, _sent(connection))
         operations = {opcode: self._operation(connection, opcode) for opcode in _OPERATIONS}
         refused = self._refused_write(connection)

@@ -222,7 +222,7 @@ def set_up_objects(context: CaseContext) -> None:
 def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
     entry = context.entry
     if any(window.bound and window.bound["mr"] == name for window in context.case.given.windows.values()):
-        context.entry = context.bench.entry("libibverbs")  # which has to know the region to which a window is bound
+        context.entry = context.bench.entry("libibverbs")  # it has to know the region of a bound window
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     context.entry = entry
     if observed["returned"] != "MR":

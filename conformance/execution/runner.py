@@ -69,7 +69,7 @@ class CaseRun:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What all cases of a run share.
+    """The data that all cases of a run share.
 
     `runners` has the runner of each kind of case; `seed` shuffles the points of sweeps.
     """

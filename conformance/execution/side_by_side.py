@@ -27,7 +27,7 @@ from conformance.verbs import ENUMS
 # After each this many regions, a key is tried that must not work: a refusal costs as much as many operations.
 _SAMPLED = 16
 _TOLD = 4096  # after this many regions progress is reported
-_USED = 512  # of more regions, about so many are used, and all that share a key with another region
+_USED = 512  # if there are more regions, about so many are used, and all that share a key
 _PROMISED = 100  # so many must be possible; more may exceed the device's limit, or what may be pinned
 _BATCH = 32  # probes that are prepared together
 _RIGHTS = QP_RIGHTS.split()

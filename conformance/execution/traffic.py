@@ -51,7 +51,7 @@ Probe = Generator[ExchangeSpec, Exchange, Observation]
 def probe(context: CaseContext, step: Step) -> Observation:
     """Makes one operation on a range, by a peer or by the range's owner. Raises SetupRefused.
 
-    What must arrive over an unreliable transport is sent again if it was lost, up to MOST_TRIES times.
+    Data that must arrive are sent again if an unreliable transport has lost them, up to MOST_TRIES times.
     """
     seen = _with_events(context, step)
     return again_if_lost(seen, lambda: _once(context, step)) if step.then.outcome == "success" else seen
@@ -94,7 +94,7 @@ def _once(context: CaseContext, step: Step) -> Observation:
 def run_probes(probes: Sequence[tuple[CaseContext, Step]]) -> list[Observation | SetupRefused]:
     """Makes several operations: the observation of each, or why its set-up was refused.
 
-    Those that need no exchange are made first."""
+    Requests that need no exchange are made first."""
     seen: dict[int, Observation | SetupRefused] = {}
     waiting: list[tuple[int, Probe, ExchangeSpec]] = []
     for number, (context, step) in enumerate(probes):
@@ -381,7 +381,7 @@ def _named(opcode: str, found: Sequence[Completion], received: Sequence[Completi
 
 
 def _received(completions: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:
-    """What else the receiver's completion reports, as [reported, expected]."""
+    """Other fields of the receiver's completion, as [reported, expected]."""
     if not completions or completions[0].status != "SUCCESS":
         return {}
     received: Observation = {"byte_len": [completions[0].byte_len, length]}

@@ -57,7 +57,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Basis:
-    """What is known of the device: a verdict depends on it besides the case and the observation."""
+    """The known facts about the device, on which a verdict depends besides the case and the observation."""
 
     capabilities: Capabilities
     profile: Profile = field(default_factory=Profile)

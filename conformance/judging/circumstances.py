@@ -104,7 +104,7 @@ class _Scene:
         return any(True for _ in _key_quantities(step.arguments)) and step.call not in ("ibv_advise_mr",)
 
     def kinds_of(self, step: Step) -> set[str]:
-        """What is special about the regions of a step."""
+        """The special properties of the regions of a step."""
         regions = [*self._own_region(step), *filter(None, map(self._region, self._names_of(step)))]
         return {kind for region in regions for kind in self._kinds(region)}
 

@@ -192,7 +192,7 @@ def _reception_fault(seen: Observation) -> Fault | None:
 
 
 def without_status(step: Step, seen: Observation) -> str:
-    """Why there is no status of a refusal to judge where a row asks for one; empty if there is one.
+    """The reason why a status of a refusal, which a row asks for, is missing; empty if there is one.
 
     Whether the operation is refused at all is the subject of other rows.
     """

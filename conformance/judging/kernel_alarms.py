@@ -11,7 +11,7 @@ from conformance.model.observation import KernelEvidence
 
 # How a kernel says that something went wrong in it.
 _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "KASAN:", "refcount_t:")
-# What its tools report: KASAN, UBSAN, checked reference counts, and lockdep, whose reports stop no task.
+# The reports of its tools: KASAN, UBSAN, checked reference counts, and lockdep, whose reports stop no task.
 _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
     r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic"

@@ -24,7 +24,7 @@ def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
     """Returns `kernel` and `modules` by build id (modules also by srcversion), and `libraries` by SHA-256 of the file.
 
     libibverbs loads every provider; the result has only the one whose file name contains `driver`, or all if there is
-    none. What the system does not provide is omitted. Open the device first: this loads the libraries.
+    none. Values that the system does not provide are omitted. Open the device first: this loads the libraries.
     """
     loaded = _libraries(maps)
     used = [path for path in loaded if path.name.startswith("libibverbs.") or driver in path.name]

@@ -32,7 +32,7 @@ class Child:
 def fork(work: Callable[[Callable[[bytes], object], Callable[[], object]], object]) -> Child:
     """A child that does `work`, which is given two functions: one that reports, and one that waits to be woken.
 
-    What `work` raises is not reported. No exit handler and no cleanup of this process runs in the child.
+    Exceptions of `work` are not reported. No exit handler and no cleanup of this process runs in the child.
     """
     (waits, wake), (said, report) = os.pipe(), os.pipe()
     pid = os.fork()

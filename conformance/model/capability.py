@@ -242,7 +242,7 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What is known of the stack before any case runs.
+    """The known facts about the stack before any case runs.
 
     `declared`: by capability, whether the device declares it. `offered`: by entry and capability, whether a call was
     offered when it was tried. `reachable`: by precondition of PRECONDITIONS, whether it is met. `absent`: by capability

@@ -195,7 +195,7 @@ class Step:
 
     @property
     def title(self) -> str:
-        """What is called: the verb, or at the uverbs entry the kernel's command."""
+        """The name of the call: the verb, or at the uverbs entry the kernel's command."""
         command = VERBS[self.call].command if self.entry == "uverbs" and self.call in VERBS else ""
         return f"uverbs {command}" if command else self.call
 

@@ -107,7 +107,7 @@ def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
 
 
 def shown_by(case: Case) -> tuple[Shown, ...]:
-    """What a row, or a resolved point of a sweep, shows of its rules if it passes; nothing if it is open.
+    """The evidence for its rules of a row, or a resolved point of a sweep, that passes; none if it is open.
 
     If later steps show something, a judged call that succeeds counts only as their preparation. The steps after a call
     that found no memory show that nothing else was harmed, which is not its rule.
@@ -123,7 +123,7 @@ def shown_by(case: Case) -> tuple[Shown, ...]:
 
 
 def shown_of_rules(case: Case) -> Iterator[tuple[str, Shown]]:
-    """What a case shows on a device that declares everything, each item with its rule."""
+    """The evidence of a case on a device that declares everything, each item with its rule."""
     if case.sweep is None:
         yield from ((rule, shown) for rule in case.rules for shown in shown_by(case))
         return

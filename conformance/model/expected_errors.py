@@ -1,4 +1,4 @@
-"""What a refused operation must cause: the status of its completion and the states of the queue pairs.
+"""The required consequences of a refused operation: the status of its completion and the states of the queue pairs.
 
 From the InfiniBand Architecture Specification, volume 1: its completion statuses and its errors that the responder and
 the requester detect. The statuses of enum ibv_wc_status are those of the specification; no manual page says which

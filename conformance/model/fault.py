@@ -1,4 +1,4 @@
-"""What went wrong, as data: of one call, of one case, or of one point of a sweep.
+"""A fault as data: of one call, of one case, or of one point of a sweep.
 
 Judging makes it from case and observation, results record it, defects read its fields; judging/sentences.py is the one
 place that makes a sentence of it; no code parses that sentence. Not for verdicts, nor for severity
@@ -65,7 +65,7 @@ class FaultKind(StrEnum):
     VARYING_CODE = "varying-code", Effect.CODE
     WRONG_STATUS = "wrong-status", Effect.STATUS
     WRONG_PEER_STATUS = "wrong-peer-status", Effect.STATUS  # a refusal, at the side that did not post the request
-    PEER_STATUS = "peer-status", Effect.STATUS  # the other side says that a request failed that succeeded
+    PEER_STATUS = "peer-status", Effect.STATUS  # reported by the other side for a request that succeeded
     WRONG_STATE = "wrong-state", Effect.REMARK
     NO_EVENT = "no-event", Effect.REMARK  # an asynchronous event that should have come
     SEVERAL_COMPLETIONS = "several-completions", Effect.REMARK
@@ -81,7 +81,7 @@ class FaultKind(StrEnum):
     KERNEL_OOPSED = "kernel-oopsed", Effect.KERNEL_ALARM  # it killed a task and went on
     KERNEL_WARNED = "kernel-warned", Effect.KERNEL_ALARM
     KERNEL_TAINTED = "kernel-tainted", Effect.KERNEL_ALARM
-    OTHER = "other", Effect.REMARK  # of a results file that does not say it
+    OTHER = "other", Effect.REMARK  # of an older results file without the kind
 
     def __new__(cls, value: str, effect: Effect = Effect.REMARK) -> "FaultKind":
         member = str.__new__(cls, value)
@@ -142,10 +142,10 @@ class Fault:
 
     What: `returned`, `errno`, `statuses` (None without a request), `tries` and `nothing_arrived` are the answer;
     `expected` what the document allows of it, `seen` what came: names, numbers, and lines of the kernel, by the kind.
-    Of a report of the kernel's tools, such as KASAN, `seen` is what it reports, and its frames.
-    Of a death or a hang `seen` is what ended, the signal or status with which it did, the point or sequence that it was
-    at, the kernel's first line about it, and the kernel's location; what is not known is an empty text.
-    `site` is where the kernel was: the function, its caller, and the module of each.
+    For a report of the kernel's tools, such as KASAN, `seen` has its lines and frames. For a death or a hang, `seen`
+    has the process or kernel that ended, the signal or status, the point or sequence reached, the kernel's first line
+    about it, and the kernel's location; unknown values are empty. `site` is where the kernel was: the function, its
+    caller, and the module of each.
     """
 
     kind: FaultKind
@@ -228,7 +228,7 @@ WHAT = (
     "seen",
     "site",
 )
-# What is special about a region, in the order in which it is named.
+# The special properties of a region, in the order in which they are named.
 ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE = "on demand", "addresses of its own", "persistent memory", "huge pages"
 REGIONS = (ON_DEMAND, OWN_ADDRESSES, PERSISTENT, HUGE)
 REGION, WINDOW = "region", "window"

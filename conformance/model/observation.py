@@ -1,4 +1,4 @@
-"""What was observed in a case: plain data, recorded unchanged as `observed` of a result, and the input of judging.
+"""The observation of a case: plain data, recorded unchanged as `observed` of a result, and the input of judging.
 
 TypedDicts, so that a type checker finds misspelt keys; not classes, because observations are read from and written to
 JSON, and a sweep has thousands of them. A key is absent if it does not apply. Not for making observations (execution/)

@@ -51,7 +51,7 @@ def format_findings(found: PreflightFacts) -> list[str]:
         if what != WORKS
     ]
     if not found.get("tells_state", True):
-        lines.append("ibv_query_qp does not tell of the error state: states are not judged, and pairs are made again")
+        lines.append("ibv_query_qp does not report the error state: states are not judged, and pairs are made again")
     elif not found.get("renews_by_reset", True):
         lines.append("a queue pair of this device does not work again after RESET: pairs are made again")
     return lines

@@ -36,7 +36,7 @@ class Environment(TypedDict, total=False):
 
 
 class PreflightFacts(TypedDict, total=False):
-    """What was tried before the first case; see model.preflight.Findings."""
+    """The trials before the first case; see model.preflight.Findings."""
 
     pairs: dict[str, str]
     operations: dict[str, str]
@@ -46,7 +46,7 @@ class PreflightFacts(TypedDict, total=False):
 
 
 class DeviceFacts(TypedDict, total=False):
-    """What a device reports about itself; `caps` are its capabilities by name, with limits and masks among them.
+    """A device's report about itself; `caps` are its capabilities by name, with limits and masks among them.
 
     `preflight` is absent where several devices are tested at the same time; `peer`, the name of the device on which the
     requesters are, where traffic is in loopback.
@@ -64,7 +64,7 @@ class DeviceFacts(TypedDict, total=False):
 
 
 class UnderTest(TypedDict, total=False):
-    """What was tested, by build id and SHA-256; `given` are the builds that the user put under test."""
+    """The tested software, by build id and SHA-256; `given` are the builds that the user put under test."""
 
     kernel: dict[str, str]
     modules: dict[str, dict[str, str]]
@@ -221,7 +221,7 @@ class SpaceFacts(TypedDict, total=False):
 
 
 class SetUp(TypedDict):
-    """What a case did before its judged call: a line for each object that it made, and for each call."""
+    """The set-up of a case before its judged call: a line for each object that it made, and for each call."""
 
     given: list[str]
     before: list[str]
@@ -280,7 +280,7 @@ class PointsFile(TypedDict):
 
 
 class Shows(TypedDict):
-    """What a result that passes shows of its rules: an operation that was granted or refused, and on which set-up.
+    """The evidence of a passing result for its rules: an operation that was granted or refused, and on which set-up.
 
     A sweep names the rule, the verdict of the points that would show it, and if these are absent, what they lack.
     """
@@ -399,7 +399,7 @@ class StartRecord(TypedDict):
 class ProgressRecord(TypedDict):
     """The progress of a case, only in a worker's stream: the next point, and the number of points done.
 
-    Of random sequences, `row` is the sequence as a row of a table and `rule` that of its last step.
+    For random sequences, `row` is the sequence as a row of a table and `rule` the rule of its last step.
     """
 
     type: Literal["progress"]
@@ -411,7 +411,7 @@ class ProgressRecord(TypedDict):
 
 
 class OfferedRecord(TypedDict):
-    """What the worker has tried of capabilities; only in a worker's stream, before the first result.
+    """The worker's trials of capabilities; only in a worker's stream, before the first result.
 
     `offered`: by entry and capability, whether the entry offers what no device attribute declares. `absent`: by
     capability that is declared and was not there, the call that showed it.
@@ -442,7 +442,7 @@ class ResumedRecord(TypedDict):
 
 
 class Occurrence(TypedDict):
-    """What was seen of a violation once: in the run, or when it was tried again."""
+    """One occurrence of a violation: in the run, or when it was tried again."""
 
     verdict: Verdict
     reason: str
@@ -463,9 +463,9 @@ class ConfirmationRecord(TypedDict):
     `point` is a point of a sweep, absent if the whole case was tried. `by` is "run" if the case was the first one of
     its worker, "repetition" if it was tried again alone in a fresh worker, and "company" if it occurred again, with the
     same verdict, in a fresh worker with other violations. It is confirmed by any violation of the case alone; if that
-    is another one, or there is none, both occurrences are there. Of one that was not seen at the first try, `after` are
-    the cases after which it occurs again, empty if it did not occur again at all, and absent if that was not searched;
-    then `repetitions` says how often it was tried alone, and seen.
+    is another one, or there is none, both occurrences are there. For a violation that was not seen at the first try,
+    `after` are the cases after which it occurs again, empty if it did not occur again at all, and absent if they were
+    not searched; then `repetitions` says how often it was tried alone, and seen.
     """
 
     type: Literal["confirmation"]

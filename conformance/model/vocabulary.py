@@ -184,7 +184,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     Kind.API.traits.call: {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},
-    # What the kernel reports about a region (UVERBS_METHOD_QUERY_MR): its keys, and these.
+    # The fields of the kernel's report about a region (UVERBS_METHOD_QUERY_MR), besides its keys.
     "query_mr": {
         "mr": _MR,
         "iova": ArgumentSpec("quantity", default="mr.addr"),
@@ -351,7 +351,7 @@ VERBS = (*(name for name in CALLS if name.startswith("ibv_")), *(kind.traits.fol
 DEFAULT_CALLS = {kind.traits.folder: call for call, kind in BY_CALL.items()}
 # Values of `fd` that are not dma-bufs.
 BAD_FDS = ("closed", "regular_file", "minus_one")
-# What a call creates: the kind of the object, and its name in later steps.
+# The object that a call creates: its kind, and its name in later steps.
 PRODUCTS: Mapping[str, tuple[str, str]] = {
     **{name: product for name, verb in verbs.VERBS.items() if (product := product_of(verb))},
     "register_elsewhere": ("region of another process", "other_process"),

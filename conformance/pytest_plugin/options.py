@@ -1,7 +1,7 @@
 """The options of pytest for the engine, and the suite, profile, cases and device that they specify.
 
-run_options.py has those that `rdma-cts run` has, too. Not for running cases (plugin.py) and not for writing results
-(recorder.py).
+Options that `rdma-cts run` also has are in run_options.py. Not for running cases (plugin.py) and not for writing
+results (recorder.py).
 """
 
 import argparse
@@ -30,7 +30,7 @@ _AT_BOTH_ENDS = ("xrc", "atomics", "flush_global", "flush_persistent", "atomic_w
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
-# The texts of files that options name, by name, where a session got the texts and not the files.
+# By the name of a file in an option, its text, for a session that received the text and not the file.
 HANDED = pytest.StashKey[dict[str, str]]()
 
 

@@ -164,7 +164,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
         record = item.stash.get(RECORD, None) or _broken_record(item, case, call)
-        is_xdist = hasattr(item.config, "workerinput")  # which hands over plain values only
+        is_xdist = hasattr(item.config, "workerinput")  # xdist transfers only plain values
         item.user_properties.append((PROPERTY, json.dumps(record) if is_xdist else record))
 
 

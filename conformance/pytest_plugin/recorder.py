@@ -180,7 +180,7 @@ class Recorder:
             if isinstance(self.sink, ResultsFile):
                 record = self.sink.prepared(record, case)
             self.results.append(record)
-            self._start(record["case"])  # of a case whose fixtures failed, the call has not begun
+            self._start(record["case"])  # the call has not begun if a fixture failed
             self.sink.append(record)
 
     def _record_crash(self, nodeid: str) -> None:

@@ -27,8 +27,8 @@ def verdict_on(rule: str, record: ResultRecord) -> Verdict:
 def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     """One line on what a result shows of one of its rules, and the command that reproduces it.
 
-    Of a sweep, the line is about the largest group of deviating points of the rule, and the command runs the smallest
-    of these; of random sequences, both are about the first one that deviates.
+    For a sweep, the line is about the largest group of deviating points of the rule, and the command runs the smallest
+    of these; for random sequences, both are about the first one that deviates.
     """
     own = [each for each in record.get("deviations", ()) if rule in each["rules"]]
     if not own:

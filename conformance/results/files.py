@@ -35,7 +35,7 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
     partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.unlink(missing_ok=True)  # of a process that was killed
+        partial.unlink(missing_ok=True)  # left by a process that was killed
         try:
             with open(partial, "xb", opener=_no_link) as file:
                 file.write(data)

@@ -71,10 +71,10 @@ class PriorSessions:
         return {"type": "resumed", "started": now, "earlier_s": round(self.seconds, 3)}
 
     def check_plan(self, planned: Mapping[str, object], tables_sha256: str) -> None:
-        """Raises UserError unless the header says what a new run of the same plan would say: `planned`, by key.
+        """Raises UserError unless the header has the values of a new run of the same plan: `planned`, by key.
 
-        A key that the header of an older version lacks is not compared. Other tables, `argv` and `under_test` are found
-        elsewhere.
+        A key that the header of an older version lacks is not compared. Other tables, `argv` and `under_test` are not
+        compared here.
         """
         if tables_sha256 != (self.header.get("suite") or {}).get("tables_sha256"):
             return

@@ -186,7 +186,7 @@ def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | Non
 
     Raises UserError if it cannot be read, has a line that is not a record of the schema, or contradicts itself.
     """
-    file = path / FILE_NAME if os.path.isdir(path) else path  # that of another user may not be looked at
+    file = path / FILE_NAME if os.path.isdir(path) else path  # a folder of another user may be unreadable
     reader = _Reader(file, shown)
     try:
         return reader.read(regular_lines(file))

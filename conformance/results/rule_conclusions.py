@@ -27,7 +27,7 @@ _WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
 
 @dataclass
 class RuleConclusion:
-    """What the results show about one rule.
+    """The conclusion from the results about one rule.
 
     `needed` is the number of parts of its evidence, and `missing` names the parts that were not seen, if the rule
     passed in part. `absent` says which part could not be checked: for each capability missing at an entry, or each

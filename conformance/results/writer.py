@@ -81,8 +81,8 @@ class ResultsFile:
         self.path = path
         self._durable = durable
         self._values = 0  # in its records, as readers count them
-        self._repeated: Repeated | None = None  # of a run that may have so many
-        self._content = hashlib.sha256()  # of what this process knows to be in the file
+        self._repeated: Repeated | None = None  # only for a run that may have so many
+        self._content = hashlib.sha256()  # of the bytes that this process has written or read
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -89,9 +89,9 @@ class Confirmation:
                 self._recording.listener.say(f"  {self._tried} tried, {left} left")
 
     def _try_together(self, violations: Sequence[Violation], start: Start) -> None:
-        """Tries violations in one worker. Those that do not occur there as in the run are to be tried alone.
+        """Tries violations in one worker. Violations that do not occur there as in the run are to be tried alone.
 
-        Those after a case that ended the worker are tried together once more.
+        Violations after a case that ended the worker are tried together once more.
         """
         again = self._repeated(start, [each.name for each in violations])
         for violation in violations:

@@ -40,7 +40,7 @@ from conformance.supervision.worker import Listener, WorkerEnd
 from conformance.tables.tiers import left_out
 
 NO_WORKER = 0
-_MOST_HEADER_BYTES = 1 << 20  # of what a run takes from it
+_MOST_HEADER_BYTES = 1 << 20  # of the parts that a run uses
 _MOST_ROW = 1 << 16  # characters of a random sequence that a worker was in
 # The keys of a worker's header that a run's header takes from it.
 _FROM_WORKERS = ("type", "schema", "suite", "stack", "env", "device", "under_test", "seed", "argv", "started", "tier")

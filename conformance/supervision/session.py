@@ -26,7 +26,7 @@ EVIDENCE_LINES = 80
 
 @dataclass
 class Shared:
-    """What the threads of a run share; hold `changed` to use it. It is notified of each change.
+    """The data that the threads of a run share; hold `changed` to use it. It is notified of each change.
 
     `external_ends` counts by case how often a worker was killed externally. `stopped`: the run has ended, so that the
     end of a worker is not a result.
@@ -205,7 +205,7 @@ class Session:
     def _hung(self) -> None:
         """Handles a silence longer than the deadline, during a case or between cases.
 
-        If the worker was stopped from outside the run, its silence says nothing about the device.
+        If the worker was stopped externally, its silence says nothing about the device.
         """
         if held := self._worker.held_up():
             self._ended(WorkerEnd(held, external=True))

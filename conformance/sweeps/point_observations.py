@@ -19,7 +19,7 @@ class PointObservations:
         self._numbers: dict[str, int] = {}
 
     def number(self, observed: Observation) -> int:
-        """The number of an observation. Of several with the same verdict key, the first is kept."""
+        """The number of an observation. If several have the same verdict key, the first is kept."""
         key = repr(verdict_key(observed))
         number = self._numbers.get(key)
         if number is None:

@@ -85,7 +85,7 @@ class _SweepPass:
         self.outer = self.loop.outer if self.loop else setup_axes(sweep)
         self.shared = self.loop is None and case.given.memlock is None and shares_base(sweep)
         self.base: CaseContext | None = None
-        self.pairs_used = True  # those of the base, since they were renewed
+        self.pairs_used = True  # the pairs of the base, since they were renewed
         self.before = self.bench.resources()
 
     def run_all(self, seed: int | None) -> None:

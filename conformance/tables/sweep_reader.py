@@ -149,7 +149,7 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
 
 
 def _words(text: str, value: Node) -> tuple[str, ...]:
-    """What a predicate may call a value of an axis: its label, and the words that it consists of."""
+    """The names of an axis's value in predicates: its label, and the words that it consists of."""
     parts = value.value if isinstance(value.value, tuple) else (value,)
     own = (str(part.value).replace(" ", "") for part in parts if isinstance(part.value, str | int))
     return tuple(dict.fromkeys([text, *own]))

@@ -51,7 +51,7 @@ CONSTANTS: Mapping[str, Constant] = MappingProxyType({each.name: each for each i
 # The optional access flags, as a mask: a stack that does not know one of these bits ignores it.
 OPTIONAL_ACCESS = enums.OPTIONAL_RANGE.value
 
-# What only a vendor's page describes. It is separate, so that mainline tables cannot refer to it.
+# Definitions that only a vendor's page has. It is separate, so that mainline tables cannot refer to it.
 VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType({"ibv_rereg_mr": rereg_mr.EXPERIMENTAL_REREG_MR})
 VENDOR_ENUMS: Mapping[str, Enum] = MappingProxyType({"ibv_access_flags": enums.EXPERIMENTAL_ACCESS_FLAGS})
 VENDOR_STRUCTS: Mapping[str, Struct] = MappingProxyType({"ibv_rereg_mr_attr": structs.REREG_ATTR})

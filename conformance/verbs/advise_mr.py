@@ -18,7 +18,7 @@ ADVISE_MR = Verb(
         Parameter(
             "advice",
             "enum ibv_advise_mr_advice",
-            "What to do with the ranges.",
+            "The advice for the ranges.",
             enum="ibv_advise_mr_advice",
             discrepancy="a printed listing has enum ib_uverbs_advise_mr_advice, which the IBV name is a macro for",
         ),

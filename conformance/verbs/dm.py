@@ -23,7 +23,7 @@ ALLOC_DM = _verb(
         Parameter(
             "attr",
             "struct ibv_alloc_dm_attr *",
-            "What to allocate.",
+            "The properties of the memory to allocate.",
             written_as=(
                 _LENGTH,
                 Parameter("log_align_req", "uint32_t", "Log base 2 of the alignment of its address.", default="0"),

@@ -22,7 +22,7 @@ OBJECTS: Mapping[str, str] = {
 }
 # The name that is used if a table names no object of the kind.
 _USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah", "td": "new_td"}
-# What a verb creates: the kind of the object, and its name in later steps.
+# The object that a verb creates: its kind, and its name in later steps.
 REGION = ("mr", "new")
 _PRODUCTS = {
     "struct ibv_mr *": REGION,
@@ -41,7 +41,7 @@ def arguments_of(verb: Verb) -> dict[str, ArgumentSpec]:
 
 
 def product_of(verb: Verb) -> tuple[str, str] | None:
-    """What a verb creates: the kind of the object and its name in later steps, or None."""
+    """The object that a verb creates: its kind and its name in later steps, or None."""
     return _PRODUCTS.get(verb.returns)
 
 

@@ -20,7 +20,7 @@ def suggestion(word: str, known: Collection[str]) -> str:
     by_lower = {name.lower(): name for name in known}
     folder, slash, _ = (word := word[:100].lower()).rpartition("/")
     beside = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
-    # Those in the same folder first: comparing a word with thousands takes seconds.
+    # Files in the same folder come first: comparing a word with thousands takes seconds.
     if near := next(filter(None, (difflib.get_close_matches(word, names, n=1) for names in (beside, by_lower))), None):
         return f" (did you mean {by_lower[near[0]]}?)"
     return f" (known: {', '.join(known)})" if 0 < len(known) <= 16 else ""

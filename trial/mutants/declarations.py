@@ -1,4 +1,4 @@
-"""What a device and its header declare."""
+"""The declarations of a device and its header."""
 
 from dataclasses import replace
 

@@ -182,7 +182,7 @@ class NoChangeAfterAFailedOne(Device):
 
 
 class NoNewRightToWrite(Device):
-    """CHANGE_ACCESS to rights that write is refused with EACCES, of a region whose pages are pinned for reading."""
+    """CHANGE_ACCESS to a right to write is refused with EACCES for a region whose pages are pinned for reading."""
 
     def change(self, handle: int, change: Change) -> Region:
         region, selected = self.regions.get(handle), change.flags & (CHANGE_ACCESS | CHANGE_TRANSLATION)
@@ -202,7 +202,8 @@ class LongLengthsAreRefusedUnselected(Device):
 
 
 class NoWritingOfReadOnlyPins(Device):
-    """CHANGE_ACCESS to rights that write is refused of a region whose memory could not be written, and may be new."""
+    """CHANGE_ACCESS to a right to write is refused for a region whose memory cannot be written, even with new
+    memory."""
 
     def change(self, handle: int, change: Change) -> Region:
         region = self.regions.get(handle)

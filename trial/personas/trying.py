@@ -48,10 +48,10 @@ class Outcome:
     """The outcome of one persona. `findings` are those of the violations that are offered there; `wrong` has to be
     mended.
 
-    `right` is the number of cases that pass and show something, or that fail for a rule that the driver violates.
+    `right` is the number of cases that pass and are not vacuous, or that fail for a rule that the driver violates.
     `wrong` has a line for each case that fails and should not, and for each rule that the driver violates though no
-    case fails; `broken` one for each BROKEN case. `vacuous` are cases that pass and show nothing there: of the
-    violations that are offered there, each detects one on the plain reference, and none on the persona.
+    case fails; `broken` one for each BROKEN case. `vacuous` are cases that pass and detect none of the violations
+    offered on the persona, although they detect one of these on the plain reference.
     """
 
     persona: str
