@@ -26,6 +26,7 @@ _COMPLETED = {
     "FLUSH_GLOBAL": "FLUSH",
     "FLUSH_PERSISTENT": "FLUSH",
     "FLUSH_BOTH": "FLUSH",
+    "FLUSH_MR": "FLUSH",
 }
 
 
