@@ -72,8 +72,8 @@ class _Version(argparse.Action):
 
 
 def parser_of(commands: Collection[str]) -> Parser:
-    """The parser of all commands, with the arguments of only these: importing all modules takes longer than most
-    commands."""
+    """The parser of these commands; of all, without their arguments, if there is none or an unknown one among them:
+    importing all modules takes longer than most commands."""
     parser = Parser(
         prog=NAME,
         description="Conformance tests for the memory-region verbs of RDMA devices.",
@@ -81,9 +81,10 @@ def parser_of(commands: Collection[str]) -> Parser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, text in COMMANDS.items():
-        command = subparsers.add_parser(name, help=text, description=text)
-        if name in commands:
+    known = bool(commands) and COMMANDS.keys() >= {*commands}
+    for name in commands if known else COMMANDS:
+        command = subparsers.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+        if known:
             module = importlib.import_module(f"commands.{_MODULES.get(name, name)}")
             module.add_arguments(command)
             command.set_defaults(execute=module.execute)

@@ -13,7 +13,6 @@ from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from conformance.run_options import given_path
 from reports.digest import Digest, read
-from reports.history import PAGE, read_history
 
 FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")  # each is a module of reports/ with `render`
 # The reports that every run writes beside its results.
@@ -54,6 +53,8 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.history:
         if arguments.runs or arguments.format != "html":
             raise UserError("--history makes one page of its own", hint="give neither runs nor another format")
+        from reports.history import PAGE, read_history  # which no run needs
+
         history = read_history(arguments.history)
         if not history.nights:
             raise UserError(f"{arguments.history} is not a history: there is no night in it")

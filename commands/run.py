@@ -24,7 +24,6 @@ from conformance.model.kind import Kind
 from conformance.model.profile import Profile
 from conformance.model.record import SupervisorFacts
 from conformance.results.records import FILE_NAME, Recorded
-from conformance.results.rejudge import unfounded
 from conformance.results.waiver_file import read_waivers
 from conformance.results.waivers import Waivers
 from conformance.results.writer import ResultsFile
@@ -218,6 +217,8 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
         return None
     found = digest(recorded, out, str(out), is_own=not before)
     if before and found.concluded.status == 0:
+        from conformance.results.rejudge import unfounded  # which a run that was not cut short does not need
+
         cases = {record["case"] for record in before.results}
         if wrong := next(unfounded(chosen.suite, recorded, out, cases, chosen.profile), ""):
             raise UserError(f"{out / FILE_NAME} was changed before the run was resumed: {wrong}", status=3)

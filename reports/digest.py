@@ -196,14 +196,7 @@ class Digest:
 
     @cached_property
     def _decided(self) -> Sequence[ResultRecord]:
-        """The results, with every hang that did not occur again as undecided: on a busy host an answer may come
-        late."""
-        return [
-            {**each, "effective": Verdict.BROKEN}
-            if each["effective"] == Verdict.HANG and self.repetitions.is_unconfirmed(each)
-            else each
-            for each in self.results
-        ]
+        return [self.repetitions.decided(each) for each in self.results]
 
     @cached_property
     def _concluded(self) -> Mapping[str, RuleConclusion]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from conformance.defects import Defect, severity_of_fault, symptoms_of
 from conformance.model.fault import Fault
 from conformance.model.record import ConfirmationRecord, ResultRecord
+from conformance.model.verdict import VERDICTS, Verdict
 from conformance.tables.suite import POINT
 
 
@@ -31,6 +32,24 @@ class Repetitions:
     def is_unconfirmed(self, record: ResultRecord) -> bool:
         """Whether no violation in a result was seen again, neither alone nor after other cases."""
         return bool(self.unconfirmed) and all(each.name in self.unconfirmed for each in symptoms_of(record))
+
+    def decided(self, record: ResultRecord) -> ResultRecord:
+        """The result, with every hang that did not occur again as undecided: on a busy host an answer may come late.
+
+        Of a sweep, the rules of those points are undecided, unless other points violate them too.
+        """
+        if record["effective"] != Verdict.HANG or not self.unconfirmed:
+            return record
+        if self.is_unconfirmed(record):
+            return {**record, "effective": Verdict.BROKEN}
+        again = [
+            each for each in symptoms_of(record) if each.verdict != Verdict.HANG or each.name not in self.unconfirmed
+        ]
+        verdicts = dict(record.get("rule_verdicts", {}))
+        for rule in [rule for rule, verdict in verdicts.items() if verdict == Verdict.HANG]:
+            own = [Verdict(each.verdict) for each in again if rule in each.rules]
+            verdicts[rule] = min(own, key=VERDICTS.index, default=Verdict.BROKEN)
+        return {**record, "rule_verdicts": verdicts}
 
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
         """The defects with the results of the repetitions; unconfirmed ones come last."""

@@ -44,8 +44,6 @@ class Durations:
         new = {case: round(seconds, 3) for case, seconds in took.items()}
         data = {"schema": SCHEMA, "seconds": {**self.read(), **new}}
         try:
-            write_atomically(
-                self.path, json.dumps(data, indent=0, sort_keys=True).encode("ascii") + b"\n", durable=False
-            )
+            write_atomically(self.path, json.dumps(data).encode("ascii") + b"\n", durable=False)
         except UserError:
             return  # without a writable cache the next run is only slower

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +14,22 @@ from hypothesis import HealthCheck, settings
 from conformance import cache
 from conformance.tables import suite
 from conformance.tables.suite import CASES, ROOT
+from fixtures.system.cache import cache_directory
 from project import TABLE, Project
 
 # Tests read the tables hundreds of times: all processes of a session use the tables that the first one has parsed.
 if cache.DIRECTORY not in os.environ:
     _kept = tempfile.TemporaryDirectory(prefix="rdma-cts-tests-")  # until this process ends
+    os.chmod(_kept.name, 0o755)  # also for what a test starts as another user
     os.environ[cache.DIRECTORY] = _kept.name
+
+# So does bytecode, also where the environment forbids it beside the sources: each process of a session, and each that a
+# test starts, would compile all that it imports.
+_bytecode = cache_directory() / "bytecode"
+if sys.dont_write_bytecode and cache.is_own(_bytecode.parent):
+    sys.dont_write_bytecode, sys.pycache_prefix = False, os.fspath(_bytecode)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 # Each process unpacks a suite once; its data never change.
 _unpacked = functools.lru_cache(maxsize=2)(suite._unpacked)
@@ -38,6 +49,8 @@ settings.load_profile("untimed")
 def pytest_configure(config: pytest.Config) -> None:
     """A file that needs a package which is not installed is an error of its own, and all other tests run."""
     config.option.continue_on_collection_errors = True
+    if getattr(config.option, "numprocesses", None):
+        suite.load_suite()  # what the processes would otherwise all read at once
 
 
 # Files that take more than a few seconds, or need a package that is not one of the suite's own: not in the quick loop.

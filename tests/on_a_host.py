@@ -1,7 +1,8 @@
 """Runs in the guest, which stands for a host with a device of its own; prints one line of JSON. Not itself a test.
 
-    python3 on_a_host.py            what is refused, two devices, a process that dies and one that is stuck
-    python3 on_a_host.py MOMENTS    --isolate, a closed terminal, and so many kills of each process at a random moment
+    python3 on_a_host.py            what is refused, a process that dies and one that is stuck
+    python3 on_a_host.py MOMENTS    --isolate, a closed terminal, two devices that share the cases, and so many kills of
+                                    each process at a random moment
 
 An audit hook in each Python process logs the files that the suite's own programs write, and the addresses that they
 bind.
@@ -18,6 +19,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,16 +136,22 @@ def await_true(condition: Any, seconds: float = PATIENCE_S) -> None:
         time.sleep(0.1)  # each check reads all of /proc
 
 
-def in_use() -> dict[str, Any]:
-    """A device on which another process has a queue pair; the run at the same time is that of two devices."""
+@contextmanager
+def held() -> Iterator[None]:
+    """Another process has a queue pair on the device."""
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        refused = run_forked("--verb", "dealloc_mw", "--out", "refused")
-        beside = shared()
+        yield
         holder.kill()
+
+
+def in_use() -> dict[str, Any]:
+    """A device that somebody else uses, and one that is not there."""
+    with held():
+        refused = run_forked("--verb", "dealloc_mw", "--out", "refused")
     found = {"refused": refused, "left": Path("refused/results.jsonl").exists()}
-    return {**found, "missing": run_forked("--device", "rxe9"), "shared": beside}
+    return {**found, "missing": run_forked("--device", "rxe9")}
 
 
 def unbroken() -> float:
@@ -292,6 +301,8 @@ def tell() -> None:
     if sys.argv[1:]:
         moments, took = int(sys.argv[1]), unbroken()
         found: dict[str, Any] = {"isolated": isolated(), "closed": closed(), "footer": footer("unbroken")}
+        with held():
+            found["shared"] = shared()
         found["supervisor"] = killed("commands", moments, took)
         found["pytest"] = killed("--rdma-stream", moments, took)
     else:

@@ -112,6 +112,7 @@ def about(results: bytes, near: Path) -> dict[str, Any]:
 # What a bundle supports
 
 
+@pytest.mark.nightly
 def test_a_run_in_which_nothing_is_violated(whole: Path, capsys: Says) -> None:
     status, said = verified(whole, capsys)
     assert status == 0

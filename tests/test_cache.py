@@ -29,9 +29,12 @@ from patience import PATIENCE_S
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory in which derived files are kept."""
+    """The directory in which derived files are kept, of a suite with the tables of two verbs."""
     place = tmp_path / "derived"
     monkeypatch.setenv(cache.DIRECTORY, str(place))
+    for verb in ("fork_init", "import_mr"):
+        shutil.copytree(CASES / verb, tmp_path / "cases" / verb)
+    monkeypatch.setattr(suites, "CASES", tmp_path / "cases")
     return place
 
 
@@ -50,17 +53,17 @@ def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: pyte
 
 def test_tables_that_are_not_read_for_one_case_still_count_as_left_out(folder: Path) -> None:
     whole = load_suite()
-    part = load_suite([], {"dereg_mr"})
+    part = load_suite([], {"import_mr"})
     assert 0 < len(part.cases) < len(whole.cases)
     assert len(left_out(part.cases, [])) + part.unread == len(left_out(whole.cases, []))
     assert whole.unread == 0
 
 
 def test_a_changed_table_is_read_again(folder: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own" / "reg_mr"
+    own = tmp_path / "own" / "fork_init"
     own.mkdir(parents=True)
     table = own / "own.yaml"
-    shutil.copyfile(CASES / "reg_mr" / "extent.yaml", table)
+    shutil.copyfile(CASES / "fork_init" / "children.yaml", table)
     before = load_suite([own.parent])
     text = table.read_text(encoding="utf-8")
     table.write_text(text + "\n# a remark\n", encoding="utf-8")

@@ -36,12 +36,19 @@ def recorded(name: str) -> Digest:
     return read(RUNS / f"{name}.jsonl")
 
 
+@cache
+def text_of(*names: str) -> str:
+    """The file of waivers that is made of these runs."""
+    runs = [Run(name, recorded(name).header, recorded(name).results) for name in names]
+    text = waivers_text(runs, "the rdma team", ISSUE, EXPIRES)
+    jsonschema.validate(json.loads(json.dumps(yaml.safe_load(text), default=str)), SCHEMA)
+    return text
+
+
 def made(tmp_path: Path, *names: str) -> Waivers:
     """Waivers of these runs, read from the file that was made."""
-    runs = [Run(name, recorded(name).header, recorded(name).results) for name in names]
     path = tmp_path / "waivers.yaml"
-    path.write_text(waivers_text(runs, "the rdma team", ISSUE, EXPIRES))
-    jsonschema.validate(json.loads(json.dumps(yaml.safe_load(path.read_text()), default=str)), SCHEMA)
+    path.write_text(text_of(*names))
     return read_waivers(path, NO_SUITE, TODAY)
 
 

@@ -40,6 +40,7 @@ def test_relative_links_have_targets(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.nightly
 def test_web_pages_are_made_of_all_pages_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("myst_parser", reason="needs Debian's python3-myst-parser")
     words = [sys.executable, "-m", "sphinx", "-q", "-W", "docs", str(tmp_path)]

@@ -13,8 +13,9 @@ from conformance.model.record import ResultRecord
 from conformance.model.vocabulary import TIERS
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
 from conformance.results.writer import shown_in
+from conformance.tables import suite
 from conformance.tables.selection import Selection
-from conformance.tables.suite import load_suite
+from conformance.tables.suite import CASES, load_suite
 from conformance.tables.tiers import of_tier
 from patience import calls_of
 from recorded_reference import record
@@ -192,9 +193,13 @@ def test_each_rule_needs_evidence_unless_all_of_its_cases_are_open() -> None:
     assert {rule for rule, items in NEEDS.items.items() if not items} == set(SUITE.registry) - closed
 
 
-def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(tmp_path: Path) -> None:
+def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "CASES", tmp_path)
     folder = tmp_path / "dealloc_mw"
     folder.mkdir()
+    (folder / "test_dealloc_mw.py").write_text((CASES / "dealloc_mw" / "test_dealloc_mw.py").read_text())
     (folder / "rules.yaml").write_text(
         "verb: ibv_dealloc_mw\nrules:\n  - id: MINE-01\n    statement: It is so.\n    document: ours\n"
         "    section: all\n    unquoted: there is no text\n    level: must\n    layer: device\n    needs: []\n"
@@ -205,10 +210,10 @@ def test_evidence_that_a_rule_names_and_no_case_shows_is_a_mistake(tmp_path: Pat
         "rows:\n  - {id: done, rules: [MINE-01], when: {}, then: success}\n"
     )
     with pytest.raises(UserError, match="no case of MINE-01 shows 'refused ibv_dealloc_mw at libibverbs'"):
-        load_suite([tmp_path])
+        load_suite()
     text = (folder / "rules.yaml").read_text()
     (folder / "rules.yaml").write_text(text.replace("[refused", "[granted"))
-    assert load_suite([tmp_path]).registry.needs.items["MINE-01"] == ("granted ibv_dealloc_mw at libibverbs",)
+    assert load_suite().registry.needs.items["MINE-01"] == ("granted ibv_dealloc_mw at libibverbs",)
 
 
 def test_a_run_says_of_each_rule_what_it_needs_and_what_was_missing(tmp_path: Path) -> None:

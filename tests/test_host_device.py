@@ -1,7 +1,7 @@
-"""A device of a host: a process that dies, one that cannot be killed, two devices, and files that are left alone.
+"""A device of a host: a process that dies, one that cannot be killed, and files that are left alone.
 
-The guest stands for the host: the project's own command line runs in it, on its device. Kills at any moment are in
-test_kills_on_a_host.py.
+The guest stands for the host: the project's own command line runs in it, on its device. Kills at any moment, and two
+devices, are in test_kills_on_a_host.py.
 """
 
 from typing import Any
@@ -36,17 +36,6 @@ def test_a_device_that_is_not_there_is_named_with_those_that_are(found: dict[str
     output = found["in use"]["missing"]
     assert "no RDMA device 'rxe9'; devices of this host: rxe0" in output["said"]
     assert output["status"] == 2
-
-
-@pytest.mark.nightly
-def test_two_devices_of_one_kind_share_the_cases_beside_others_with_shared(found: dict[str, Any]) -> None:
-    output = found["in use"]["shared"]
-    assert output["devices"] == ["rxe0", "rxe1"], output
-    assert output["footer"]["complete"], output
-    assert output["repro"]
-    assert output["other cases"]
-    assert output["done"]["status"] in (0, 1)
-    assert "no RDMA device 'rxe7'" in output["unknown"]["said"]
 
 
 def test_a_process_that_dies_costs_one_case_and_one_that_is_stuck_makes_the_device_suspect(

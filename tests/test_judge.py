@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
+from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results
@@ -84,29 +85,17 @@ def test_what_only_points_have_shown_to_be_missing_is_missing(tmp_path: Path, ca
 
 def test_todays_rules_decide(run: Path) -> None:
     """The expectation of a row is inverted, so that a PASS becomes a FAIL with a reason."""
-    passed = next(
-        line["case"]
-        for line in read_results(run).results
-        if line["verdict"] == "PASS" and line["expected"] == {"outcome": "refused"}
-    )
-    tables = tuple(
-        replace(
-            table,
-            cases=tuple(
-                replace(case, when=replace(case.when, then=replace(case.when.then, outcome="success")))
-                if case.id == passed
-                else case
-                for case in table.cases
-            ),
-        )
-        for table in SUITE.tables
-    )
+    before = {line["case"]: line for line in read_results(run).results}
+    refused = {"outcome": "refused"}
+    passed = next(id_ for id_, line in before.items() if (line["verdict"], line["expected"]) == ("PASS", refused))
+
+    def turned(case: Case) -> Case:
+        when = replace(case.when, then=replace(case.when.then, outcome="success"))
+        return replace(case, when=when) if case.id == passed else case
+
+    tables = tuple(replace(table, cases=tuple(map(turned, table.cases))) for table in SUITE.tables)
     found = again(replace(SUITE, tables=tables), run)
-    changed = {
-        case: line
-        for case, (line, _) in found.items()
-        if line["verdict"] != next(old for old in read_results(run).results if old["case"] == case)["verdict"]
-    }
+    changed = {case: line for case, (line, _) in found.items() if line["verdict"] != before[case]["verdict"]}
     assert list(changed) == [passed]
     assert changed[passed]["verdict"] == Verdict.FAIL
     assert "should succeed" in changed[passed]["reason"]

@@ -1,4 +1,4 @@
-"""Runs on a device of this host: as another user, with a closed terminal, and with kills of the run and of its pytest.
+"""On a device of this host: another user, a closed terminal, two devices, and kills of a run and of its pytest.
 
 The guest stands for the host. RDMA_CTS_MOMENTS says how many of each there are.
 """
@@ -55,3 +55,13 @@ def test_a_closed_terminal_leaves_a_report_and_nothing_temporary(found: dict[str
     assert output["processes"] == []
     assert output["cut"] == {}
     assert output["footer"] == found["footer"]
+
+
+def test_two_devices_of_one_kind_share_the_cases_beside_others_with_shared(found: dict[str, Any]) -> None:
+    output = found["shared"]
+    assert output["devices"] == ["rxe0", "rxe1"], output
+    assert output["footer"]["complete"], output
+    assert output["repro"]
+    assert output["other cases"]
+    assert output["done"]["status"] in (0, 1)
+    assert "no RDMA device 'rxe7'" in output["unknown"]["said"]

@@ -156,7 +156,14 @@ def check(suite: Suite, directory: Path, device: Device) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "device", [Device(), NoOffsets(), Device(without("rereg_translation")), Device(without("odp", "rereg_mr"))]
+    "device",
+    [
+        Device(without("odp", "rereg_mr")),
+        *(
+            pytest.param(each, marks=pytest.mark.nightly)
+            for each in (Device(), NoOffsets(), Device(without("rereg_translation")))
+        ),
+    ],
 )
 def test_no_answer_has_two_verdicts(suite: Suite, tmp_path: Path, device: Device) -> None:
     assert check(suite, tmp_path, device) == []

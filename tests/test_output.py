@@ -21,6 +21,7 @@ from runs import folder as run_folder
 from samples import footer_of, user_error
 
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
+WITHOUT = ("| true", ">&-", "<&- >&- 2>&-")
 ONE_CASE = "run --guest --yes --only reg_mr/registration/last-byte"
 
 
@@ -87,7 +88,7 @@ def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, mo
 
 
 @pytest.mark.guest
-@pytest.mark.parametrize("sink", ["| true", ">/dev/full", ">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("sink", [">/dev/full", *(pytest.param(each, marks=pytest.mark.nightly) for each in WITHOUT)])
 def test_a_run_goes_on_without_its_output(sink: str, tmp_path: Path) -> None:
     done = shell(f"./rdma-cts {ONE_CASE} --out {tmp_path}/out {sink}")
     assert done.returncode == 0, done.stderr

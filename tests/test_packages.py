@@ -117,9 +117,10 @@ def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) ->
 
 
 @pytest.fixture(scope="module")
-def files(rpm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that both packages are made of."""
     folder = tmp_path_factory.mktemp("files")
-    run("sh", "-ec", f"rpm2cpio {rpm} | cpio --quiet -idm", cwd=folder)
+    run("sh", "packaging/install.sh", str(folder), cwd=source)
     return folder
 
 
@@ -132,7 +133,7 @@ def test_the_manual_page_has_every_command(files: Path) -> None:
     assert "warning:" not in page
 
 
-def test_the_suite_runs_from_the_rpms_files(files: Path) -> None:
+def test_the_suite_runs_from_these_files(files: Path) -> None:
     assert run(str(files / "usr/bin/rdma-cts"), "--version") == f"rdma-cts {VERSION}\n"
     assert CASE in run(str(files / "usr/bin/rdma-cts"), "list")
 

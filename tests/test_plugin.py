@@ -1,5 +1,6 @@
 """The engine as a pytest plugin, seen from outside: pytest in a process of its own on a device in Python."""
 
+import os
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conformance import cache
 from conformance.results.conclusions import exit_status
 from conformance.tables.suite import CASES, ROOT
 from launched import ended
@@ -15,6 +17,7 @@ from project import QUIET_VERDICTS, Project
 from samples import footer_of
 
 EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
+KEPT = os.environ[cache.DIRECTORY]  # by this session, of the suite's own tables
 
 
 def verdicts(project: Project) -> Mapping[str, str]:
@@ -162,7 +165,8 @@ def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project,
 def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project, out: list[str]) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", str(ROOT / "tox.ini")]
     given = [f"--rootdir={ROOT}", str(CASES / "dereg_mr"), "--rdma-device", "nosuch0", *out]
-    done = ended(*command, *given, cwd=project.root, env=project.environment)
+    environment = {**project.environment, cache.DIRECTORY: KEPT}
+    done = ended(*command, *given, cwd=project.root, env=environment)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     (error,) = errors(done)
     assert error.startswith("no RDMA device 'nosuch0'; ")

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -19,7 +18,7 @@ import pytest
 from conformance.model.record import FooterRecord, ResultRecord
 from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
-from launched import ended, script
+from launched import launched, script
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 RULES = ("REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
@@ -28,13 +27,6 @@ NOT_OFFERED = {
     "REG-01": {"odp_implicit at libibverbs"},
     "DEREG-01": {"rereg_mr at libibverbs", "reg_dmabuf_mr at libibverbs", "reg_dmabuf_mr at uverbs"},
 }
-ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-
-
-def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`./rdma-cts ARGUMENTS…` as a person runs it."""
-    command = [str(ROOT / "rdma-cts"), *arguments]
-    return ended(*command, cwd=ROOT, env=ENVIRONMENT)
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class Run:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One run of every case. Trying its violations again takes as long as the cases, and has a test of its own."""
     out = tmp_path_factory.mktemp("run") / "out"
-    done = launch("run", "--guest", "--yes", "--no-confirm", "--out", str(out))
+    done = launched("run", "--guest", "--yes", "--no-confirm", "--out", str(out))
     assert (out / "results.jsonl").exists(), done.stdout + done.stderr
     return Run(out, done, read_results(out))
 
@@ -74,17 +66,6 @@ def test_the_header_names_the_kernel_driver_and_library_under_test(whole: Run) -
     assert header["device"]["caps"]["odp"] is True
     assert header["env"]["rdma_core"].startswith("65")
     assert header["stack"] == "forky"
-
-
-def test_each_violation_is_tried_again_alone_in_a_guest_and_occurs(tmp_path: Path) -> None:
-    chosen = [word for length in (2, 6) for word in ("--only", f"reg_mr/huge_lengths/on-demand-of-{length}-gib")]
-    launch("run", "--guest", *chosen, "--out", str(tmp_path / "out"))
-    recorded = read_results(tmp_path / "out")
-    assert recorded.footer is not None
-    failed = [line for line in recorded.results if line["verdict"] == "FAIL"]
-    assert len(failed) == 2
-    assert recorded.footer["confirmation"] == {"confirmed": len(failed), "not_confirmed": 0, "not_tried": 0}
-    assert [record for record in recorded.confirmations if not record["confirmed"]] == []
 
 
 def test_every_planned_case_has_one_result(whole: Run) -> None:
@@ -117,7 +98,7 @@ def test_the_known_violations_of_soft_roce_are_reported(whole: Run, length: str)
 def test_the_last_lines_name_each_defect_and_explain_tells_it(whole: Run) -> None:
     defect = r"^valid refused ([0-9a-f]{12}) .* \(REG-25\) x\d+$"
     (fingerprint,) = re.findall(defect, whole.done.stdout, re.MULTILINE)
-    done = launch("explain", fingerprint, "--run", str(whole.out))
+    done = launched("explain", fingerprint, "--run", str(whole.out))
     assert done.returncode == 0, done.stderr
     assert "given: buf: memory, " in done.stdout
     assert re.search(r"^  reproduce: \./rdma-cts run --guest --only reg_mr/", done.stdout, re.MULTILINE)
@@ -140,35 +121,12 @@ def test_the_run_leaves_a_page_and_a_summary_with_the_verdict_in_words(whole: Ru
 
 
 def test_judging_a_real_run_again_changes_nothing(whole: Run, tmp_path: Path) -> None:
-    done = launch("judge", str(whole.out), "--out", str(tmp_path / "again"))
+    done = launched("judge", str(whole.out), "--out", str(tmp_path / "again"))
     assert done.returncode == 1, done.stderr
     assert "results judged again: 0 verdicts changed" in done.stdout
-    done = launch("compare", str(whole.out), str(tmp_path / "again"))
+    done = launched("compare", str(whole.out), str(tmp_path / "again"))
     assert done.returncode == 0, done.stderr
     assert "cases compared: nothing has changed" in done.stdout
-
-
-def test_a_waived_violation_is_no_failure_of_the_run_and_stays_visible(tmp_path: Path) -> None:
-    waiver = {
-        "rule": "REG-25",
-        "where": {"driver": "rxe", "kernel": {"from": "7.0"}},
-        "issue": "https://bugs.example.org/1",
-        "observed": {"verdict": "FAIL", "errno": "EINVAL"},
-        "owner": "us",
-        "expires": str(date.today()),
-    }
-    (tmp_path / "waivers.yaml").write_text(json.dumps({"waivers": [waiver]}))  # JSON is YAML
-    out = tmp_path / "out"
-    done = launch(
-        *(
-            "run --guest --only reg_mr/huge_lengths/on-demand-of-2-gib "
-            f"--out {out} --waivers {tmp_path / 'waivers.yaml'}"
-        ).split()
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    (line,) = read_results(out).results
-    assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
-    assert "WAIVED reg_mr/huge_lengths/on-demand-of-2-gib" in done.stdout
 
 
 def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
@@ -181,7 +139,7 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(whole: Run, tmp_
     """Only the kernel's own counters and messages differ each time."""
     out = tmp_path / "out"
     chosen = ("--rule", "BIND-15", "--rule", "BIND-17", "--no-confirm")
-    launch("run", "--guest", "--guests", "1", *chosen, "--out", str(out))
+    launched("run", "--guest", "--guests", "1", *chosen, "--out", str(out))
     others = {line["case"]: line for line in whole.recorded.results}
     alone = read_results(out).results
     assert len(alone) > 20
@@ -202,25 +160,38 @@ def test_what_was_observed_is_recorded_raw(whole: Run) -> None:
     assert "log" in line["kernel"]
 
 
-def test_the_printed_command_runs_just_that_case(whole: Run, tmp_path: Path) -> None:
-    (line,) = [line for line in whole.recorded.results if line["case"] == "reg_mr/huge_lengths/on-demand-of-2-gib"]
-    command = line["repro"].split()
-    assert command[0] == "./rdma-cts"
-    done = launch(*command[1:], "--out", str(tmp_path / "out"))
-    recorded = read_results(tmp_path / "out")
-    assert [result["case"] for result in recorded.results] == [line["case"]]
-    assert recorded.results[0]["verdict"] == line["verdict"]
-    assert done.returncode == 1
-    again = launch("run", "--guest", "--out", str(tmp_path / "out"))
-    assert again.returncode == 2
-    assert "exists: a run is recorded there" in again.stderr
+def test_the_printed_command_shows_a_violation_again_that_is_confirmed_and_can_be_waived(
+    whole: Run, tmp_path: Path
+) -> None:
+    """Another violation by the same cause is confirmed with it."""
+    cases = [f"reg_mr/huge_lengths/on-demand-of-{length}-gib" for length in (2, 6)]
+    (line,) = [line for line in whole.recorded.results if line["case"] == cases[0]]
+    waiver = {
+        "rule": "REG-25",
+        "where": {"driver": "rxe", "kernel": {"from": "7.0"}},
+        "issue": "https://bugs.example.org/1",
+        "observed": {"verdict": "FAIL", "errno": "EINVAL"},
+        "owner": "us",
+        "expires": str(date.today()),
+    }
+    (tmp_path / "waivers.yaml").write_text(json.dumps({"waivers": [waiver]}))  # JSON is YAML
+    program, *command = line["repro"].split()
+    assert program == "./rdma-cts"
+    out = tmp_path / "out"
+    done = launched(*command, "--only", cases[1], "--waivers", tmp_path / "waivers.yaml", "--out", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    recorded = read_results(out)
+    assert sorted(record["case"] for record in recorded.results) == cases
+    assert {(record["verdict"], record["effective"]) for record in recorded.results} == {("FAIL", "WAIVED")}
+    assert f"WAIVED {cases[0]}" in done.stdout
+    assert recorded.footer is not None
+    assert recorded.footer["confirmation"] == {"confirmed": 2, "not_confirmed": 0, "not_tried": 0}
+    assert [record for record in recorded.confirmations if not record["confirmed"]] == []
 
 
 def test_a_guest_that_cannot_boot_is_one_clear_line_and_status_3(tmp_path: Path) -> None:
     script(tmp_path / "qemu-system-x86_64", "echo no such machine >&2\nexit 1")
-    environment = {**ENVIRONMENT, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = [str(ROOT / "rdma-cts"), "run", "--guest", "--out", str(tmp_path / "out")]
-    done = ended(*command, cwd=ROOT, env=environment)
+    done = launched("run", "--guest", "--out", tmp_path / "out", PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert "no such machine" in line

@@ -161,11 +161,13 @@ def test_a_command_for_people_is_short() -> None:
     assert hazardous == f"./rdma-cts run {wanted}"
 
 
+@pytest.mark.usefixtures("project")
 def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, tmp_path: Path) -> None:
     """It reaches the target: it is neither left out nor is another case chosen."""
-    (tmp_path / "reg_mr").mkdir()
+    own = tmp_path / "own"
+    (own / "reg_mr").mkdir(parents=True)
     rows = "".join(f"  {line}\n" for line in ROWS.splitlines())
-    (tmp_path / "reg_mr/sample.yaml").write_text(f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{rows}")
+    (own / "reg_mr/sample.yaml").write_text(f"verb: ibv_reg_mr\ncases: 2\n{MEMORY}rows:\n{rows}")
     planned: list[str] = []
 
     def plan(options: RunOptions, chosen: run.Chosen, *_: Any) -> None:
@@ -175,7 +177,7 @@ def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, 
     stand_in_for_device(monkeypatch)
     monkeypatch.setattr(target, "prepare", lambda *_: None)
     monkeypatch.setattr(run, "_keep_plan", plan)
-    options = replace(RunOptions(shared=True, cases=(tmp_path,)).on("rxe7"), verbs=("reg_mr",))
+    options = replace(RunOptions(shared=True, cases=(own,)).on("rxe7"), verbs=("reg_mr",))
     _, _, *arguments = shlex.split(options.reproduction(HAZARDOUS))
     with pytest.raises(UserError, match="enough"):
         run.execute(command_line().parse_args([*arguments, "--out", str(tmp_path / "out")]))

@@ -12,7 +12,6 @@ from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.case import Case, Flags
 from conformance.tables import arguments, unknown_bits
-from conformance.tables.expansion import MAX_CASES
 from conformance.tables.loader import Table, parse_table
 from conformance.tables.suite import CASES, load_suite
 from conformance.verbs import ENUMS, Enum, EnumValue
@@ -93,14 +92,6 @@ def test_a_case_needs_what_its_rules_need() -> None:
 def test_a_rows_memory_replaces_the_tables() -> None:
     (case,) = cases_of(ROW.replace("id: a,", "id: a, given: {memory: {buf: {kind: shared, size: 1 page}}},"), 1)
     assert case.given.memory["buf"].kind == "shared"
-
-
-def test_the_number_of_cases_of_a_table_is_bounded() -> None:
-    side = ", ".join(map(str, range(64)))
-    row = "  - {{id: {0}-$la-$lb, rules: [REG-01], each: {{la: [{1}], lb: [{1}]}}, "
-    row += "when: {{addr: buf + $la, length: $lb, access: []}}, then: open}}\n"
-    _, (only,) = parsed(row.format("p", side) + row.format("q", side), 2 * 64 * 64)
-    assert only == f"6:5: with this row the table expands to more than {MAX_CASES} cases; split the table"
 
 
 @pytest.mark.parametrize("stem", ["Access", "access-flags", "_x", "two words"])

@@ -523,7 +523,6 @@ def test_a_resumed_guest_gives_the_results_of_a_booted_one(tmp_path: Path) -> No
     for wish, templates, options in (
         ("booted", "off", ()),
         ("resumed", "auto", ()),
-        ("again", "auto", ()),
         ("other options", "auto", OTHER_OPTIONS),
     ):
         out = tmp_path / wish
@@ -535,7 +534,7 @@ def test_a_resumed_guest_gives_the_results_of_a_booted_one(tmp_path: Path) -> No
     results = [
         {line["case"]: (line["verdict"], line["reason"]) for line in recorded.results} for recorded in found.values()
     ]
-    assert results == [results[0]] * 4
+    assert results == [results[0]] * 3
     assert set(results[0]) == set(chosen)
     assert results[0][FAILING_POINT][0] == "FAIL"
     for recorded in found.values():

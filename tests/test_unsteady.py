@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from commands.__main__ import main
 from commands.report import renderer
@@ -15,7 +16,8 @@ from conformance.results.records import encode, footer_record, result_record
 from reports import terminal
 from reports.comparison import CHANGED, GONE, IN_BOTH, NEW, NOT_DECIDED, REGRESSED, UNCONFIRMED, compare
 from reports.digest import Digest, read
-from samples import header, numbered, registry
+from reports.repetitions import Repetitions
+from samples import header, numbered, registry, result
 from test_confirmation import IDS, Run
 
 ODP = Fault(FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DEMAND, OWN_ADDRESSES))
@@ -63,6 +65,21 @@ def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
     assert "1 rule undecided" in once.conclusion
     assert (twice.status, twice.verdicts[rule]) == (1, "HANG")
     assert seen(tmp_path / "failed", c4=["FAIL"])[0].status == 1
+
+
+def test_of_a_sweep_the_rules_are_undecided_whose_points_alone_are_never_seen_to_hang_again() -> None:
+    """Other points violate another rule of the hang, and a third one."""
+    of = numbered(1).cases[0]
+    hang = {"verdict": "HANG", "smallest": {"op": "SEND"}, "rules": ["REG-01", "REG-02"], "when": "op=SEND"}
+    fail = {"verdict": "FAIL", "smallest": {"op": "WRITE"}, "rules": ["REG-02", "REG-03"], "when": "op=WRITE"}
+    verdicts = {"REG-01": "HANG", "REG-02": "HANG", "REG-03": "FAIL", "REG-04": "PASS"}
+    swept = result(of, "HANG", rule_verdicts=verdicts, deviations=[hang, fail], rules=list(verdicts))
+    tried: Any = [
+        {"case": of.id, "point": f"op={op}", "confirmed": op == "WRITE", "by": "x"} for op in ("SEND", "WRITE")
+    ]
+    decided = Repetitions(tried).decided(swept)
+    assert decided["rule_verdicts"] == verdicts | {"REG-01": "BROKEN", "REG-02": "FAIL"}
+    assert Repetitions(tried[1:]).decided(swept) == swept
 
 
 def test_it_is_not_a_regression(tmp_path: Path) -> None:

@@ -160,6 +160,5 @@ def test_the_document_has_the_words(id_: str) -> None:
     pytest.fail(f"{rule.document} of rdma-core {release} does not have in {rule.section}: {rule.quote}")
 
 
-@pytest.mark.parametrize("id_", QUOTED)
-def test_a_quote_is_at_most_one_sentence(id_: str) -> None:
-    assert not re.search(r"[.?!] +[A-Z(]", QUOTED[id_].quote)
+def test_a_quote_is_at_most_one_sentence() -> None:
+    assert [id_ for id_, rule in QUOTED.items() if re.search(r"[.?!] +[A-Z(]", rule.quote)] == []

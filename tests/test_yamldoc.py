@@ -7,7 +7,7 @@ import pytest
 
 import corpus
 from conformance.model.quantity import parse
-from conformance.tables.expansion import MAX_CASES, bindings, label, slug, substitute
+from conformance.tables.expansion import bindings, label, slug, substitute
 from conformance.tables.suite import ROOT
 from conformance.yamldoc import nodes
 from conformance.yamldoc.nodes import MAX_BYTES, MAX_DEPTH, Node, TextError, plain, read_bytes, read_file
@@ -61,29 +61,20 @@ def test_such_a_word_in_quotes_is_text() -> None:
         ("a: &x 1", "1:4: anchors are not allowed (&x); write the value out"),
         ("a: *x", "1:4: aliases are not allowed (*x); write the value out"),
         ("a: !!python/object:os.system {}", "1:4: tags are not allowed (!!python/object:os.system)"),
-        ("a: !mine x", "1:4: tags are not allowed (!mine)"),
         ("a: !!str 12", "1:4: tags are not allowed (!!str)"),
         ("a: ! 12", "1:4: tags are not allowed (!)"),
-        ("<<: {a: 1}", "1:1: merge keys (<<) are not allowed"),
         ("%YAML 1.1\n---\na: 1", "1:1: directives"),
         ("a: 1\n---\nb: 2", "2:1: a second document"),
         ("a: 1\na: 2", "2:1: duplicate key 'a' (first in line 1)"),
         ("x: {a: 1, a: 2}", "1:11: duplicate key 'a' (first in line 1)"),
-        ("1: x", "1:1: a key must be a word, not the number 1; write it in quotes"),
-        ("[a]: x", "1:1: a key must be a word, not a list"),
-        ("a:\n\t- b", "2:1: a tab; indent with spaces"),
         ("a: 'b\nc: d\n", "1:4: this quote or bracket is never closed"),
         ("a: [b, c\n", "1:4: this quote or bracket is never closed"),
         ("a: {b: c\n", "1:4: this quote or bracket is never closed"),
         ("a: b\nc\nd: e", "2:1: not valid YAML: a ':' or indentation is missing after this"),
-        ("a: 18446744073709551616", "1:4: a number of more than 64 bits"),
         ("a: " + "9" * 5000, "1:4: a number of more than 64 bits"),
         ('a: "\\UFFFFFFFF"', "1:5: not valid YAML"),
         ('a: "\\ud800"', "1:4: an escape for U+D800, which is not a printable character"),
-        ('a: "\\e[31m"', "1:4: an escape for U+001B, which is not a printable character"),
-        ("a: b\x07", "1:5: a control character that YAML forbids (U+0007)"),
         ("a: b\u2028c", "1:5: a line break that most editors do not show (U+2028)"),
-        ("a: b\rc: d", "1:5: a line break that most editors do not show (U+000D)"),
         ("\ufeffa: b", "1:1: a byte order mark"),
         (b"a: b\nc: \xff", "2:4: byte 0xff is not UTF-8 text"),
         ("é: [\n", "1:4: this quote or bracket is never closed"),
@@ -209,8 +200,6 @@ def test_a_composed_text_has_the_location_of_its_value_and_names_the_whole_text(
     ("text", "expected"),
     [
         ("x: $b\neach: {aa: [1]}", "1:4: unknown axis $b (known: aa)"),
-        ("x: $flga\neach: {flag: [1]}", "1:4: unknown axis $flga (did you mean flag?)"),
-        ("x: ${flag}\neach: {flag: [1]}", "1:4: a $ without a name after it"),
         ("x: $5", "1:4: a $ without a name after it"),
         ("x: $a\neach: {a: []}", "2:11: axis 'a' has no values"),
         ("x: $a\neach: {a: word}", "2:11: axis 'a' must be a list, not the text 'word'"),
@@ -222,12 +211,6 @@ def test_a_composed_text_has_the_location_of_its_value_and_names_the_whole_text(
 def test_a_mistake_in_an_axis_has_the_location_of_its_cause(text: str, expected: str) -> None:
     _, (only,) = expand(text)
     assert only.startswith(expected)
-
-
-def test_the_number_of_cases_of_a_row_is_bounded() -> None:
-    side = ", ".join(map(str, range(65)))
-    _, (only,) = expand(f"x: $a$b\neach: {{a: [{side}], b: [{side}]}}")
-    assert only.startswith(f"1:1: expands to more than {MAX_CASES} cases")
 
 
 def test_a_number_of_cases_that_has_thousands_of_digits_is_a_mistake_too() -> None:

@@ -6,7 +6,7 @@ unless it is more severe there. Not for the file of waivers (waiver_file.py), no
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -184,17 +184,16 @@ class DefectWaiver(Terms):
         """Whether the symptom is one of the defect, however severe."""
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
-    def problems(self, results: Sequence[ResultRecord], today: date) -> Iterator[str]:
-        """The problems of the waiver in a run; none if its cases were not judged."""
-        shown = [symptom for record in results for symptom in symptoms(record) if self.is_of(symptom)]
+    def problems(self, found: Sequence[Symptom], judged: Collection[str], today: date) -> Iterator[str]:
+        """Its problems in a run with these symptoms and judged cases; none if its own cases were not judged."""
+        shown = [symptom for symptom in found if self.is_of(symptom)]
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"
         for symptom in shown:
             if not self.covers(symptom):
                 yield f"{self} does not fit: {symptom.case} is worse, {severity_of(symptom).label}"
         steady = set(self.cases) - set(self.unsteady)
-        judged = {record["case"] for record in results if record["verdict"] not in INCOMPLETE}
-        if not shown and steady and steady <= judged:
+        if not shown and steady and steady.issubset(judged):
             yield f"{self} is not needed any more: it shows in none of its cases"
 
 
@@ -244,7 +243,9 @@ class Waivers:
             for waiver in self._applicable(header)
             for problem in self._problems(waiver, records, whole=bool(waiver.case) or "shard" not in header)
         ]
-        problems += [problem for waiver in defects for problem in waiver.problems(records, self.today)]
+        found = [symptom for record in records for symptom in symptoms(record)] if defects else []
+        judged = {record["case"] for record in records if record["verdict"] not in INCOMPLETE}
+        problems += [problem for waiver in defects for problem in waiver.problems(found, judged, self.today)]
         return {
             "file": self.file,
             "waived": sum(record["effective"] == Verdict.WAIVED for record in records),
