@@ -143,6 +143,8 @@ def flush(writer: Writer, step: Step) -> None:
     operation = str(step.arguments["op"])
     if step.then.because or str(step.arguments["via"]) != NULL or "parts" in writer.features:
         raise Inexpressible(f"it needs {operation} over a queue pair of its own")
+    if operation not in _PLACEMENTS:
+        raise Inexpressible(f"it needs the operation {operation}")
     writer.features.add("flush")
     addr, _, count, _ = writer.located(step, operation)
     pair = _pair(writer, step)

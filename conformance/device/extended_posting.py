@@ -30,8 +30,8 @@ _ASKED_FOR_WINDOWS: Mapping[str, Sequence[str]] = {
     "UC": ("BIND_MW", "SEND_WITH_INV"),
 }
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
-# enum ibv_placement_type and enum ibv_selectivity_level
-_FLUSHED = dict(zip(FLUSHES, ((1, 0), (2, 0), (3, 0), (2, 1)), strict=True))
+# Placements of enum ibv_placement_type, and the level (a range, or the region) of enum ibv_selectivity_level.
+_FLUSHED = dict(zip(FLUSHES, ((1, 0), (2, 0), (3, 0), (1, 1), (2, 1)), strict=True))
 _BUILDERS: Mapping[str, Callable[[Any, SendRequest], None]] = {
     "RDMA_WRITE": lambda qp, r: qp.wr_rdma_write(r.rkey, r.remote_addr),
     "RDMA_WRITE_WITH_IMM": lambda qp, r: qp.wr_rdma_write_imm(r.rkey, r.remote_addr, r.imm),

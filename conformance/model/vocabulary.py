@@ -82,8 +82,8 @@ NULL = "NULL"
 
 # Calls that neither create nor destroy an object.
 PROBES = ("traffic", "local_traffic")
-# FLUSH_BOTH asks for both at once; FLUSH_REGION is for persistence, of the whole region, whatever the range.
-FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "FLUSH_REGION")
+# FLUSH_BOTH asks for both at once; the last two are for a whole region, whatever the range.
+FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "FLUSH_GLOBAL_MR", "FLUSH_PERSISTENT_MR")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE",
     "RDMA_WRITE_WITH_IMM",
