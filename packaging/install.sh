@@ -14,15 +14,9 @@ PYTHONPATH=$project PYTHONDONTWRITEBYTECODE=1 "${RDMA_CTS_PYTHON:-/usr/bin/pytho
     >"$root/usr/share/man/man1/rdma-cts.1"
 find ./bundles ./cases ./ci ./commands ./conformance ./fixtures ./patches ./profiles ./reference ./reports ./reproducers ./runs \
     ./targets ./trial ./waivers ./conftest.py ./tox.ini ./rdma-cts \
-    \( -name __pycache__ -o -path ./ci/hooks \) -prune -o -type f ! -name '*.pyc' ! -path './ci/lint*' -exec sh -c '
-    suite=$1
-    shift
-    for file; do
-        mkdir -p "$suite/${file%/*}"
-        mode=644
-        [ ! -x "$file" ] || mode=755
-        install -m "$mode" "$file" "$suite/$file"
-    done' sh "$suite" {} +
+    \( -name __pycache__ -o -path ./ci/hooks \) -prune -o -type f ! -name '*.pyc' ! -path './ci/lint*' \
+    -exec cp --parents -t "$suite" {} +
+find "$suite" \( -type d -o -perm /111 \) -exec chmod 755 {} + -o -exec chmod 644 {} +
 for place in bash:bash-completion/completions/rdma-cts zsh:zsh/vendor-completions/_rdma-cts \
     fish:fish/vendor_completions.d/rdma-cts.fish; do
     file=$root/usr/share/${place#*:}

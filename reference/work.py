@@ -229,11 +229,8 @@ class Work(Binding):
         if request.opcode == "ATOMIC_WRITE" and self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, request.length if flushes else len(content))
-        if (
-            request.opcode in ("FLUSH_PERSISTENT", "FLUSH_BOTH")
-            and found
-            and not self.is_persistent(found, request.length)
-        ):
+        persists = flushes and request.opcode != "FLUSH_GLOBAL"
+        if persists and found and not self.is_persistent(found, request.length):
             found = None
         if found is None or not self.put(found, content):
             return self.refuse(queue, "REM_ACCESS_ERR")

@@ -142,8 +142,10 @@ def held() -> Iterator[None]:
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        yield
-        holder.kill()
+        try:
+            yield
+        finally:
+            holder.kill()
 
 
 def in_use() -> dict[str, Any]:

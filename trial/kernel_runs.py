@@ -50,7 +50,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--shard", type=Shard.parse, metavar="K/N", help="only the Kth of N parts, for N machines")
     command.add_argument(
-        "--rdma-core-tests", type=Path, metavar="DIR", help="also try rdma-core's own tests, in DIR, on each mutant"
+        "--rdma-core-tests",
+        type=Path,
+        metavar="DIR",
+        help="also try rdma-core's own tests, in DIR, on each mutant; those in --before are tried with nothing else",
     )
     command.add_argument("--list", action="store_true", help="only list the mutants")
     command.add_argument("-v", "--verbose", action="store_true", help="print a line for each mutant")
@@ -80,18 +83,20 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     make_directory(out)
     began, findings = time.monotonic(), dict[str, Finding]()
     trial = Trial(cases, modules, Guests(under_test, driver, out, say))
-    theirs = arguments.rdma_core_tests and Peers(arguments.rdma_core_tests, trial.ready, trial.close)
+    theirs = arguments.rdma_core_tests and Peers(arguments.rdma_core_tests, trial, modules)
+    if theirs:  # what the cases have said before need not be asked again
+        findings |= {each.name: Finding(**before[each.name]) for each in chosen if each.name in before}
     try:
-        for found in _findings(trial, chosen, arguments):
-            if theirs and found.outcome in report.COUNTED:
-                mutant = next(each for each in chosen if each.name == found.name)
-                found = replace(found, peer=theirs.first(modules.of([mutant.change]), modules.of([])))
-                if mutant.kills or mutant.leaks:
-                    trial.close()
+        for found in _findings(trial, [each for each in chosen if each.name not in findings], arguments):
             findings[found.name] = found
             report.write(out, findings.values(), before)
             if arguments.verbose or len(chosen) == 1:
                 print(f"{report.line(found)} ({found.tried} cases, {found.seconds:.0f} s)", flush=True)
+        if theirs:
+            run = [each for each in chosen if each.name in findings and findings[each.name].outcome in report.COUNTED]
+            for name, test in theirs.seen(run):
+                findings[name] = replace(findings[name], peer=test)
+                report.write(out, findings.values(), before)
     finally:
         trial.close()
     lost = report.regressions(findings.values(), before)

@@ -32,7 +32,7 @@ WR_OPCODES = {
     "SEND_WITH_INV": 9,
 }
 # Operations that only the ibv_wr_* calls of an extended queue pair can post.
-EXTENDED_OPCODES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "ATOMIC_WRITE")
+EXTENDED_OPCODES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "FLUSH_REGION", "ATOMIC_WRITE")
 # The opcode of a request's completion (enum ibv_wc_opcode), where its name differs from that of the request.
 COMPLETED_AS = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
@@ -43,6 +43,7 @@ COMPLETED_AS = {
     "FLUSH_GLOBAL": "FLUSH",
     "FLUSH_PERSISTENT": "FLUSH",
     "FLUSH_BOTH": "FLUSH",
+    "FLUSH_REGION": "FLUSH",
 }
 # The opcode of a receive's completion, by the request that consumed the receive; for all others it is RECV.
 _RECEIVED_AS = {"RDMA_WRITE_WITH_IMM": "RECV_RDMA_WITH_IMM"}

@@ -30,8 +30,8 @@ _ASKED_FOR_WINDOWS: Mapping[str, Sequence[str]] = {
     "UC": ("BIND_MW", "SEND_WITH_INV"),
 }
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
-# enum ibv_placement_type, and the range selectivity of enum ibv_selectivity_level
-_PLACEMENT, _RANGE = dict(zip(FLUSHES, (1, 2, 3), strict=True)), 0
+# enum ibv_placement_type and enum ibv_selectivity_level
+_FLUSHED = dict(zip(FLUSHES, ((1, 0), (2, 0), (3, 0), (2, 1)), strict=True))
 _BUILDERS: Mapping[str, Callable[[Any, SendRequest], None]] = {
     "RDMA_WRITE": lambda qp, r: qp.wr_rdma_write(r.rkey, r.remote_addr),
     "RDMA_WRITE_WITH_IMM": lambda qp, r: qp.wr_rdma_write_imm(r.rkey, r.remote_addr, r.imm),
@@ -43,7 +43,7 @@ _BUILDERS: Mapping[str, Callable[[Any, SendRequest], None]] = {
     "SEND_WITH_IMM": lambda qp, r: qp.wr_send_imm(r.imm),
     "SEND_WITH_INV": lambda qp, r: qp.wr_send_inv(r.invalidate_rkey % (1 << 32)),
     "LOCAL_INV": lambda qp, r: qp.wr_local_inv(r.invalidate_rkey % (1 << 32)),
-    **dict.fromkeys(FLUSHES, lambda qp, r: qp.wr_flush(r.rkey, r.remote_addr, r.length, _PLACEMENT[r.opcode], _RANGE)),
+    **dict.fromkeys(FLUSHES, lambda qp, r: qp.wr_flush(r.rkey, r.remote_addr, r.length, *_FLUSHED[r.opcode])),
 }
 _QP_TYPES = ENUMS["ibv_qp_type"]
 _CAPACITY = 1 << 19  # IBV_QP_CAP of enum ibv_qp_attr_mask

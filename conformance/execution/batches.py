@@ -5,6 +5,7 @@ Not for single requests, which traffic.py makes with `poster: wr_post`.
 """
 
 import ctypes
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -165,11 +166,20 @@ def _too_many(posting: _Posting) -> str:
 
 def _too_many_elements(posting: _Posting) -> str:
     first, second = posting.writes((0, 1))
-    most = posting.queue.capacity[1] + 1
-    (whole,) = second.sges
-    parts = [whole._replace(addr=whole.addr + each, length=1) for each in range(most - 1)]
-    rest = whole._replace(addr=whole.addr + most - 1, length=posting.length - (most - 1))
-    return _whole_or_nothing(posting, (first, second._replace(sges=(*parts, rest))), (0, 1))
+    return _whole_or_nothing(posting, (first, _split(second, *range(1, posting.queue.capacity[1] + 1))), (0, 1))
+
+
+def _split(request: SendRequest, *at: int) -> SendRequest:
+    """The request with its one element divided at these offsets."""
+    (whole,) = request.sges
+    parts = itertools.pairwise((0, *at, whole.length))
+    return request._replace(sges=tuple(whole._replace(addr=whole.addr + a, length=b - a) for a, b in parts))
+
+
+def _empty_element(posting: _Posting) -> str:
+    requests = [_split(each, 8, 8) for each in posting.writes((0, 1))]
+    returned = posting.queue.post_batch(requests)
+    return errno_name(returned.value) if returned.value else posting.missing(requests, (0, 1))
 
 
 def _too_long_inline(posting: _Posting) -> str:
@@ -185,6 +195,7 @@ _BATCHES: dict[str, Callable[[_Posting], str]] = {
     "reused": _reused,
     "too_many": _too_many,
     "too_many_elements": _too_many_elements,
+    "empty_element": _empty_element,
     "too_long_inline": _too_long_inline,
 }
 

@@ -129,6 +129,7 @@ _ON_DEMAND_NEEDS: Mapping[str, str] = {
     "traffic FLUSH_GLOBAL": "flush",
     "traffic FLUSH_PERSISTENT": "flush",
     "traffic FLUSH_BOTH": "flush",
+    "traffic FLUSH_REGION": "flush",
     "local_traffic SEND": "send",
     "local_traffic RECV": "recv",
     "local_traffic RECV_WITH_IMM": "recv",

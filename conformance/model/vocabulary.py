@@ -82,8 +82,8 @@ NULL = "NULL"
 
 # Calls that neither create nor destroy an object.
 PROBES = ("traffic", "local_traffic")
-# The last asks for both at once.
-FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH")
+# FLUSH_BOTH asks for both at once; FLUSH_REGION is for persistence, of the whole region, whatever the range.
+FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "FLUSH_REGION")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE",
     "RDMA_WRITE_WITH_IMM",
@@ -133,6 +133,7 @@ BATCHES = {
     "reused": "one RDMA WRITE with inline data, whose buffer is written again before ibv_wr_complete",
     "too_many": "more requests than the queue has room for",
     "too_many_elements": "an RDMA WRITE and one of more elements than the queue pair was made for",
+    "empty_element": "two RDMA WRITEs of three elements, of which the second has no bytes",
     "too_long_inline": "an RDMA WRITE and one with more inline data than the queue pair was made for",
 }
 # Commands of the kernel with the handle of a domain (three of them) or of the object that they release.

@@ -220,7 +220,7 @@ class Trial:
         """
         waiting = list(survivors)
         while waiting:
-            together, module = self._combined(waiting)
+            together, module = self.combined(waiting)
             failing = self._failing(module)
             names = [case for case in failing if self._differs(failing[case])]
             killed = {}
@@ -238,7 +238,7 @@ class Trial:
                 outcome = ACCEPTED if mutant.permitted else SURVIVED
                 yield finding(mutant, outcome, reason=reason, tried=len(self._cases))
 
-    def _combined(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], Any]:
+    def combined(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], Any]:
         """As many of the mutants as fit into one module, and the module."""
         together: list[Mutant] = []
         module = self._plain
