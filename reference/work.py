@@ -13,7 +13,7 @@ from conformance.bench.calls import Sge
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
 from conformance.model.capability import need_on_demand
 from reference.access import RIGHTS
-from reference.objects import ON_DEMAND, Refused, Region, Window
+from reference.objects import FLUSH_PERSISTENT, ON_DEMAND, Refused, Region, Window
 from reference.queues import FLUSHED, SUCCESS, Queue, Queues
 
 
@@ -229,7 +229,7 @@ class Work(Binding):
         if request.opcode == "ATOMIC_WRITE" and self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, request.length if flushes else len(content))
-        persists = flushes and request.opcode != "FLUSH_GLOBAL"
+        persists = flushes and RIGHTS[request.opcode] & FLUSH_PERSISTENT
         if persists and found and not self.is_persistent(found, request.length):
             found = None
         if found is None or not self.put(found, content):

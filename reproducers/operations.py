@@ -152,8 +152,6 @@ def flush(writer: Writer, step: Step) -> None:
         raise Inexpressible("it needs queue pairs of several types")
     writer.use("flush")
     key = writer.number(step.arguments["rkey"])
-    if operation not in _PLACEMENTS:
-        raise Inexpressible(f"it needs the operation {operation}")
     kind, wanted_ = _PLACEMENTS[operation], _WANTED[step.then.outcome]
     writer.say(f'flush({pair}, "{_asked(step)}", {wanted_}, {kind}, {key}, {addr}, {count});')
 
