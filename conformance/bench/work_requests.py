@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from conformance.bench.calls import Mr, Return, Sge, Window
+from conformance.model.vocabulary import FLUSHES
 from conformance.verbs import ENUMS
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
@@ -32,14 +33,7 @@ WR_OPCODES = {
     "SEND_WITH_INV": 9,
 }
 # Operations that only the ibv_wr_* calls of an extended queue pair can post.
-EXTENDED_OPCODES = (
-    "FLUSH_GLOBAL",
-    "FLUSH_PERSISTENT",
-    "FLUSH_BOTH",
-    "FLUSH_GLOBAL_MR",
-    "FLUSH_PERSISTENT_MR",
-    "ATOMIC_WRITE",
-)
+EXTENDED_OPCODES = (*FLUSHES, "ATOMIC_WRITE")
 # The opcode of a request's completion (enum ibv_wc_opcode), where its name differs from that of the request.
 COMPLETED_AS = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
@@ -47,11 +41,7 @@ COMPLETED_AS = {
     "SEND_WITH_INV": "SEND",
     "ATOMIC_CMP_AND_SWP": "COMP_SWAP",
     "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
-    "FLUSH_GLOBAL": "FLUSH",
-    "FLUSH_PERSISTENT": "FLUSH",
-    "FLUSH_BOTH": "FLUSH",
-    "FLUSH_GLOBAL_MR": "FLUSH",
-    "FLUSH_PERSISTENT_MR": "FLUSH",
+    **dict.fromkeys(FLUSHES, "FLUSH"),
 }
 # The opcode of a receive's completion, by the request that consumed the receive; for all others it is RECV.
 _RECEIVED_AS = {"RDMA_WRITE_WITH_IMM": "RECV_RDMA_WITH_IMM"}

@@ -48,7 +48,7 @@ _BUILDERS: Mapping[str, Callable[[Any, SendRequest], None]] = {
 _QP_TYPES = ENUMS["ibv_qp_type"]
 _CAPACITY = 1 << 19  # IBV_QP_CAP of enum ibv_qp_attr_mask
 _INIT_ATTR_PD, _INIT_ATTR_SEND_OPS = 1 << 0, 1 << 6  # enum ibv_qp_init_attr_mask
-_WITHOUT_DATA = (*FLUSHES, "ATOMIC_WRITE", "LOCAL_INV", "BIND_MW")
+_WITHOUT_DATA = (*EXTENDED_OPCODES, "LOCAL_INV", "BIND_MW")
 
 
 class ExtendedQueue(DeviceQueue):

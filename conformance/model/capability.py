@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conformance.model.transport import INFINIBAND, Transport
+from conformance.model.vocabulary import FLUSHES
 from conformance.verbs import VERBS, Linkage, Verb
 
 _OLDEST = 44  # the oldest rdma-core of the guest's stacks
@@ -126,11 +127,7 @@ _ON_DEMAND_NEEDS: Mapping[str, str] = {
     "traffic UPPER_UNEQUAL_CMP_AND_SWP": "atomic",
     "traffic ZERO_FETCH_AND_ADD": "atomic",
     "traffic ATOMIC_WRITE": "atomic_write",
-    "traffic FLUSH_GLOBAL": "flush",
-    "traffic FLUSH_PERSISTENT": "flush",
-    "traffic FLUSH_BOTH": "flush",
-    "traffic FLUSH_GLOBAL_MR": "flush",
-    "traffic FLUSH_PERSISTENT_MR": "flush",
+    **{f"traffic {each}": "flush" for each in FLUSHES},
     "local_traffic SEND": "send",
     "local_traffic RECV": "recv",
     "local_traffic RECV_WITH_IMM": "recv",
