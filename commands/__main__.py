@@ -72,8 +72,8 @@ class _Version(argparse.Action):
 
 
 def parser_of(commands: Collection[str]) -> Parser:
-    """The parser of these commands; of all, without their arguments, if there is none or an unknown one among them:
-    importing all modules takes longer than most commands."""
+    """The parser of these commands. If there are none, or one is unknown, that of all commands without their arguments,
+    because importing all modules takes longer than most commands."""
     parser = Parser(
         prog=NAME,
         description="Conformance tests for the memory-region verbs of RDMA devices.",
@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None, **known: object) -> int:
 
 
 def _told(error: UserError) -> int:
-    """Prints an error, each of its lines as one; returns its exit status."""
+    """Prints the lines of an error; returns its exit status."""
     for line in error.lines:
         print(f"{NAME}: {one_line(line)}", file=sys.stderr)
     return error.status
@@ -133,7 +133,7 @@ def keep_derived_files(given: Sequence[str]) -> None:
 
 
 def run_as_program() -> int:
-    """Runs the command of this process; returns its exit status, 3 if the output of anything but a run was lost."""
+    """Runs the command of this process; returns its exit status: 3 if output was lost, except for that of a run."""
     gc.set_threshold(_ALLOCATED, 20, 20)
     output = Output()
     heed_signals()

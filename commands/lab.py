@@ -107,7 +107,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
 
 
 def _told(node: Node) -> str:
-    """What came of a host, in one line."""
+    """The outcome of a host, in one line."""
     if node.facts is None:
         return f"not run: {node.problem}"
     return "; ".join(filter(None, (node.facts.conclusion, node.problem)))

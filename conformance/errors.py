@@ -54,7 +54,7 @@ class SetupRefused(Exception):
     """The device refused a call of the set-up, before the judged call. `code` is the errno's name, or empty.
 
     `call` is the call of the table language that was refused; empty if it was none of these. `creates` is the
-    capability to which an object belongs that could not be created, such as `rc`; empty for other calls.
+    capability of the object that could not be created, such as `rc`; empty for other calls.
     """
 
     def __init__(self, what: str, code: str, call: str = "", creates: str = "") -> None:

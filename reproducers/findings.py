@@ -60,7 +60,8 @@ class Finding:
 
 
 def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
-    """The confirmed defects of all runs, the most severe first; of equal ones, those that more results show."""
+    """The confirmed defects of all runs, the most severe first; of equally severe ones, those that more results show
+    come first."""
     having: dict[str, list[Run]] = {}
     for run in runs:
         for fingerprint in run.by_fingerprint:

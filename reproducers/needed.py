@@ -1,4 +1,4 @@
-"""The objects of a set-up that the steps of a case need; tables give many rows one set-up."""
+"""The objects of a set-up that the steps of a case need; many rows of a table share one set-up."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

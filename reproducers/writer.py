@@ -150,7 +150,7 @@ class Writer:
         return {name: _APART * (number + 1) for number, name in enumerate(names)}
 
     def evaluate(self, quantity: Quantity, bases: dict[str, int], page: int, hugepage: int) -> int:
-        """The value of a quantity if memory had these addresses. Raises Inexpressible for a key of an object."""
+        """The value of a quantity for memory at these addresses. Raises Inexpressible for a key of an object."""
         spec = {**self.case.given.memory, **self.case.given.dmabufs}
 
         def value_of(name: str, property_: str) -> int:

@@ -1,4 +1,5 @@
-"""Reads the file of a lab: its hosts, their devices and options, and which are equal. Every mistake has its location.
+"""Reads the file of a lab: its hosts, their devices and options, and which hosts should be equal. Every mistake has its
+location.
 
 Not for running on them (commands/lab.py).
 """

@@ -74,7 +74,7 @@ def answering_of(symptom: Symptom) -> Answering:
 
 
 def is_of_stack(record: ResultRecord) -> bool:
-    """Whether all that a result shows is what the kernel's core or libibverbs answers, on every device."""
+    """Whether a result shows only what the kernel's core or libibverbs answers on every device."""
     symptoms = list(symptoms_of(record))
     return bool(symptoms) and all(
         symptom.fault.effect in _ANSWERS and answering_of(symptom).layer in (CORE, LIBIBVERBS) for symptom in symptoms

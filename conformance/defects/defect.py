@@ -53,7 +53,7 @@ class Defect:
         return shown if self.known is None or shown.rank < self.known.rank else self.known
 
     def at_least(self, severity: Severity) -> "Defect":
-        """The same defect, with the knowledge that it can be this severe."""
+        """The same defect, with a severity that it is known to reach."""
         return self if severity.rank >= self.severity.rank else replace(self, known=severity)
 
     @property

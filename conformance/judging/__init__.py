@@ -69,7 +69,7 @@ class Basis:
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
         """The capabilities among `names` that the entry of `case` does not have.
 
-        For a case about declarations, a declared one counts as there even if it was not found.
+        For a case about declarations, a declared capability counts as present even if it was not found.
         """
         lacking = self.capabilities.undeclared(names, case.entry)
         if _is_about_declarations(case):
@@ -348,7 +348,7 @@ def _unseen_step(case: Case, observed: Observation) -> Step | None:
 
 
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
-    """A step that should be refused, and was, because its queue pair had failed before: that shows nothing."""
+    """Whether the refusal of a step shows nothing, because its queue pair had failed before."""
     for step, seen in made_steps(case, observed):
         if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
             return f"{step} {format_answer(seen)}"
