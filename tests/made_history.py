@@ -1,4 +1,4 @@
-"""Histories for tests: nights whose runs are made, not run. Not itself a test."""
+"""Histories for tests: nights whose results are made up. Not itself a test."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

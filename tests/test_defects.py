@@ -127,7 +127,7 @@ def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> Non
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw"])
 def test_severity_is_that_of_what_was_observed(name: str) -> None:
-    """The raw observations of rows, which the lines are about, say the same as the lines."""
+    """The lines about rows agree with the rows' raw observations."""
     for record in results(name):
         seen = [record["observed"], *record["observed"].get("afterwards", ())]
         for symptom in symptoms_of(record):
