@@ -13,7 +13,7 @@ from commands.streams import show
 from conformance.errors import UserError
 from conformance.run_options import given_path
 from fixtures.guest.changes import read_changes
-from patches.letters import letters_of, seen_in
+from patches.message import letters_of, seen_in
 from patches.series import NOBODY, part_of, write_series
 from patches.tree import PROJECTS, Tree, read_tree
 from reports.digest import read

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, shorts_in, worst_severity
 from conformance.errors import UserError
-from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed
-from conformance.model.rules import VENDOR
+from conformance.model.rules import VENDOR, Needs
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import (
     APART,

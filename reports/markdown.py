@@ -12,7 +12,7 @@ from conformance.defects import Defect
 from conformance.model.verdict import OF_RULES
 from reports import confirmation, evidence
 from reports.digest import Digest
-from reports.rule_ids import format_rules
+from reports.text import format_rules
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
 _MOST_CASES = 12  # shown of a defect

@@ -8,8 +8,8 @@ import pytest
 from conformance.errors import UserError
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.case import Case
-from conformance.model.evidence import Needs, Shown, controls, shown_by, shown_of_rules
 from conformance.model.record import ResultRecord
+from conformance.model.rules import Needs, Shown, controls, shown_by, shown_of_rules
 from conformance.model.vocabulary import TIERS
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
 from conformance.results.writer import shown_in

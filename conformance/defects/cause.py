@@ -20,8 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from conformance.defects.kernel_site import site_of
-from conformance.defects.symptom import Symptom
+from conformance.defects.symptom import Symptom, site_of
 from conformance.judging import CORE
 from conformance.model.fault import OWN_ADDRESSES, WINDOW, Effect, Fault, FaultKind
 from conformance.model.vocabulary import BINDS, PROBES, REGISTRATIONS

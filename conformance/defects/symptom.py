@@ -1,4 +1,5 @@
-"""The symptoms in a result: one for a row, one for each deviation of a sweep. Not for grouping them (cause.py)."""
+"""The symptoms in a result: one for a row, one for each deviation of a sweep; and where a kernel died. Not for grouping
+symptoms (cause.py)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,39 @@ from conformance.model.fault import Fault, FaultKind
 from conformance.model.record import Deviation, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.verbs import VERBS
+
+
+@dataclass(frozen=True)
+class KernelSite:
+    """The function in which the kernel died, the one that called it, and the module of the first that has one.
+
+    Names are without offsets and without the suffixes of a compiler; what is not known is empty.
+    """
+
+    function: str
+    caller: str
+    module: str
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """The names that identify the site, without a function that everybody calls, such as memcpy."""
+        generic = self.caller and self.module and not self.own_module
+        return (self.caller,) if generic else tuple(filter(None, (self.function, self.caller)))
+
+    own_module: str = ""  # the module of the function itself
+
+    def __str__(self) -> str:
+        text = f"{self.function}, called by {self.caller}" if self.caller else self.function
+        return f"{text} ({self.module})" if self.module else text
+
+
+def site_of(fault: Fault) -> KernelSite | None:
+    """Where the kernel died or complained, as far as known."""
+    if not fault.site:
+        return None
+    function, caller, own, callers = fault.site
+    return KernelSite(function, caller, own or callers, own)
+
 
 _UVERBS = "uverbs "
 # The first verb that the kernel's command implements stands for the command.

@@ -12,8 +12,7 @@ from conformance.model.fault import verdict_of
 from conformance.model.record import HeaderRecord, OfferedRecord, Record, ResultRecord
 from conformance.model.record_shape import mismatch_of
 from conformance.results.records import decode
-from conformance.supervision.examiner import Examiner
-from conformance.supervision.losses import SILENT, loss_of
+from conformance.supervision.examiner import SILENT, Examiner, loss_of
 from conformance.supervision.worker import START_DEADLINE_S, Worker, WorkerEnd
 
 _EVIDENCE_LINES = 30

@@ -17,7 +17,7 @@ from conformance.model.row_template import ArgumentTemplate, FlagsPart, FlagSubs
 from conformance.model.space import Axis
 from conformance.tables.arguments import Names, read_argument, read_flags
 from conformance.tables.expansion import names_in
-from conformance.tables.row_text import RowText, elements, one_at_a_time
+from conformance.tables.row import RowText, elements, one_at_a_time
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
 

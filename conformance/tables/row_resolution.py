@@ -22,8 +22,7 @@ from conformance.tables.arguments import Names, product, read_then
 from conformance.tables.expansion import names_in
 from conformance.tables.given import names_of, read_memlock, read_memory, read_mr, read_qp, read_window
 from conformance.tables.part_resolution import PartResolver
-from conformance.tables.row import RowBody
-from conformance.tables.row_text import RowText, elements, entries, format_arguments, one_at_a_time
+from conformance.tables.row import RowBody, RowText, elements, entries, format_arguments, one_at_a_time
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
 

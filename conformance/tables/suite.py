@@ -17,8 +17,7 @@ from pathlib import Path
 from conformance import cache
 from conformance.errors import UserError
 from conformance.model.case import Case
-from conformance.model.evidence import Needs, Shown, controls, shown_of_rules
-from conformance.model.rules import Registry
+from conformance.model.rules import Needs, Registry, Shown, controls, shown_of_rules
 from conformance.tables.loader import Table, read_tables
 from conformance.tables.rules_file import read_registry
 from conformance.tables.stray_files import not_run_once, stray_files
