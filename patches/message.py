@@ -14,8 +14,7 @@ from conformance.judging import Basis, first_alarm
 from conformance.model.rules import Rule
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import Change
-from patches.series import Letter
-from patches.tree import Tree
+from patches.series import Letter, Tree
 from reports.digest import Digest
 from reproducers.of_runs import reproducer
 from reproducers.writer import Inexpressible

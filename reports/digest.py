@@ -5,8 +5,6 @@ replaces control characters (text.py); each renderer escapes for its own syntax.
 of records (conformance/model/record_shape.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence

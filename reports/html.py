@@ -5,8 +5,6 @@ has the layout. Jinja escapes everything that is inserted, and the page's policy
 so that no text from a results file is executed.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import functools

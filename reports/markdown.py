@@ -3,8 +3,6 @@
 Every text of a results file goes through `escaped` or, if it is code, `code`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

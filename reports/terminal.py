@@ -4,8 +4,6 @@ The summary is made from records only, so that an old results file can be summar
 bars: it would be one more package that every command needs.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

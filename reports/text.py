@@ -1,8 +1,6 @@
 """Makes foreign text safe to print, and formats numbers, values and ids of rules for people. Not for the contents of
 reports."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -13,8 +13,7 @@ from conformance.verbs.enums import ACCESS_FLAGS, CREATE_SEND_OPS
 from reproducers import layout
 from reproducers.expressions import identifier
 from reproducers.layout import WIDTH, comment, fitted, statement
-from reproducers.needed import without_idle
-from reproducers.objects import set_up
+from reproducers.objects import set_up, without_idle
 from reproducers.operations import STEPS
 from reproducers.writer import Inexpressible, Writer
 

@@ -12,9 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from conformance.defects.cause import ACCESS, REGISTRATION, Cause, cause_of, from_core, group_of
 from conformance.defects.severity import Severity, severity_of
-from conformance.defects.symptom import Symptom, site_of, symptoms_of
+from conformance.defects.symptom import (
+    ACCESS,
+    REGISTRATION,
+    Cause,
+    Symptom,
+    cause_of,
+    from_core,
+    group_of,
+    site_of,
+    symptoms_of,
+)
 from conformance.defects.words import Condition, Granted, Shorts, conditions, granted, title_of
 from conformance.model.fault import Effect, Fault, FaultKind
 from conformance.model.record import ResultRecord

@@ -2,15 +2,14 @@
 flags that its failing calls share and no successful call has.
 
 The title is made from the defect's cause and the short name of its rule, so that it is the same whichever cases have
-shown the defect. Not for finding causes (cause.py).
+shown the defect. Not for finding causes (symptom.py).
 """
 
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from conformance.defects.cause import ACCESS, BIND, INVALIDATION, REGISTRATION, Cause
-from conformance.defects.symptom import Symptom, site_of, verb_of
+from conformance.defects.symptom import ACCESS, BIND, INVALIDATION, REGISTRATION, Cause, Symptom, site_of, verb_of
 from conformance.model.fault import HUGE, ON_DEMAND, OWN_ADDRESSES, PERSISTENT, Effect, FaultKind
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict

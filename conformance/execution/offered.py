@@ -20,7 +20,7 @@ from conformance.device.libibverbs import Libibverbs
 from conformance.device.limits import can_fail
 from conformance.errors import HostLacks, SetupRefused
 from conformance.execution.connection import post_receives
-from conformance.execution.harness_resources import HarnessResources, create_pair
+from conformance.execution.context import HarnessResources, create_pair
 from conformance.kernel import paging
 from conformance.model import capability
 from conformance.model.case import QpSpec

@@ -36,7 +36,7 @@ from conformance.results.records import Recorded, encode, footer_record, result_
 from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
 from conformance.supervision.examiner import Examiner, bounded_log, loss_of
-from conformance.supervision.violations import Violation, violations
+from conformance.supervision.repetition import Violation, violations
 from conformance.supervision.worker import Listener, WorkerEnd
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import left_out

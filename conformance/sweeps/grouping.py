@@ -4,8 +4,6 @@ point.
 Not for running them (run.py), nor for resolving rows (tables/row_resolution.py).
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from array import array

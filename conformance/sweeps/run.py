@@ -3,8 +3,6 @@
 execution/steps.py makes the calls, as for every row; judging.py judges the points.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 Each tier contains the cases of the smaller ones. The cases of the smallest tier depend on the tables only, so that two
 runs of it are the same. The contents of a shard depend only on the ids, the shipped durations and the number of shards,
-so that machines agree without communicating. Not for other criteria of a selection (selection.py).
+so that machines agree without communicating. Not for other criteria of a selection (suite.py).
 """
 
 import hashlib
