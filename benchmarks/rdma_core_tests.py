@@ -7,8 +7,6 @@ line has the number of test methods that ran (without skipped ones), how many of
 that they and their set-up took.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -12,8 +12,6 @@ its guests have used, which vary less on a busy machine. The first repetition of
 count. Exit status 1 if a goal is missed. Run it on an idle machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -17,10 +17,8 @@ from conformance.model.record import ConfirmationRecord, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import occurrence
 from conformance.supervision.recording import Recording
-from conformance.supervision.repetition import repeat
-from conformance.supervision.threads import run_together
-from conformance.supervision.violations import Violation
-from conformance.supervision.worker import TRIES, Start, Worker
+from conformance.supervision.repetition import Violation, repeat
+from conformance.supervision.worker import TRIES, Start, Worker, run_together
 from conformance.sweeps.outcome import Points
 
 # For how many violations the suite searches the cases that make them occur again, and the workers of each search.
