@@ -13,7 +13,7 @@ _NTH = "/proc/thread-self/fail-nth"
 
 
 def can_fail(debugfs: Path = _DEBUGFS) -> bool:
-    """Whether fault injection also covers allocations that may sleep, which are almost all of a call's."""
+    """Whether fault injection also covers allocations that may sleep, as almost all of a call may."""
     try:
         settings = [(debugfs / name / "ignore-gfp-wait").read_text() for name in _ALLOCATORS]
     except OSError:
@@ -23,7 +23,7 @@ def can_fail(debugfs: Path = _DEBUGFS) -> bool:
 
 @contextmanager
 def failing_allocation(number: int) -> Iterator[Injected]:
-    """Within the block the kernel fails this thread's allocation of that number, counted from 1; 0 means none."""
+    """Within the block the kernel fails this thread's allocation with that number, counted from 1; 0 means none."""
     injected = Injected()
     control = os.open(_NTH, os.O_RDWR)
     try:
