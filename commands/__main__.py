@@ -47,7 +47,7 @@ COMMANDS: Mapping[str, str] = {
     "reproducer": "Make a C program of libibverbs alone that shows a violation, or the text to report it with.",
     "findings": "Write a page of the defects in several runs, one for each stack, with C programs that show them.",
     "patches": "Write the changes that mend the defects of Soft-RoCE as patches for git am, made from source trees.",
-    "bisect-step": "Run a case, and end as git bisect run wants: 0 good, 1 bad, 125 cannot be tested, 128 ends the "
+    "bisect-step": "Run a case, and end as git bisect run expects: 0 good, 1 bad, 125 cannot be tested, 128 ends the "
     "bisection.",
     "coverage": "Show which rules have cases, in which directions, and with --run their verdicts.",
     "describe": "Print the promises of the manual pages about a verb.",

@@ -87,7 +87,7 @@ class Mr:
 
     @classmethod
     def at(cls, pointer: int) -> "Mr":
-        """Returns the region whose structure, at the address `pointer`, the library returned."""
+        """Returns the region whose structure is at `pointer`, as the library returned it."""
         return cls(IbvMr.from_address(pointer), pointer)
 
     @property

@@ -88,9 +88,9 @@ class NotifyingQueue(Queue, Protocol):
 class BuildingQueue(Queue, Protocol):
     """A queue pair made for the builders of ibv_wr_post(3).
 
-    `post_batch` posts requests in one posting of ibv_wr_start; it is given up if `built`, called when all are built,
-    returns False. `capacity`: how many requests the send queue holds, and the maximum of SGEs and of bytes of inline
-    data of each.
+    `post_batch` posts requests in one posting of ibv_wr_start; the posting is given up if `built`, called when all are
+    built, returns False. `capacity`: how many requests the send queue holds, and the maximum of SGEs and of bytes of
+    inline data of each.
     """
 
     @property

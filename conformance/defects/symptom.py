@@ -284,7 +284,7 @@ def from_core(fault: Fault) -> bool:
 
 
 def _leaves_a_region(fault: Fault) -> bool:
-    """Whether the bounds of a region were not checked; other addresses by key may be the cause instead."""
+    """Whether a missing check of bounds is the cause; for a region with addresses of its own, these may be."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
 
 

@@ -76,7 +76,7 @@ class _Preflight:
         self._bench, self._resources, self._pd = bench, resources, pd
 
     def findings(self) -> Findings:
-        self._bench.adapt(Findings(renews_by_reset=False))  # the setting that assumes least, until RESET was tried
+        self._bench.adapt(Findings(renews_by_reset=False))  # the setting that assumes least, until RESET is tried
         try:
             found = self._of_reliable(self._resources.connection("RC", "pd"))
         except SetupRefused as refused:

@@ -56,7 +56,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Basis:
-    """The known facts about the device, on which a verdict depends besides the case and the observation."""
+    """The known facts about the device, on which a verdict depends in addition to the case and the observation."""
 
     capabilities: Capabilities
     profile: Profile = field(default_factory=Profile)
@@ -237,7 +237,7 @@ def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
 
 
 def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
-    """The call itself cannot be wrong; the steps after it can, unless it was refused for want of a capability."""
+    """The call itself cannot be wrong; the steps after it can, unless it was refused for lack of a capability."""
     judgement = _judge_steps(case, observed)
     # The later steps show nothing about an object that the device cannot make.
     if lack and case.afterwards and outcome_of(case.when, observed) == "refused":

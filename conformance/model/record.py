@@ -451,7 +451,7 @@ class Occurrence(TypedDict):
 
 
 class Repetitions(TypedDict):
-    """How often a violation was seen, of how many times that its case was tried alone."""
+    """How often a violation was seen, and how often its case was tried alone."""
 
     seen: int
     of: int
