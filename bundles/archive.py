@@ -72,7 +72,7 @@ class Manifest:
 
     @staticmethod
     def of(content: bytes) -> "Manifest":
-        """The manifest of this content. Raises ValueError if it is not one, or not as `encoded` writes it."""
+        """The manifest of this content. Raises ValueError if it is not a manifest, or not as `encoded` writes it."""
         try:
             data = dict(parse(content))
             if data.pop("schema") != SCHEMA:

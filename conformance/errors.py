@@ -45,8 +45,8 @@ class HostLacks(UserError):
         super().__init__(message, hint=hint, status=3)
 
 
-# The errnos with which a call that makes an object says that there are none of its kind: not implemented by library,
-# kernel or driver, and EINVAL from drivers that do not know the type.
+# The errnos by which a call that makes an object reports that the kind of object is not offered: not implemented by
+# library, kernel or driver, and EINVAL from drivers that do not know the type.
 _NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL")
 
 

@@ -49,7 +49,7 @@ class Postings(Work):
         return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
 
     def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:
-        """The inline setter: returns the bytes that it copies, without looking at a key; None of other requests."""
+        """The inline setter: returns the bytes that it copies, without checking a key; None for other requests."""
         if not request.flags & _INLINE:
             return None
         return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)

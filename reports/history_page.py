@@ -296,7 +296,8 @@ class HistoryPage:
 
     @cached_property
     def _known(self) -> tuple[dict[str, KnownDefect], dict[str, str]]:
-        """Each defect as the latest night with it describes it, and by every fingerprint the one that represents it.
+        """Each defect as described in the latest night that has it; and for every fingerprint, the one that represents
+        it.
 
         Its severity is the worst that any night has shown.
         """

@@ -94,7 +94,7 @@ def refuse_on_host(options: RunOptions) -> None:
 
 
 def refuse_in_guest(options: RunOptions) -> None:
-    """Raises UserError for an option that names something of a host's device, of which the guest has only one.
+    """Raises UserError for an option about a part of a host's device of which the guest has only one, such as a port.
 
     --hazardous is not one of these: the guest always runs the cases that it adds.
     """

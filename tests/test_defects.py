@@ -1,7 +1,7 @@
 """Severity and defects, on the violations of real runs.
 
 `recorded_violations` has the violations of four runs in the guest, and some results that passed: two of Debian forky,
-between which one case died in another place, one of trixie, and one with the driver siw. Header and results are as they
+in which one case died in different places, one of trixie, and one with the driver siw. Header and results are as they
 were recorded, except for details of the machine and keys that nothing here reads.
 """
 

@@ -407,8 +407,8 @@ def _bind_notified(context: CaseContext, step: Step) -> Observation:
 def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> bool:
     """Returns whether the last completion of a queue had an event.
 
-    If it does not come soon, a later request is given one: events come in order, so that this one comes too if it was
-    only late.
+    If it does not come soon, a later request raises an event: events come in order, so that this one comes first if it
+    was only late.
     """
     if wanted and queue.took_event(SILENCE_S):
         return True

@@ -153,9 +153,9 @@ class HeaderRecord(TypedDict):
     """The first record: what is under test, the rules, and the ids of all planned cases in their order.
 
     `left_out` is the number of cases of the default tier that are not planned. `controls` names what has to be granted
-    for a refusal to count, where that is not the same operation on the same set-up. `shard` is there if this is a part
-    of a run, `shards` if it was made of parts: the header of each, its size, and the figures of its footer. `derived`
-    is there if the guest that sent the header was given files that another one had derived.
+    for a refusal to count, where that is not the same operation on the same set-up. `shard` is there for a part of a
+    run, `shards` for a run that was made of parts: the header of each, its size, and the figures of its footer.
+    `derived` is there if the guest that sent the header was given files that another one had derived.
     """
 
     type: Literal["header"]

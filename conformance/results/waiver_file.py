@@ -202,7 +202,7 @@ class Run:
 
     @property
     def kernel(self) -> str:
-        """The first two numbers of the kernel's version: a waiver holds for every third number."""
+        """The first two numbers of the kernel's version: a waiver holds for any third number."""
         return ".".join(map(str, version(str(self.header["env"].get("kernel", "")))[:2]))
 
 
