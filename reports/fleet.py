@@ -35,8 +35,8 @@ _MOST_REASON = 200  # characters of a reason to drain a node
 class Node:
     """A node: its name, the address of its report relative to the page (empty if there is none), and the known facts.
 
-    `problem` says why nothing is known, or why its run is not whole; empty if it is. `group` names that of its equals,
-    if the file of a lab says it.
+    `problem` says why nothing is known, or why its run is not whole; empty if it is. `group` is the node's group in the
+    file of a lab, if it has one.
     """
 
     name: str

@@ -136,7 +136,7 @@ def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
 
 
 def violated_rules(record: ResultRecord) -> list[str]:
-    """The rules of a result on which its raw verdict is a violation; of a sweep, those whose points violate them."""
+    """The rules that a result violates by its raw verdict; of a sweep, those that its points violate."""
     of_points = record.get("rule_verdicts", {})
     return [rule for rule in record["rules"] if of_points.get(rule, record["verdict"]) in VIOLATIONS]
 

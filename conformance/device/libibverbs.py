@@ -117,7 +117,7 @@ class Libibverbs:
             self._functions[_EXPERIMENTAL_SYMBOL] = self._declare(_EXPERIMENTAL_SYMBOL, *experimental)
 
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
-        """The function of the library; for one that an older library lacks, one that answers EOPNOTSUPP."""
+        """The library's function; if an older library lacks it, a function that answers EOPNOTSUPP."""
         if not self.exports(name):
             self._absent.append(_answering_eopnotsupp(result, *arguments))
             return self._absent[-1]

@@ -123,7 +123,8 @@ def check(record: _Record, where: str) -> _Record:
 
 
 def completed(record: _Record) -> _Record:
-    """The record with all keys that readers need; one of a type without such keys as it is. Null counts as absent."""
+    """The record with all keys that readers need; a record of a type without such keys is returned as it is. Null
+    counts as absent."""
     whole: Any = record
     if record["type"] == "header":
         whole = _filled(record, HEADER)
