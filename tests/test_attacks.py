@@ -386,7 +386,7 @@ def by_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says)
 
 
 def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """A worker dies, and its last progress was a row of its own."""
+    """A worker dies, and its last progress named a row and a rule of its own invention for a case of the tables."""
     row = {"type": "progress", "case": IDS[0], "point": "p", "row": "- {}", "rule": "REG-15"}
     stage = Stage(folder)
     recorded = stage.play([HEADER, start(0), encode(row)], ran(1, 2, 3))

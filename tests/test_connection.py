@@ -495,7 +495,7 @@ def test_a_wait_gives_up_the_processor_however_late_the_clock_is(monkeypatch: py
     assert len(turns) + 1 == 0.2 * TURNS_PER_S
 
 
-# enum ibv_wc_opcode of <infiniband/verbs.h>, a second time, by the request.
+# The opcode of <infiniband/verbs.h>'s enum ibv_wc_opcode for each request, stated independently of the code.
 COMPLETED = {
     opcode: opcode for opcode in ("RDMA_WRITE", "SEND", "RDMA_READ", "LOCAL_INV", "BIND_MW", "ATOMIC_WRITE")
 } | {

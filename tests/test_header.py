@@ -268,7 +268,7 @@ def test_nothing_is_left_behind(broken: bool, monkeypatch: Patch, header: Callab
 
 
 def own_bindings() -> ModuleType:
-    """pyverbs' enumerations made of the descriptions, macros with the underscore pyverbs gives them."""
+    """The enumerations of pyverbs, made from the descriptions; macros have the underscore that pyverbs gives them."""
     module = ModuleType("own_bindings")
     for described in ENUMS.values():
         members = {each.name: each.value for each in described if each.value is not None}
