@@ -56,7 +56,7 @@ def only(checks: list[Check], item: str) -> Check:
 
 
 def struct_with(name: str, old: str, new: str) -> Edit:
-    """An edit of one field, given with the struct's text up to it so that it is found once."""
+    """An edit of one field, which includes the struct's text before the field, so that it fits only once."""
     text = own_header()
     start = text.index(f"struct {name} {{")
     body = text[start : text.index("};", start)]
