@@ -1,5 +1,6 @@
 """The interfaces that the supervisor uses: workers, their ends, and observers of the progress. Not for logic."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -46,6 +47,11 @@ class Worker(Protocol):
     def console_tail(self, lines: int = 30) -> list[str]: ...
     def close(self) -> None: ...
     def stuck_reason(self) -> str: ...
+
+
+def starts_slowly(worker: Worker, since: float) -> bool:
+    """Returns whether a worker that has been silent since its start at that time is busy, and may go on."""
+    return time.monotonic() < since + LONGEST_START_S and worker.busy()
 
 
 # Starts a worker for cases with the given ids. Raises UserError.
