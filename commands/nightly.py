@@ -258,7 +258,7 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
-        raise UserError(f"another night is running in {folder}", hint="let it come to its end") from error
+        raise UserError(f"another night is running in {folder}", hint="let it end") from error
     finally:
         os.close(lock)
 

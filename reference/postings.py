@@ -61,7 +61,7 @@ class Postings(Work):
     def post_batch(self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]) -> int:
         """ibv_wr_start, the builders with their setters, and ibv_wr_complete. Returns its errno, or 0.
 
-        If `built` returns False, ibv_wr_abort instead of the last, which gives all of them up.
+        If `built` returns False, calls ibv_wr_abort instead of ibv_wr_complete, which gives all of them up.
         """
         fault = self.batch_fault(queue, requests)
         copied = [(each, None if fault else self.set_inline(queue, each)) for each in requests]

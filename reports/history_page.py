@@ -311,7 +311,7 @@ class HistoryPage:
         return latest, known
 
     def known_as(self, defect: Defect | KnownDefect) -> str:
-        """The fingerprint that stands for a defect; empty for one of no night."""
+        """The fingerprint that stands for a defect; empty if no night has the defect."""
         known = self._known[1]
         return next((known[each] for each in defect.fingerprints if each in known), "")
 

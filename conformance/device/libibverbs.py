@@ -45,7 +45,7 @@ class _BindingsPd(Pd, Protocol):
 
 
 class HeldAt:
-    """An object by the library's pointer; `end` is the verb that ends it."""
+    """An object that the library returned as a pointer; `end` is the verb that ends it."""
 
     def __init__(self, pointer: int, end: Callable[[Held], Return]) -> None:
         self.pointer, self._end, self.gone = pointer, end, False

@@ -152,7 +152,7 @@ def _filled(data: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _contradiction(record: Record) -> str:
-    """What parts of a record, all of the right types, say against each other; empty if nothing."""
+    """The contradiction between parts of a record, all of the right types; empty if there is none."""
     if record["type"] == "confirmation":
         unknown = (name for name in ("in_run", "alone") if name in record and "verdict" not in (record[name] or {}))
         return next((f"`{name}` has no verdict" for name in unknown), "")

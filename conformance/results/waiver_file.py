@@ -263,7 +263,7 @@ def _lines_of(
 
 
 def _unsteady(case: str, runs: Sequence[Run]) -> str:
-    """How often the rarest verdict came on one kernel; empty if the verdict was always the same on each kernel."""
+    """How often the rarest verdict occurred on one kernel; empty if the verdict was always the same on each kernel."""
     count: Counter[str] = Counter()
     for kernel in {run.header["env"].get("kernel") for run in runs}:
         own = Counter(

@@ -104,8 +104,8 @@ class Session:
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
         """The record of a line, or the problem of a line that is not a record.
 
-        Neither for an incomplete last line, nor for the result of a case that is not in flight. A result is returned as
-        judged on this side.
+        Returns neither for an incomplete last line and for the result of a case that is not in flight. A result is
+        returned as judged on this side.
         """
         if not raw.endswith(b"\n"):
             return None, ""

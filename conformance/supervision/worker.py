@@ -12,7 +12,7 @@ from conformance.model.record import DerivedFiles, HeaderRecord, ResultRecord
 
 # The deadline until the first case, in seconds: pytest starts and reads the tables, under emulation.
 START_DEADLINE_S = 180.0
-# A worker that is busy is given this long: several of them start slowly on a host that other work keeps busy.
+# A busy worker is given this long, because several workers start slowly on a busy host.
 LONGEST_START_S = 900.0
 # A case whose worker is killed externally is started this many times, then it is BROKEN.
 TRIES = 3
