@@ -2,6 +2,7 @@
 workers. Not for what these share."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -48,6 +49,11 @@ class Worker(Protocol):
     def console_tail(self, lines: int = 30) -> list[str]: ...
     def close(self) -> None: ...
     def stuck_reason(self) -> str: ...
+
+
+def starts_slowly(worker: Worker, since: float) -> bool:
+    """Returns whether a worker that has been silent since its start at that time is busy, and may go on."""
+    return time.monotonic() < since + LONGEST_START_S and worker.busy()
 
 
 # Starts a worker for cases with the given ids. Raises UserError.
