@@ -263,7 +263,7 @@ ATTACKS = (
     Attack("a bundle that expands without end", "bomb", "100 times as large unpacked"),
     Attack("a file of a million small records", "records", "lines, more than the"),
     Attack("a file of millions of values", "values", "values, more than the"),
-    # Inputs that change a verdict, in a bundle
+    # Bundles with waivers or a profile that change a verdict
     Attack("another file of waivers", "waivers.yaml", "waivers.yaml is not the file of", head(waivers=FILE)),
     Attack("waivers that the run did not have", "waivers.yaml", "it has waivers.yaml, and its header names"),
     Attack("the run's waivers are left out", "nothing", "its header names waivers, and it", head(waivers=FILE)),
@@ -365,7 +365,7 @@ def by_file(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -
 
 
 def by_judge(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`judge` corrects it."""
+    """`judge` corrects the verdict."""
     status, said = said_by(capsys, "judge", written(lines, folder / "run"))
     assert (status, attack.said in said) == (1, True), said
 

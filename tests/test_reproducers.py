@@ -221,7 +221,7 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
     basis = basis_of(RECORDED / "forky.jsonl")
     symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == WRITE)
     text = mail(symptom, forky(), SUITE, basis, [read(RECORDED / "trixie.jsonl")])
-    assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # its kernel says nothing long
+    assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # this kernel's log has no long line
     output = " ".join(text.split())
     for part in (
         "Subject: rxe: ",

@@ -675,7 +675,7 @@ def test_an_environment_name_that_is_none(tmp_path: Path) -> None:
         job.pack(Job((), "true", {"a;b": ""}), tmp_path / "job")
 
 
-# The real thing
+# The real guest
 
 
 @pytest.fixture(scope="module")
