@@ -304,7 +304,7 @@ ATTACKS = (
     Attack(
         "a PASS of other calls",
         "good judged",
-        "PASS of reg_mr/sample/c3: its calls are others now",
+        "PASS of reg_mr/sample/c3: its calls are different now",
         failing(call="ibv_other()"),
     ),
     Attack("a verdict is edited, in a bundle", "bundle", "verdict is recorded as PASS, and is FAIL", passes),

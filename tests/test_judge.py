@@ -136,7 +136,7 @@ def test_a_case_that_there_is_not_any_more_stays_as_it_was(run: Path, tmp_path: 
 
 def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> None:
     first = plain(run)["case"]
-    assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are others now"
+    assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are different now"
 
 
 def test_an_observation_that_is_none_is_one_clear_line(run: Path, tmp_path: Path, capsys: Says) -> None:
@@ -156,7 +156,7 @@ def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, capsys: S
     file.write_text(json.dumps(points.as_data(line["case"])))
     assert main(["judge", str(forged)]) == 1
     said = capsys.readouterr().out
-    assert f"{line['verdict']} of {line['case']}: its space is another now" in said
+    assert f"{line['verdict']} of {line['case']}: its space is different now" in said
     assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
     file.write_text(json.dumps(points.as_data("reg_mr/another/sweep")))
     assert main(["judge", str(forged)]) == 2
