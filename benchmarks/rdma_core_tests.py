@@ -7,8 +7,6 @@ last how many test methods ran (without skipped ones), how many of these did not
 including their set-up and nothing else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -7,8 +7,6 @@ without results, or has N results: those of the run, repeated under other names.
 in the program and in the kernel, the most memory, and the size of the report.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

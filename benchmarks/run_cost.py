@@ -12,8 +12,6 @@ that the command and its guests have used, which a busy machine changes less. Th
 warms caches and does not count. Exit status 1 if a goal is missed. Run it on an idle machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

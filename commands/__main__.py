@@ -20,8 +20,7 @@ from commands.endings import SIGNALLED, Terminated, crash_report, forbidden, hee
 from commands.streams import Output
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
-from fixtures.system.bytecode import keeps_files
-from fixtures.system.cache import cache_directory
+from fixtures.system.cache import cache_directory, keeps_files
 from reports.text import one_line
 
 # The commands in the order of the help text, with their descriptions; _MODULES has the module names that differ.

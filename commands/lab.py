@@ -35,8 +35,7 @@ from reports.digest import suite_of
 from reports.fleet import Fleet, Node, page
 from reports.history import Facts, facts_of
 from reports.html import FILE_NAME as REPORT
-from reports.progress import Progress
-from reports.terminal import QUIET, VERBOSE
+from reports.terminal import QUIET, VERBOSE, Progress
 from reports.text import one_line
 from runs.folder import run_folder
 from runs.lab_file import OF_HOSTS, PAGE, LabHost, read_lab

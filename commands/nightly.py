@@ -30,7 +30,7 @@ from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, budget_seconds
 from conformance.tables.profile import read_profile
-from conformance.tables.shards import Shard
+from conformance.tables.tiers import Shard
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS, recipe_for

@@ -22,9 +22,8 @@ from conformance.errors import PROGRAM
 from conformance.model.case import Case
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import DIALECTS, SUBJECTS, TIERS
-from conformance.tables.shards import Shard
 from conformance.tables.suite import ROOT
-from conformance.tables.tiers import DEFAULT, SEQUENCES_S
+from conformance.tables.tiers import DEFAULT, SEQUENCES_S, Shard
 
 PLUGIN_PREFIX = "--rdma-"
 HOST, GUEST = "host", "guest"

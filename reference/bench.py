@@ -11,8 +11,7 @@ from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory, Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
-from conformance.execution.claims import absent_on
-from conformance.execution.offered import offered_by
+from conformance.execution.offered import absent_on, offered_by
 from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec

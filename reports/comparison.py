@@ -3,8 +3,6 @@
 Cases are compared by their effective verdict, because a waived violation is known; points have only raw verdicts.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

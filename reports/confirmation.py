@@ -3,8 +3,6 @@
 Not for trying them again (conformance/supervision/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

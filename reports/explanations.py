@@ -1,7 +1,5 @@
 """The texts of `rdma-cts explain` about a rule, a case, a point of a sweep and a defect. Not for finding them."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A node of a fleet has the name of its directory, one of a lab its name in the fi
 kept. Not for reading directories or writing files (commands/fleet.py, commands/lab.py).
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections import Counter

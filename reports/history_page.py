@@ -4,8 +4,6 @@ One self-contained page without any script; templates/history.html has the layou
 of the runs (history.py), the statements of the rules from the latest results that can be read.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

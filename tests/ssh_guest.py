@@ -20,7 +20,7 @@ from fixtures.guest import qemu
 from fixtures.guest.guest import Guest
 from fixtures.guest.image import Image, ensure_image
 from fixtures.guest.job import Job
-from fixtures.guest.machine import machine_for
+from fixtures.guest.qemu import machine_for
 from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program

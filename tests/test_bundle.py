@@ -24,8 +24,7 @@ from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.rules import Registry
 from conformance.results.records import encode, footer_record
-from conformance.tables.selection import Selection
-from conformance.tables.suite import ROOT, Suite, load_suite
+from conformance.tables.suite import ROOT, Selection, Suite, load_suite
 from conformance.tables.tiers import left_out
 from kinds import Folders, Patch, Says
 from recorded_reference import record

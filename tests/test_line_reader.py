@@ -14,8 +14,7 @@ import pytest
 from conformance.pytest_plugin.recorder import Stream
 from conformance.results.files import write_atomically
 from fixtures.system import console, line_reader
-from fixtures.system.line_reader import LineReader
-from fixtures.system.marks import new_mark, unmarked
+from fixtures.system.line_reader import LineReader, new_mark, unmarked
 from patience import PATIENCE_S
 from samples import user_error
 

@@ -26,7 +26,7 @@ from page_reader import cases_of, data_of
 from patience import PATIENCE_S
 from reports import html
 from reports.digest import Digest, digest, read
-from reports.pictures import SHADES
+from reports.page_data import SHADES
 from samples import header, numbered, registry, result
 
 SUITE = numbered(16)

@@ -11,7 +11,7 @@ from conformance.device.other_process import killed
 from conformance.errors import HostLacks, SetupRefused
 from conformance.judging import judge
 from conformance.kernel import resources
-from conformance.kernel.kernel_file import KernelFile, number_after
+from conformance.kernel.log import KernelFile, number_after
 from conformance.kernel.resources import (
     LOCKED,
     OTHERS,

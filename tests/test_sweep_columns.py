@@ -12,8 +12,7 @@ from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up
 from conformance.sweeps.argument_columns import Columns
 from conformance.sweeps.byte_columns import byte_planes, combinations, distinct
-from conformance.sweeps.grouping import groups, setup_axes
-from conformance.sweeps.point_template import PointTemplate
+from conformance.sweeps.grouping import PointTemplate, groups, setup_axes
 from reference.bench import ReferenceBench
 
 ROW = """

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from conformance import verbs
 from conformance.bench import calls, memory_areas, work_requests
 from conformance.errors import UserError
-from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite
+from conformance.tables.tiers import Shard
 from conformance.yamldoc.reader import suggestion
 from reference import access, advice, extended, memory, objects, queues, reregistration
 from reference.device import Device

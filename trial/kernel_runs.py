@@ -11,8 +11,8 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.results.files import make_directory
-from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite
+from conformance.tables.tiers import Shard
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS, Driver, driver_for, ensure_module
 from fixtures.guest.image import Image, ensure_image

@@ -11,12 +11,10 @@ from typing import Any, cast
 from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.interface import Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
-from conformance.device.async_events import events_of
-from conformance.device.connecting import ByManager, ByStates, ConnectStrategy
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
 from conformance.device.posting import IbvQp, Poster
-from conformance.device.qp_states import Attr, modify_to
+from conformance.device.qp_states import Attr, ByManager, ByStates, ConnectStrategy, events_of, modify_to
 from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDomain, RemoteQueue
 from conformance.device.windows import DeviceWindow
 from conformance.errors import NotConnected

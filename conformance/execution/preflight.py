@@ -20,7 +20,7 @@ from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, Send
 from conformance.device.limits import MEND, lockable
 from conformance.errors import HarnessFailure, SetupRefused, UserError
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, ExchangeSpec, LoopbackConnection, state_of
-from conformance.execution.harness_resources import HarnessResources
+from conformance.execution.context import HarnessResources
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.preflight import NOT_OFFERED, WORKS, Findings
 from conformance.verbs import ENUMS

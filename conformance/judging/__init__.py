@@ -23,12 +23,11 @@ from conformance.judging.faults import (
 )
 from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark, site_in
 from conformance.judging.sentences import format_answer, sentence
-from conformance.model.capability import BY_SYMBOL, Capabilities, titled
+from conformance.model.capability import BY_SYMBOL, Capabilities, Profile, titled
 from conformance.model.case import Case, Step
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation, with_undeclared
-from conformance.model.profile import Profile
 from conformance.model.rules import DECLARATIONS
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS

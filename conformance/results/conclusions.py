@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from conformance.model.evidence import Needs
 from conformance.model.record import Deviation, FooterRecord, ResultRecord
+from conformance.model.rules import Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from conformance.defects import is_of_stack
-from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord
+from conformance.model.rules import Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import VERSION

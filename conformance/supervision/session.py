@@ -16,8 +16,7 @@ from conformance.model.record import HeaderRecord, ProgressRecord, Record, Resul
 from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
-from conformance.supervision.examiner import Examiner
-from conformance.supervision.losses import SILENT
+from conformance.supervision.examiner import SILENT, Examiner
 from conformance.supervision.recording import Recording
 from conformance.supervision.worker import LONGEST_START_S, START_DEADLINE_S, TRIES, Worker, WorkerEnd
 

@@ -1,5 +1,7 @@
-"""The interfaces that the supervisor uses: workers, their ends, and observers of the progress. Not for logic."""
+"""The interfaces that the supervisor uses: workers, their ends, observers of the progress; and threads for several
+workers. Not for what these share."""
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -59,3 +61,38 @@ class Listener(Protocol):
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None: ...
     def worker_restarted(self, reason: str) -> None: ...
     def say(self, text: str) -> None: ...
+
+
+# How long an interrupted caller waits for the other threads, in seconds.
+_JOIN_S = 5.0
+
+
+def run_together(functions: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
+    """Returns when all functions have. Calls `stop`, which must make them return soon, if one raises an exception.
+
+    Raises that exception, the first one if there are several.
+    """
+    errors: list[BaseException] = []
+
+    def guarded(function: Callable[[], None]) -> None:
+        try:
+            function()
+        except BaseException as error:  # of whatever kind: the caller's thread raises it
+            errors.append(error)
+            stop()
+
+    # If the caller is interrupted while another thread starts a guest, the program need not wait for that guest.
+    threads = [threading.Thread(target=guarded, args=(function,), daemon=True) for function in functions[1:]]
+    for thread in threads:
+        thread.start()
+    try:
+        functions[0]()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        stop()
+        for thread in threads:
+            thread.join(_JOIN_S)
+        raise
+    if errors:
+        raise errors[0]

@@ -167,9 +167,6 @@ class Trial:
         if not again.rules:
             self.close()  # the mutant may have used up resources of the device, which a new guest has again
             again = self._once(answer.case, module)
-            if again.rules:  # a kernel reports some errors only once: also a new guest without it
-                self.close()
-                without = self._unmutated[answer.case] = self._once(answer.case, self._plain)
         rules = (set(answer.rules) & set(again.rules)) - {*without.rules, *mutant.departs_from}
         if not rules:
             return ""
