@@ -258,7 +258,7 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
-        raise UserError(f"another night is running in {folder}", hint="let it come to its end") from error
+        raise UserError(f"another night is running in {folder}", hint="let it end") from error
     finally:
         os.close(lock)
 
@@ -287,7 +287,8 @@ def _new_night(folder: Path) -> Path:
 
 
 def _renew(stack: str, days: float) -> None:
-    """Makes the image of a stack again if it is older than this many days; if that fails, says so and keeps it."""
+    """Rebuilds the image of a stack if it is older than this many days; if that fails, says so and keeps the old
+    one."""
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:
@@ -389,7 +390,8 @@ def _compared(history: History, ran: _Ran) -> Morning:
 
 
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
-    """The run compared with that of an earlier night; None, and a line, if that cannot be read any more."""
+    """The run compared with that of an earlier night; None, and a line about it, if the earlier run cannot be read any
+    more."""
     try:
         return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:

@@ -96,7 +96,7 @@ def device_name(text: str) -> str:
 
 
 def device_names(text: str) -> str:
-    """The same for several with commas between them."""
+    """The same for several names, separated by commas."""
     for name in text.split(","):
         device_name(name)
     return text

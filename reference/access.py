@@ -1,8 +1,8 @@
 """Memory windows of both types, as ibv_alloc_mw(3) and ibv_bind_mw(3) define them; and the bytes in this process that a
 key and an address mean, with all checks.
 
-A bind with arguments that are never valid is refused when it is posted. A bind that the region does not allow fails
-with its completion. The page allows both ways in both cases. Not for the requests and operations (work.py).
+A bind with arguments that are never valid is refused when it is posted; a bind that the region does not allow fails
+with its completion. The page allows either in both cases. Not for the requests and operations (work.py).
 """
 
 import errno

@@ -30,7 +30,7 @@ _ALL_RIGHTS = ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FL
 
 
 class HeldWindow:
-    """A window as a program has it: the struct ibv_mw with its rkey."""
+    """A program's window: the struct ibv_mw with its rkey."""
 
     def __init__(self, device: Device, window: Window) -> None:
         self._device = device
@@ -64,7 +64,7 @@ class HeldElsewhere:
 
 
 class HeldQueue:
-    """A queue pair as a program has it."""
+    """A program's queue pair."""
 
     def __init__(self, device: Device, pd: Pd, queue: Queue) -> None:
         self._device = device

@@ -503,7 +503,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
     if footer:
         count = Counter(record["effective"] for record in by_case.values())
         footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}
-    # A run is changed to make it look better: only good ones are compared with the tables.
+    # Whoever changes a run makes it look better: only good runs are compared with the tables.
     good = footer and not is_own and not any(footer["verdicts"].get(verdict) for verdict in VIOLATIONS)
     suite = _suite_of(header) if good else None
     if suite and (wrong := wrong_by_tables(header, suite)):

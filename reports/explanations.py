@@ -24,7 +24,7 @@ from reports.text import flat, format_count
 _WIDTH = 100
 _CASES = 12
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
-FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # its beginning suffices if no other defect's begins like that
+FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # the first digits suffice if no other fingerprint begins with them
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:

@@ -266,7 +266,7 @@ class Progress:
     def _pace(self, remaining: int) -> list[str]:
         """How long the rest will take, and the cases per second of the latest cases.
 
-        With expected durations, the rest takes as much longer than expected as what is done.
+        With expected durations, the rest is assumed to exceed them by the same factor as what is done.
         """
         now, spent = self._ticks[-1], self._ticks[-1] - self._ticks[0]
         if spent <= 0:

@@ -1,5 +1,5 @@
 """The set-up of a case: protection domains, memory, queue pairs, regions and windows, as far as its steps need them;
-tables give many rows one set-up.
+many rows of a table share one set-up.
 """
 
 from collections.abc import Iterable, Iterator

@@ -86,16 +86,16 @@ def refuse_beside_own_stack(options: RunOptions) -> None:
 
 
 def refuse_on_host(options: RunOptions) -> None:
-    """Raises UserError for an option that has an effect in the guest only."""
+    """Raises UserError for an option that has an effect only in the guest."""
     for name, option in OPTIONS.items():
         if option.only_on == GUEST and getattr(options, name) != option.default:
             raise only_for_guest(option.flag, options)
 
 
 def refuse_in_guest(options: RunOptions) -> None:
-    """Raises UserError for an option that names something of a host's device, of which the guest has only one.
+    """Raises UserError for an option about a part of a host's device of which the guest has only one, such as a port.
 
-    --hazardous is none of these: the guest always runs what it adds.
+    --hazardous is not one of these: the guest always runs the cases that it adds.
     """
     for name in ("port", "gid_index", "peer", "shared", "isolate"):
         option = OPTIONS[name]

@@ -1,4 +1,4 @@
-"""The target of a run: a device of this host or of another, or the Soft-RoCE guest; chooses it, starts workers there.
+"""Chooses the target of a run (a device of this host or of another, or the Soft-RoCE guest), and starts workers there.
 
 Not for what a run records (commands/run.py), for guests (guests.py), for hosts reached over ssh (hosts.py) or for the
 process of a worker (fixtures/system/host.py).

@@ -120,7 +120,7 @@ def ssh_guest(
     prepare: str = "",
     tree: Iterable[tuple[Path, str]] = (),
 ) -> Iterator[SshGuest]:
-    """A guest that is up and serves ssh; keys_in(folder) has been called.
+    """A guest that is up and serves ssh; keys_in(folder) must have been called.
 
     `network` are QEMU's arguments for more network cards. `prepare` are commands in the guest before sshd is started,
     in a directory that has the files of `tree`, as (source, name there).

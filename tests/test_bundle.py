@@ -384,7 +384,7 @@ def test_a_hostile_file_is_one_line_and_writes_nothing_elsewhere(what: str, tmp_
     ("what", "said"),
     [
         ("nowhere", "No such file"),
-        ("directory", "is a directory and no bundle; ./rdma-cts bundle RUN makes one"),
+        ("directory", "is a directory, not a bundle; ./rdma-cts bundle RUN makes one"),
         ("fifo", "cannot be read: not a regular file"),
         ("/dev/zero", "cannot be read: not a regular file"),
     ],

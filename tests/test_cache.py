@@ -160,7 +160,7 @@ def test_a_compiled_source_is_compiled_once(
         monkeypatch.setattr("shutil.which", lambda _: None)
     else:
         (file,) = folder.glob("source-*.so")
-        file.unlink()  # not written over: the loaded library is a mapping of it
+        file.unlink()  # not overwritten: the loaded library is a mapping of it
         file.write_bytes(damage)
     again = find(source, layout)
     assert isinstance(again, ctypes.CDLL)

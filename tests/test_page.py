@@ -130,7 +130,7 @@ def build(browser: webdriver.Chrome) -> None:
 
 @pytest.fixture
 def page(browser: webdriver.Chrome, tmp_path: Path) -> webdriver.Chrome:
-    """The page of one varied run, in the light, with nothing typed yet."""
+    """The page of one varied run, in the light colour scheme, with an empty search."""
     media(browser, "light")
     show(browser, tmp_path, run(tmp_path, varied(tmp_path), device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}))
     return browser

@@ -301,7 +301,7 @@ class Patience:
         self.awaited: list[float] = []
 
     def completions(self, count: int, deadline_s: float) -> list[Any]:
-        """None comes."""
+        """No completion comes."""
         self.awaited.append(deadline_s)
         return []
 

@@ -446,7 +446,7 @@ def test_a_worker_that_starts_slowly_is_waited_for_while_it_is_busy(tmp_path: Pa
 def test_one_that_waits_or_takes_too_long_is_not(
     works: bool, longest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conformance.supervision.session.LONGEST_START_S", longest)
+    monkeypatch.setattr("conformance.supervision.worker.LONGEST_START_S", longest)
     silent = [Actor(iter([SILENCE, *ran(0)]), WorkerEnd(), works=works) for _ in range(9)]
     with pytest.raises(UserError, match="no answer within its deadline"):
         Stage(tmp_path).play(*silent)

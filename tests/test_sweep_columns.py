@@ -1,4 +1,5 @@
-"""Many points at once: arguments as columns are those of each point, and kinds of places those of each place."""
+"""Many points at once: columns of arguments hold the arguments of each point, and columns of bytes are combined
+right."""
 
 from array import array
 from contextlib import closing

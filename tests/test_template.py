@@ -1,6 +1,6 @@
 """Templates of the guest: their key, their files, damaged ones, and runs that continue without one.
 
-No guest is booted here but in the last tests; QEMU's control channel is played by a thread.
+Only the last tests boot a guest; in the others a thread stands for QEMU's control channel.
 """
 
 import contextlib

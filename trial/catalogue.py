@@ -53,7 +53,7 @@ def chosen_of(
     names: Sequence[str] = (),
     shard: Shard | None = None,
 ) -> list[Violation]:
-    """The mutants of these rules and names, or all; of these, those in a shard. Raises UserError."""
+    """The mutants of these rules and names, or all, as far as they are in the shard. Raises UserError."""
     for rule in rules:
         if rule not in suite.registry:
             raise UserError(f"unknown rule {rule!r}{suggestion(rule, list(suite.registry))}")

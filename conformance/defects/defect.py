@@ -81,14 +81,14 @@ def answering_of(symptom: Symptom) -> Answering:
         return Answering(DEVICE, "the request was posted, and carried out or completed by it or its driver")
     own = next(filter(None, map(_OWN_LINE.match, log)), None)
     if own and not fault.later and fault.effect in (Effect.REFUSED, Effect.CODE):
-        return Answering(DEVICE, f"{own['function']} of its driver tells of it in the kernel's log")
+        return Answering(DEVICE, f"{own['function']} of its driver reports it in the kernel's log")
     if layer == "kernel" or symptom.record["entry"] == "uverbs":
         return Answering(UNKNOWN, "the answer came from the system call: of the kernel's core or of the driver")
     return Answering(UNKNOWN)
 
 
 def is_of_stack(record: ResultRecord) -> bool:
-    """Whether all that a result shows is what the kernel's core or libibverbs answers, on every device."""
+    """Whether a result shows only what the kernel's core or libibverbs answers on every device."""
     symptoms = list(symptoms_of(record))
     return bool(symptoms) and all(
         symptom.fault.effect in _ANSWERS and answering_of(symptom).layer in (CORE, LIBIBVERBS) for symptom in symptoms
@@ -109,7 +109,7 @@ def _of_process(log: Sequence[str]) -> Answering:
     file = next((file for file in frames[signal:] if not _LIBC.search(file)), "")
     file = file or next((match["file"] for line in log if (match := _SEGFAULT.search(line))), "")
     if not file or _LIBC.search(file):
-        return Answering(UNKNOWN, "nothing tells where the process was")
+        return Answering(UNKNOWN, "nothing shows where the process was")
     because = f"the process was in {file.rpartition('/')[2]}"
     if "libibverbs.so" in file:
         return Answering(LIBIBVERBS, because)
@@ -151,7 +151,7 @@ class Defect:
         return shown if self.known is None or shown.rank < self.known.rank else self.known
 
     def at_least(self, severity: Severity) -> "Defect":
-        """The same defect, with the knowledge that it can be this severe."""
+        """The same defect, with a severity that it is known to reach."""
         return self if severity.rank >= self.severity.rank else replace(self, known=severity)
 
     @property
@@ -191,7 +191,7 @@ class Defect:
 def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[Defect]:
     """The defects in results that have every key of record_shape.RESULT, the most severe first.
 
-    `shorts` are the short names of the rules, which titles have.
+    `shorts` are the short names of the rules, for titles.
     """
     records = list(results)
     by_cause: dict[Cause, list[Symptom]] = {}

@@ -8,12 +8,11 @@ which order, and how often a defect showed itself. Two symptoms with equal cause
 - Whatever reaches outside of a region passes one check of its bounds.
 - Otherwise, beyond a registration, a region fails by what kind of region it is: on demand, or with addresses of its
   own. Whether its data come too late, elsewhere, not at all, or take the kernel down depends on what lies in memory.
-- A request that never completes is lost on the way that its operation takes, whatever it was to prove.
+- A request that never completes is lost on the path of its operation, whatever it was to prove.
 - The kernel's core answers every driver's callers in the same way, and a wrong code or status is one line of code
   wherever it shows.
-- A check that is missing is one for each rule, and so is a registration that is refused, because it has many parts that
-  can be refused with the same errno.
-- What is not supported is a feature, and each rule is about one.
+- A missing check is one cause for each rule, and so is a refused registration, because many of its parts can be refused
+  with the same errno. - An unsupported feature is one cause for each rule.
 """
 
 import hashlib
@@ -137,7 +136,7 @@ def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
 
 
 def violated_rules(record: ResultRecord) -> list[str]:
-    """The rules of a result on which its raw verdict is a violation; of a sweep, those whose points violate them."""
+    """The rules that a result violates by its raw verdict; of a sweep, those that its points violate."""
     of_points = record.get("rule_verdicts", {})
     return [rule for rule in record["rules"] if of_points.get(rule, record["verdict"]) in VIOLATIONS]
 
@@ -285,7 +284,7 @@ def from_core(fault: Fault) -> bool:
 
 
 def _leaves_a_region(fault: Fault) -> bool:
-    """Whether the bounds of a region were not checked; other addresses by key may be the cause instead."""
+    """Whether a missing check of bounds is the cause; for a region with addresses of its own, these may be."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
 
 

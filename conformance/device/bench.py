@@ -177,5 +177,5 @@ class DeviceBench:
         return locked_memory_limit(size)
 
     def failing_allocation(self, number: int) -> AbstractContextManager[Injected]:
-        """Within the block the kernel fails this thread's allocation of that number, counted from 1; 0 means none."""
+        """Within the block the kernel fails this thread's allocation with that number, counted from 1; 0 means none."""
         return failing_allocation(number)

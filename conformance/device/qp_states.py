@@ -145,8 +145,8 @@ class End(Queue, Protocol):
 class ConnectStrategy(Protocol):
     """How the queue pairs of one pair are connected.
 
-    `connect` moves the responder to a state, and the requester as far as that needs it; `close` releases what it took,
-    after the queue pairs. `by_reset`: afterwards they can be moved to RESET and connected again.
+    `connect` moves the responder to a state, and the requester as far as necessary; `close`, called after the queue
+    pairs are destroyed, releases the rest. `by_reset`: the queue pairs can be moved to RESET and connected again.
     """
 
     @property
@@ -172,7 +172,7 @@ class ByStates:
 
 
 class ByManager:
-    """A way to connect a pair whose ends are those of one connection."""
+    """Connects a pair whose ends are those of one connection."""
 
     by_reset = False
 

@@ -264,10 +264,9 @@ class DevicePair:
     keeps_receives = False
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
-        """`responder_pd` is the PD of the regions that are accessed remotely; `spec` is that of the responder.
-
-        `device` is that of the responder; the requester is on that of its PD, which may be another one. Waits at most
-        `deadline_s` seconds for a completion.
+        """`responder_pd` is the PD of the regions that are accessed remotely; `spec` and `device` are those of the
+        responder; the requester is on the device of its PD, which may be another one. Waits at most `deadline_s`
+        seconds for a completion.
         """
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
         self.transport = device.transport

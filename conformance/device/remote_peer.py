@@ -40,7 +40,7 @@ class Mirror:
         del self._known[addr]
 
     def changes(self) -> Changes:
-        """The ranges that have changed here. From now on the other end is assumed to know it."""
+        """The ranges that have changed here. From now on the other end is assumed to know them."""
         found: Changes = []
         for addr, known in self._known.items():
             now = ctypes.string_at(addr, len(known))

@@ -53,7 +53,7 @@ class HarnessResources:
         return self._connections[key]
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
-        """Registered memory of `size` bytes. Each `use` has its own, which is replaced if a larger one is needed.
+        """Registered memory of `size` bytes. Each `use` has memory of its own, which is replaced if more is needed.
 
         It is the middle of a mapping, so that a driver that registers too much works as well. `access` are the rights
         of peers. Raises SetupRefused.

@@ -246,7 +246,7 @@ class _Place:
         return ""
 
     def request(self, opcode: str) -> str:
-        """A request that a peer can carry out; that it is carried out is for the cases."""
+        """A request that a peer can carry out; the cases test whether it is carried out."""
         pair = self.resources.connection("RC", "pd").pair
         rights = _ACCESS.value_of("REMOTE_ATOMIC") if opcode.startswith("ATOMIC") else 0
         try:
@@ -279,6 +279,6 @@ _TRIED: Mapping[str, Callable[[_Place], str]] = {
     "odp": lambda place: place.region("ON_DEMAND"),
     "odp_implicit": _Place.whole_address_space,
     "flush_global": lambda place: place.region("FLUSH_GLOBAL") or place.pair("RC", "FLUSH"),
-    "flush_persistent": lambda place: place.pair("RC", "FLUSH"),  # which memory is persistent is for the cases
+    "flush_persistent": lambda place: place.pair("RC", "FLUSH"),  # the cases test which memory is persistent
     "atomic_write": lambda place: place.pair("RC", "ATOMIC_WRITE"),
 }

@@ -252,7 +252,7 @@ def _export_buf(context: CaseContext, step: Step) -> Observation:
 
 
 def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
-    """How two exports differ from two descriptors of the buffer's memory. Closes them."""
+    """How two exports differ from what they should be, two descriptors of the buffer's memory. Closes both."""
     different = [] if len(fds) == 2 else ["one descriptor instead of two"]
     for fd in fds:
         try:
@@ -407,8 +407,8 @@ def _bind_notified(context: CaseContext, step: Step) -> Observation:
 def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> bool:
     """Returns whether the last completion of a queue had an event.
 
-    If it does not come soon, a later request is given one: events come in order, so that this one comes too if it was
-    only late.
+    If it does not come soon, a later request raises an event: events come in order, so that this one comes first if it
+    was only late.
     """
     if wanted and queue.took_event(SILENCE_S):
         return True

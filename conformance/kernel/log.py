@@ -78,7 +78,7 @@ class KernelWatch:
     """Reads the kernel log in pieces, starting at the time when the object is created."""
 
     def __init__(self, suspects: Sequence[str] = ()) -> None:
-        """`suspects` are the names that a line must have to count against the device; without any, every line does."""
+        """A line counts against the device if it has one of the names `suspects`; without any, every line does."""
         self._suspects = list(suspects)
         self._fd = open_log()
         self._tainted = KernelFile(_TAINT)

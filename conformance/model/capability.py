@@ -165,7 +165,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "failing_allocations": "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }
-# Why a case is UNREACHABLE that needs a kernel which is built for tests: its rule is verified without it.
+# Why a case that needs a kernel built for tests is UNREACHABLE; its rule is verified without this case.
 OF_TEST_KERNELS = PRECONDITIONS["failing_allocations"]
 NAMES = tuple(MEANING)
 

@@ -110,10 +110,10 @@ def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
 
 
 def shown_by(case: Case) -> tuple[Shown, ...]:
-    """The evidence for its rules of a row, or a resolved point of a sweep, that passes; none if it is open.
+    """The evidence that a passing row, or resolved point of a sweep, gives for its rules; none if its outcome is open.
 
     If later steps show something, a judged call that succeeds counts only as their preparation. The steps after a call
-    that found no memory show that nothing else was harmed, which is not its rule.
+    that found no memory show that nothing else was harmed, which its rule is not about.
     """
     if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
         return ()

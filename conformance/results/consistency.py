@@ -156,7 +156,7 @@ def _compared(
 
 
 def _parts(key: str, said: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
-    """A figure, or each of those in an object that differs."""
+    """A figure that differs, or each such figure in an object."""
     if isinstance(said, Mapping) and isinstance(found, Mapping):
         said, found = _without_zeros(said), _without_zeros(found)
         for name in sorted({*said, *found}):

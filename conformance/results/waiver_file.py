@@ -195,7 +195,7 @@ class Run:
 
     @property
     def kernel(self) -> str:
-        """The first two numbers of the kernel's version: a waiver holds for every third number."""
+        """The first two numbers of the kernel's version: a waiver holds for any third number."""
         return ".".join(map(str, version(str(self.header["env"].get("kernel", "")))[:2]))
 
 
@@ -256,7 +256,7 @@ def _lines_of(
 
 
 def _unsteady(case: str, runs: Sequence[Run]) -> str:
-    """How often the rarest verdict came on one kernel; empty if the verdict was always the same on each kernel."""
+    """How often the rarest verdict occurred on one kernel; empty if the verdict was always the same on each kernel."""
     count: Counter[str] = Counter()
     for kernel in {run.header["env"].get("kernel") for run in runs}:
         own = Counter(

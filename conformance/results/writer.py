@@ -106,7 +106,7 @@ class ResultsFile:
             if not os.fstat(self._fd).st_nlink:  # another run has just removed it
                 raise BlockingIOError
         except BlockingIOError as error:
-            hint = "choose another --out, or let it come to its end"
+            hint = "choose another --out, or let it end"
             raise UserError(f"a run is going on in {self.path.parent}", hint=hint) from error
         except OSError as error:
             raise UserError(f"{self.path} cannot be locked: {error.strerror}", status=3) from error

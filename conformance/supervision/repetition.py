@@ -18,7 +18,7 @@ from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import decode, occurrence
 from conformance.supervision.examiner import SILENT, Examiner, loss_of
-from conformance.supervision.worker import START_DEADLINE_S, Worker, WorkerEnd
+from conformance.supervision.worker import START_DEADLINE_S, Worker, WorkerEnd, starts_slowly
 from conformance.tables.suite import POINT
 
 
@@ -86,22 +86,26 @@ def repeat(
     """
     hearing = _Hearing(cases, examiner)
     found: dict[str, ResultRecord] = {}
-    until = time.monotonic() + START_DEADLINE_S
+    changed = time.monotonic()
+    until = changed + START_DEADLINE_S
     last = until + longest_case_s(case_deadline_s) * len(cases)
     try:
-        while raw := worker.next_line(max(0.0, until - time.monotonic())):
+        while (raw := worker.next_line(max(0.0, until - time.monotonic()))) != b"":
             before = hearing.changes
-            answer = hearing.take(raw)
+            answer = hearing.take(raw) if raw else None
             if answer:
                 assert hearing.examiner is not None
                 found[answer["case"]] = hearing.examiner.judged(cases[answer["case"]], answer)
                 if len(found) == len(cases):
                     return found
             if hearing.changes != before:
-                until = min(time.monotonic() + case_deadline_s, last)
-            elif time.monotonic() >= until:
-                raw = None
-                break
+                changed = time.monotonic()
+                until = min(changed + case_deadline_s, last)
+            elif raw is None or time.monotonic() >= until:
+                if hearing.in_flight or not starts_slowly(worker, changed):
+                    raw = None
+                    break
+                until = time.monotonic() + START_DEADLINE_S
         if not hearing.in_flight or time.monotonic() >= last:
             return found
         held = raw is None and worker.held_up()

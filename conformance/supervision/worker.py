@@ -2,6 +2,7 @@
 workers. Not for what these share."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,7 +12,7 @@ from conformance.model.record import DerivedFiles, HeaderRecord, ResultRecord
 
 # The deadline until the first case, in seconds: pytest starts and reads the tables, under emulation.
 START_DEADLINE_S = 180.0
-# A worker that is busy is given this long: several of them start slowly on a host that other work keeps busy.
+# A busy worker is given this long, because several workers start slowly on a busy host.
 LONGEST_START_S = 900.0
 # A case whose worker is killed externally is started this many times, then it is BROKEN.
 TRIES = 3
@@ -48,6 +49,11 @@ class Worker(Protocol):
     def console_tail(self, lines: int = 30) -> list[str]: ...
     def close(self) -> None: ...
     def stuck_reason(self) -> str: ...
+
+
+def starts_slowly(worker: Worker, since: float) -> bool:
+    """Returns whether a worker that has been silent since its start at that time is busy, and may go on."""
+    return time.monotonic() < since + LONGEST_START_S and worker.busy()
 
 
 # Starts a worker for cases with the given ids. Raises UserError.

@@ -260,8 +260,8 @@ def call_all(
 ) -> None:
     """Makes the calls of each point on the set-up of `context`, and records the observations.
 
-    Handles ever more points at a time while they are quick, up to as many as C can execute exchanges in one call, and
-    calls `report` after each time, with the last point and the number of points that are done.
+    Handles more and more points at a time while they are quick, up to the number of exchanges that C can execute in one
+    call, and calls `report` after each time, with the last point and the number of points that are done.
     """
     done, size = 0, 1
     while done < len(points):

@@ -92,7 +92,7 @@ class Suite:
 
     @cached_property
     def smoke(self) -> frozenset[str]:
-        """The ids of the smallest tier, which take long to find."""
+        """The ids of the smallest tier, which take long to compute."""
         return frozenset(case.id for case in of_tier(self.cases, SMOKE))
 
     @property
