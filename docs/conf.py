@@ -3,8 +3,6 @@
 The order of the pages is that of index.md. Not for the manual page (packaging/man_page.py).
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -14,7 +14,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest, called
-from reports.points import inside, read_points
+from reports.evidence import inside, read_points
 
 REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = "regressed", "fixed", "became unsupported", "not confirmed"
 NEWLY_WRONG = "newly supported, and wrong"

@@ -18,7 +18,7 @@ from conformance.sweeps.outcome import OUTSIDE
 from conformance.tables.suite import POINT, Suite
 from reports import confirmation, evidence
 from reports.digest import Digest
-from reports.points import read_points
+from reports.evidence import read_points
 from reports.text import flat, format_count
 
 _WIDTH = 100

@@ -25,7 +25,7 @@ from conformance.results.conclusions import format_points
 from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
 from reports import evidence
 from reports.digest import Digest
-from reports.points import read_points
+from reports.evidence import read_points
 from reports.text import flat, format_rules, format_value, link
 
 # Several shades for a verdict, so that calls accepted as documented and calls refused as documented look different.

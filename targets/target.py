@@ -19,9 +19,9 @@ from conformance.run_options import RunOptions
 from conformance.supervision import Start, Worker
 from conformance.tables.suite import ROOT
 from fixtures.guest.capacity import guests_at_once
-from fixtures.guest.instrumented import SLOWER
 from fixtures.guest.qemu import MEMORY_MB
 from fixtures.guest.recipe import INSTRUMENTED_STACKS
+from fixtures.guest.under_test import SLOWER
 from fixtures.hosts.remote_host import RemoteHost
 from fixtures.system import packages, usable
 from fixtures.system.cache import cache_directory
