@@ -40,7 +40,7 @@ pytestmark = pytest.mark.long
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)
 DEFAULT_IDS = [case.id for case in DEFAULT]
-SOME = [case for case in DEFAULT if not case.hazardous and not case.sweep][::20]
+SOME = [case for case in DEFAULT if not case.hazardous and not case.sweep][::60]
 SWEEPS = [case for case in SUITE.cases if case.sweep and case.sweep.size <= 2048][:1]
 NOW = datetime.now(UTC)
 

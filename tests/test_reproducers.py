@@ -34,7 +34,7 @@ RECORDED = Path(__file__).with_name("recorded_violations")
 ROWS = [case for case in SUITE.cases if case.kind is Kind.ROW]
 GUEST_STACK = "forky"
 ADVICE = "advise_mr/codes/invalid-pd@libibverbs"
-DEFECT, SHOWN_BY = "6c8e18b350a5", "bind_mw/invalidation/local-inv-twice"
+DEFECT = "6c8e18b350a5"  # bind_mw/invalidation/local-inv-twice shows it
 FORKY = str(RECORDED / "forky.jsonl")
 WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
 
