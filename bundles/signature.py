@@ -38,9 +38,8 @@ def sign(data: bytes, key: Path, target: Path) -> None:
 
 
 def signer(bundle: Path, data: bytes, signers: Path) -> str:
-    """Who has signed these bytes of a bundle: the first principal of the file of allowed signers whose key it was.
-
-    Raises UserError (status 2) if nobody there has.
+    """The signer of these bytes of a bundle: the first principal in the file of allowed signers whose key made the
+    signature. Raises UserError (status 2) if there is none.
     """
     where = path_of(bundle)
     try:

@@ -100,7 +100,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.others and not arguments.mail:
         raise UserError("--others is only for --mail")
     if arguments.all and arguments.out == STANDARD_OUTPUT:
-        raise UserError("--all writes files, and - is standard output, no directory", hint="--out DIR names one")
+        raise UserError("--all writes files, and - is standard output, not a directory", hint="--out DIR names one")
 
 
 def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:

@@ -63,7 +63,7 @@ def _is_private(found: os.stat_result) -> bool:
 
 @functools.cache
 def _is_of_one(group: int) -> bool:
-    """Whether this is the group of this user alone, which many systems let write by default."""
+    """Whether only this user is in the group, to which many systems give the right to write by default."""
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:

@@ -1,7 +1,7 @@
 """Memory windows of both types: allocation, binding, invalidation, as ibv_alloc_mw(3) and ibv_bind_mw(3) define it.
 
-A bind with arguments that are never valid is refused when it is posted. A bind that the region does not allow fails
-with its completion. The page allows both ways in both cases. Not for the requests (work.py).
+A bind with arguments that are never valid is refused when it is posted; a bind that the region does not allow fails
+with its completion. The page allows either in both cases. Not for the requests (work.py).
 """
 
 import errno

@@ -1,8 +1,6 @@
 """Everything that a report says about one violation, as lines of text: the calls, the requirement, the observation, the
 layer that answered, and the command that reproduces it. Not for escaping and layout."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

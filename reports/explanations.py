@@ -1,7 +1,5 @@
 """The texts of `rdma-cts explain` about a rule, a case, a point of a sweep and a defect. Not for finding them."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator
@@ -26,7 +24,7 @@ from reports.text import flat, format_count
 _WIDTH = 100
 _CASES = 12
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
-FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # its beginning suffices if no other defect's begins like that
+FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # the first digits suffice if no other fingerprint begins with them
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:

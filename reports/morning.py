@@ -3,8 +3,6 @@
 Not for comparing (comparison.py) and not for the page of all nights (history_page.py).
 """
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

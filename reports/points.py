@@ -4,8 +4,6 @@ The points file is as untrusted as the results, so control characters in its tex
 points (conformance/sweeps/outcome.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Reads the file of a lab: its hosts, their devices and options, and which are equal. Every mistake has its location.
+"""Reads the file of a lab: its hosts, their devices and options, and which hosts should be equal. Every mistake has its
+location.
 
 Not for running on them (commands/lab.py).
 """
@@ -33,7 +34,7 @@ OF_HOSTS = (
 _PATHS = ("profile", "waivers")
 _NUMBERS = ("port", "gid_index", "return_within")
 PAGE = "lab.html"
-_OWN_FILES = (LAB_FILE_NAME, PAGE)  # beside the directories of the hosts
+_OWN_FILES = (LAB_FILE_NAME, PAGE)  # next to the directories of the hosts
 # The readers of the files that options name, by the name of the option. Raises UserError for a mistake in that file.
 Readers = Mapping[str, Callable[[Path], object]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")

@@ -70,12 +70,12 @@ def unconfirmed(**evidence: Any) -> Callable[[list[Line]], list[Line]]:
 
 
 def head(**changes: Any) -> Callable[[list[Line]], list[Line]]:
-    """With these changes of the header, and a footer that follows."""
+    """With these changes of the header, and a matching footer."""
     return lambda lines: consistent([{**lines[0], **changes}, *lines[1:]])
 
 
 def failing(**changes: Any) -> Callable[[list[Line]], list[Line]]:
-    """With these changes of the result that fails, and a footer that follows."""
+    """With these changes of the result that fails, and a matching footer."""
 
     def changed(lines: list[Line]) -> list[Line]:
         return consistent([{**line, **changes} if line.get("case", "").endswith("c3") else line for line in lines])
@@ -84,7 +84,7 @@ def failing(**changes: Any) -> Callable[[list[Line]], list[Line]]:
 
 
 def passes(lines: list[Line]) -> list[Line]:
-    """With a verdict that nobody has judged."""
+    """With a verdict that no judging has produced."""
     changed = failing(verdict="PASS", effective="PASS", fault=None)(lines)
     return [*changed[:-1], {**changed[-1], "rules": {"REG-01": "PASS"}, "rule_totals": {"PASS": 1, "without_case": 0}}]
 

@@ -8,14 +8,13 @@ import pytest
 from conformance.errors import UserError
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.case import Case
-from conformance.model.evidence import Needs, Shown, controls, shown_by, shown_of_rules
 from conformance.model.record import ResultRecord
+from conformance.model.rules import Needs, Shown, controls, shown_by, shown_of_rules
 from conformance.model.vocabulary import TIERS
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
 from conformance.results.writer import shown_in
 from conformance.tables import suite
-from conformance.tables.selection import Selection
-from conformance.tables.suite import CASES, load_suite
+from conformance.tables.suite import CASES, Selection, load_suite
 from conformance.tables.tiers import of_tier
 from patience import calls_of
 from recorded_reference import record

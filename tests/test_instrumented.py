@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.device.failing import can_fail
+from conformance.device.limits import can_fail
 from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.results.records import read_results
 from conformance.run_options import RunOptions

@@ -13,8 +13,8 @@ import pytest
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.tables.shards import Shard
 from conformance.tables.suite import load_suite
+from conformance.tables.tiers import Shard
 from fixtures.guest.changes import Change
 from fixtures.guest.driver import DRIVERS
 from trial import kernel_runs
@@ -71,10 +71,6 @@ class Driver:
         self.refused: set[str] = set()
         self.events: dict[tuple[str, str], Exception] = {}
         self.started = 0
-        self.once: dict[
-            str, str
-        ] = {}  # by case: a rule that a guest reports as violated once, with or without a mutant
-        self.told: set[str] = set()
         self.module = ""
 
     # The modules
@@ -92,7 +88,7 @@ class Driver:
     # The guests
 
     def start(self, cases: Sequence[Case]) -> Driver:
-        self.started, self.module, self.told = self.started + 1, "", set()
+        self.started, self.module = self.started + 1, ""
         return self
 
     @property
@@ -111,8 +107,6 @@ class Driver:
             rules = tuple(
                 rule for (name, at), rule in self.violated.items() if at == case and name in (*self.module.split(), "")
             )
-            rules += (self.once[case],) if case in self.once and case not in self.told else ()
-            self.told.add(case)
             verdict = "BROKEN" if "BROKEN" in rules else "FAIL" if rules else "PASS"
             yield Answer(case, verdict, () if verdict == "BROKEN" else rules, "why", 0.1)
             if rules and verdict == "FAIL" and not all_of_them:
@@ -169,13 +163,6 @@ def test_what_the_driver_violates_without_it_does_not_count_and_is_asked_once() 
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
     assert [trial.try_alone(mutant(name)).tried for name in ("one", "two")] == [1, 0]
     assert trial.try_alone(mutant("two")).outcome == SURVIVED
-
-
-def test_what_a_kernel_tells_once_does_not_count_if_it_does_without_the_mutant() -> None:
-    driver = Driver()
-    driver.once[OWN.id] = "REG-20"
-    assert tried(driver).outcome == SURVIVED
-    assert driver.started == 3, "once; again in a new guest; without the mutant in another"
 
 
 def test_another_rule_kills_it_elsewhere() -> None:

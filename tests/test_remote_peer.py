@@ -21,9 +21,8 @@ import pytest
 from conformance.bench.calls import Return, Sge
 from conformance.bench.work_requests import Completion, SendRequest
 from conformance.device import memory
-from conformance.device.mirror import Mirror
 from conformance.device.queue_pairs import DevicePair
-from conformance.device.remote_peer import Endpoint, PeerRefused, RemoteDevice, RemoteDomain, RemoteQueue
+from conformance.device.remote_peer import Endpoint, Mirror, PeerRefused, RemoteDevice, RemoteDomain, RemoteQueue
 from conformance.device.xrc import XrcPair
 from conformance.errors import HarnessFailure, LoopbackLost, PeerLost
 from conformance.model.case import QpSpec

@@ -97,7 +97,8 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *mr_init
 
 
 def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
-    """Each two helpers, verbs and opcodes that a program has, and each that has one of two, are in one of these."""
+    """Compiles a subset in which each pair of helpers, verbs and opcodes occurs as in the whole: both, or one of the
+    two."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "the project's tests need gcc"
     header = Path("/usr/include/infiniband/verbs.h").read_text()

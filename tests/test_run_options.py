@@ -24,13 +24,13 @@ from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, c
 from conformance.model.vocabulary import DIALECTS, TIERS
 from conformance.pytest_plugin.options import add_options
 from conformance.run_options import GUEST, HOST, OPTIONS, RunOptions
-from conformance.tables.shards import Shard
 from conformance.tables.suite import ROOT
+from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.recipe import STACKS
 from fixtures.system import usable
 from kinds import Folders, Patch, Says, words
-from reports.progress import Progress
+from reports.terminal import Progress
 from runs.plan import Plan, read_plan, write_plan
 from targets import builds, target
 
@@ -286,7 +286,7 @@ class Patience:
         self.awaited: list[float] = []
 
     def completions(self, count: int, deadline_s: float) -> list[Any]:
-        """None comes."""
+        """No completion comes."""
         self.awaited.append(deadline_s)
         return []
 

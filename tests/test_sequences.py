@@ -34,7 +34,7 @@ from trial.comparison import Comparison, Divergence, Subject
 from trial.running import judgement_on, on_the_reference
 from trial.searching import divergences, for_sequences, observe
 
-AT_MOST = 3000  # sequences until something must have been found; most seeds need a few dozen
+AT_MOST = 3000  # within this many sequences the violation must be found; most seeds need a few dozen
 ROW = "- id: found-by-random-sequences\n"
 
 

@@ -21,8 +21,8 @@ from conformance.results.records import Recorded, encode, read_results
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
 from conformance.supervision import RunPlan
-from conformance.tables.shards import Shard, shipped_durations
 from conformance.tables.suite import load_suite
+from conformance.tables.tiers import Shard, shipped_durations
 from kinds import Cli
 from recorded_reference import record
 from reports.comparison import compare

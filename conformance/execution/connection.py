@@ -248,7 +248,7 @@ class LoopbackConnection:
         return self._native
 
     def leaves_settling(self, exchange: Exchange) -> bool:
-        """Whether C has left the wait for the final state after its last exchange, this one, to `settled`."""
+        """Whether `settled` has to wait for the final state after this exchange, the last one in C."""
         return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
 
     def update_from_native(self) -> None:

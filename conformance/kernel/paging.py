@@ -68,13 +68,13 @@ def own_pages(addr: int, size: int) -> tuple[int, int]:
 
     The shared page of zeros, which a mapping has after it was only read, is not its own.
     """
-    own = sum(int(rest[0]) << 10 for rest in _mapped(addr, size, "Anonymous:"))
+    own = sum(int(words[0]) << 10 for _, words in _mapped(addr, size, "Anonymous:"))
     return own // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
 
 
 def in_huge_pages(addr: int, size: int) -> bool:
     """Returns whether a part of a range is in transparent huge pages."""
-    return any(int(rest[0]) for rest in _mapped(addr, size, "AnonHugePages:"))
+    return any(int(words[0]) for _, words in _mapped(addr, size, "AnonHugePages:"))
 
 
 def mappings(addr: int, size: int) -> int:
@@ -92,7 +92,7 @@ def mapping_of(name: str) -> int:
 
 def kept_from_children(addr: int) -> bool:
     """Returns whether a forked child does not get the page at an address: the flag `dc` of its mapping in smaps."""
-    return any("dc" in rest for rest in _mapped(addr, 1, "VmFlags:"))
+    return bool(_kept(addr, 1))
 
 
 def inherited(addr: int, size: int) -> tuple[int, int]:
@@ -109,21 +109,27 @@ def inherited(addr: int, size: int) -> tuple[int, int]:
     child = fork(copy)
     found = child.report()
     child.end()
-    told = sum(not kept_from_children(page) for page in pages)
+    kept = _kept(addr, size)
+    told = sum(not any(page in mapping for mapping in kept) for page in pages)
     return (told if found == str(told).encode() else -1), len(pages)
 
 
-def _mapped(addr: int, size: int, field: str) -> list[list[str]]:
-    """Returns the words of a field of /proc/self/smaps for each mapping that has bytes of a range."""
-    inside, found = False, []
+def _kept(addr: int, size: int) -> list[range]:
+    """Returns the mappings with bytes of a range that a forked child does not get."""
+    return [mapping for mapping, words in _mapped(addr, size, "VmFlags:") if "dc" in words]
+
+
+def _mapped(addr: int, size: int, field: str) -> list[tuple[range, list[str]]]:
+    """Returns each mapping of /proc/self/smaps that has bytes of a range, as its addresses and the words of a field."""
+    found = []
     with open("/proc/self/smaps") as smaps:
         for line in smaps:
-            first, *rest = line.split()
-            if first == field and inside:
-                found.append(rest)
-            elif "-" in first and not first.endswith(":"):
-                start, end = (int(part, 16) for part in first.split("-"))
-                inside = start < addr + size and addr < end
+            if line[0] in "0123456789abcdef":  # the line of a mapping; those of its fields begin with a capital letter
+                mapping = range(*(int(part, 16) for part in line.partition(" ")[0].split("-")))
+                if mapping.start >= addr + size:
+                    break
+            elif addr < mapping.stop and line.startswith(field):
+                found.append((mapping, line.split()[1:]))
     return found
 
 

@@ -265,7 +265,7 @@ class _Rows:
 
 def _through_door(case: Case, rule: str, registry: Registry) -> Case:
     """The case through another way into the verb: it proves that way's rule, which says that all rules of the row hold
-    there. Its needs stay."""
+    there. Its needs are unchanged."""
     needs = registry[rule].needs
     sweep = case.sweep
     if sweep:

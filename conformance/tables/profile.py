@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.model import capability
-from conformance.model.profile import Profile
+from conformance.model.capability import Profile
 from conformance.model.record import GivenFile
 from conformance.regular_file import read_regular
 from conformance.yamldoc.nodes import Node, TextError, read_file

@@ -26,7 +26,7 @@ from fixtures.guest.driver import Driver
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.job import Job
 from fixtures.guest.request import Request, encode
-from fixtures.guest.start import Starter
+from fixtures.guest.template import Starter
 from fixtures.guest.under_test import Prepared, UnderTest
 from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS

@@ -37,6 +37,7 @@ from trial.running import run_context, violations_by
 
 _FILE, _PROGRAM = Path("/tmp/mutant.ko"), Path("/tmp/tests.pyz")
 _PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
+_ONCE = Path("/sys/kernel/debug/clear_warn_once")  # a kernel that is told so reports again what it reports only once
 _CHUNK = 1 << 20
 _PROGRESS_S = 2.0
 
@@ -60,7 +61,7 @@ class Orders:
 
 
 def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> None:
-    """Runs the cases in this process, all of them or until one reports a violation; answers for each."""
+    """Runs the cases in this process, all of them or until one reports a violation, and writes the outcome of each."""
     obey_locked_memory_limit()
     try:
         device = Device(DEVICE)
@@ -77,6 +78,7 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> None:
 
 
 def _violates(case: Case, context: Any, orders: Orders) -> bool:
+    _ONCE.write_text("1")  # preflight or an earlier case may have caused what this one should see
     orders.answer("begins", case=case.id)
     last, began = time.monotonic(), time.monotonic()
 
@@ -99,7 +101,7 @@ def _violates(case: Case, context: Any, orders: Orders) -> bool:
 
 
 def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a process of their own, whose end releases what they hold; its status."""
+    """Runs the cases in a process of their own, whose end releases what they hold; returns its status."""
     child = os.fork()
     if child == 0:
         try:
@@ -113,7 +115,7 @@ def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
 
 
 def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
-    """Runs a program of Python, packed in one file, and passes on its lines of JSON; its status."""
+    """Runs a program of Python, packed in one file, and passes on its lines of JSON; returns its status."""
     _PROGRAM.write_bytes(unpacked(packed))
     command = [sys.executable, str(_PROGRAM), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
