@@ -7,8 +7,6 @@
 table of rules all of them. A test compares the pages with them.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import lzma

@@ -14,7 +14,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest, called
-from reports.points import inside, read_points
+from reports.evidence import inside, read_points
 
 REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = "regressed", "fixed", "became unsupported", "not confirmed"
 NEWLY_WRONG = "newly supported, and wrong"
@@ -131,8 +131,8 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether two violations of a case show the same defects: whether a defect kills may depend on the contents of
-    memory."""
+    """Whether two violations of a case show the same defects; whether a defect crashes may depend on memory
+    contents."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 

@@ -14,11 +14,10 @@ from conformance.run_options import GUEST, OPTIONS, RunOptions
 from fixtures.guest.added import is_package_name
 from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
 from fixtures.guest.image import Image
-from fixtures.guest.instrumented import instrumented
 from fixtures.guest.mending import chosen_changes, ensure_mended
 from fixtures.guest.recipe import INSTRUMENTED_STACKS, MENDED_STACKS, OWN_STACKS, Recipe
 from fixtures.guest.source_trees import Trees, compile_driver, compile_rdma_core, is_rdma_core
-from fixtures.guest.under_test import Builds, DriverModule, UnderTest
+from fixtures.guest.under_test import Builds, DriverModule, UnderTest, instrumented
 from fixtures.system.cache import cache_directory
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

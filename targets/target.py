@@ -19,9 +19,9 @@ from conformance.run_options import RunOptions
 from conformance.supervision import Start, Worker
 from conformance.tables.suite import ROOT
 from fixtures.guest.capacity import guests_at_once
-from fixtures.guest.instrumented import SLOWER
 from fixtures.guest.qemu import MEMORY_MB
 from fixtures.guest.recipe import INSTRUMENTED_STACKS
+from fixtures.guest.under_test import SLOWER
 from fixtures.hosts.remote_host import RemoteHost
 from fixtures.system import packages, usable
 from fixtures.system.cache import cache_directory
@@ -42,7 +42,7 @@ class Target:
 
     `given` are the hashes of the user's own builds. `boot_id` returns what identifies the boot of the kernel under test
     if that is the kernel of a host, else nothing. Each of `again` starts a worker in which violations are tried once
-    more. `durations` are those of cases in earlier runs, if that matters.
+    more. `durations` are those of cases in earlier runs, if they matter.
     """
 
     stack: str

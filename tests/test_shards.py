@@ -27,7 +27,7 @@ from kinds import Cli
 from recorded_reference import record
 from reports.comparison import compare
 from reports.digest import read
-from reports.points import read_points
+from reports.evidence import read_points
 from samples import footer_of
 from targets.target import Target
 from trial.catalogue import VIOLATIONS

@@ -15,14 +15,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from conformance.defects import Defect, Severity, defects_of, shorts_in
-from conformance.errors import UserError
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
 from conformance.results.waivers import DefectWaiver, KnownOutcome, Waiver, Waivers, WaiverScope, version
 from conformance.tables.suite import Suite
-from conformance.yamldoc.nodes import Location, Node, TextError, quoted, read_file
-from conformance.yamldoc.reader import Reader, suggestion
+from conformance.yamldoc.nodes import Location, Node, quoted
+from conformance.yamldoc.reader import Reader, document, suggestion
 
 LONGEST = timedelta(days=180)
 _KEYS = ("case", "rule", "defect", "where", "observed", "issue", "owner", "expires")
@@ -35,24 +34,18 @@ _OBSERVED = ("verdict", "returned", "errno", "wc", "reason", "when")
 
 def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
     """The waivers in a file. Raises UserError with a line for each mistake."""
-    try:
-        root = read_file(path, str(path))
-    except TextError as error:
-        raise UserError(*map(str, error.mistakes)) from error
-    reader = Reader()
-    fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
-    cases = {case.id for case in suite.cases}
-    nodes = reader.items(fields.get("waivers"), "waivers")
-    read = [_waiver(node, reader, cases, suite.registry, today) for node in nodes if not _is_of_defect(node)]
-    defects = [_defect_waiver(node, reader, today) for node in nodes if _is_of_defect(node)]
-    met: dict[tuple[str, WaiverScope], Waiver | DefectWaiver] = {}
-    every: list[Waiver | DefectWaiver] = [*filter(None, read), *filter(None, defects)]
-    for waiver in every:
-        first = met.setdefault((waiver.target, waiver.where), waiver)
-        if first is not waiver:
-            reader.note(waiver.location, f"{waiver.target} is waived twice (first at {first.location})")
-    if reader.mistakes:
-        raise UserError(*map(str, reader.mistakes))
+    with document(path) as (root, reader):
+        fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
+        cases = {case.id for case in suite.cases}
+        nodes = reader.items(fields.get("waivers"), "waivers")
+        read = [_waiver(node, reader, cases, suite.registry, today) for node in nodes if not _is_of_defect(node)]
+        defects = [_defect_waiver(node, reader, today) for node in nodes if _is_of_defect(node)]
+        met: dict[tuple[str, WaiverScope], Waiver | DefectWaiver] = {}
+        every: list[Waiver | DefectWaiver] = [*filter(None, read), *filter(None, defects)]
+        for waiver in every:
+            first = met.setdefault((waiver.target, waiver.where), waiver)
+            if first is not waiver:
+                reader.note(waiver.location, f"{waiver.target} is waived twice (first at {first.location})")
     digest = hashlib.sha256(read_regular(path)).hexdigest()
     exact_first = tuple(sorted(filter(None, read), key=lambda waiver: not waiver.case))
     return Waivers(str(path), digest, exact_first, today, tuple(filter(None, defects)))
