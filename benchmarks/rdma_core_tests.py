@@ -2,12 +2,10 @@
 
     python3 rdma_core_tests.py DEVICE MODULE[.CLASS.METHOD] [MODULE...]
 
-The tests are in `tests` next to this file. Prints JSON lines: each test as it begins, and again with its outcome; at
-last how many test methods ran (without skipped ones), how many of these did not pass, and how many seconds they took,
-including their set-up and nothing else.
+The tests are in `tests` next to this file. Prints JSON lines: one when a test begins and one with its outcome; the last
+line has the number of test methods that ran (without skipped ones), how many of these did not pass, and the seconds
+that they and their set-up took.
 """
-
-from __future__ import annotations
 
 import contextlib
 import io

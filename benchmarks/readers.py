@@ -3,11 +3,9 @@
     python3 benchmarks/readers.py [--planned N | --results N] [RUN]
 
 RUN is the results.jsonl of a recorded run (default: that of the project's tests). A copy of it plans N more cases
-without results, or has N results: those of the run, repeated under other names. Printed are seconds of the processor,
-in the program and in the kernel, the most memory, and the size of the report.
+without results, or has N results: those of the run, repeated under other names. Prints processor seconds in the program
+and in the kernel, the peak memory, and the size of the report.
 """
-
-from __future__ import annotations
 
 import argparse
 import json
@@ -23,7 +21,7 @@ FORMATS = ("summary", "html", "junit", "ktap", "markdown", "tmt")
 
 
 def planned_run(source: Path, folder: Path, number: int) -> Path:
-    """The new directory `folder` with the run in the file `source`, which plans so many cases more."""
+    """The new directory `folder` with the run in the file `source`, which plans that many more cases."""
     header, *rest = source.read_bytes().splitlines(keepends=True)
     data = json.loads(header)
     data["planned"] += [f"reg_mr/made/up-{each}" for each in range(number)]
@@ -33,7 +31,8 @@ def planned_run(source: Path, folder: Path, number: int) -> Path:
 
 
 def repeated_run(source: Path, folder: Path, number: int) -> Path:
-    """The new directory `folder` with a run that was cut short after so many results, those in `source` repeated."""
+    """The new directory `folder` with a run that was cut short after that many results, which repeat those in
+    `source`."""
     header, *results = (
         data for line in source.open("rb") if (data := json.loads(line))["type"] in ("header", "result")
     )
@@ -49,7 +48,7 @@ def repeated_run(source: Path, folder: Path, number: int) -> Path:
 
 
 def cost(arguments: Sequence[str]) -> tuple[float, int]:
-    """Seconds of the processor and KiB of memory that a command of the suite takes."""
+    """The processor seconds and the KiB of memory that a command of the suite takes."""
     process = subprocess.Popen(
         [str(ROOT / "rdma-cts"), *arguments],
         cwd=ROOT,

@@ -5,14 +5,12 @@
 | only | `run --guest --only CASE`, with a template | resuming the template and ending the guest |
 | build | the same for a build that has no template yet | booting a guest with an empty command, powering it off |
 | smoke, default, spaces | a tier, or the exhaustive tier's spaces | the time of its cases, divided by the guests |
-| first | the first run ever, with an empty cache; measured once | none |
+| first | the first run, with an empty cache; measured once | none |
 
-Prints each time, and a table in Markdown with the medians; besides the time, the seconds of processors of this host
-that the command and its guests have used, which a busy machine changes less. The first repetition of each measure
-warms caches and does not count. Exit status 1 if a goal is missed. Run it on an idle machine.
+Prints each time, and a table in Markdown with the medians of the time and of the processor seconds that the command and
+its guests have used, which vary less on a busy machine. The first repetition of each measure warms caches and does not
+count. Exit status 1 if a goal is missed. Run it on an idle machine.
 """
-
-from __future__ import annotations
 
 import argparse
 import json
@@ -44,7 +42,7 @@ CASE = "reg_mr/access_flags/local-write-alone"
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table: arguments for `run`, the goal in seconds, and what is measured besides it.
+    """One line of the table: arguments for `run`, the goal in seconds, and what else is measured.
 
     `floor` is a function of the run's directory that returns seconds, or None. `new_build`: each run has another guest.
     """
@@ -58,7 +56,7 @@ class Measure:
 
 
 def resume_and_end(work: Path) -> float:
-    """Seconds from asking for a guest until a resumed one has taken its request."""
+    """Seconds from asking for a guest until a resumed guest has taken its request."""
     guests = Guests(RunOptions(guest=True), work / "resumed", lambda _: None)
     began = time.perf_counter()
     with guests.run([CASE]):
@@ -78,7 +76,7 @@ def boot_and_power_off(work: Path) -> float:
 
 
 def cases_alone(work: Path) -> float:
-    """Seconds that the cases of the run took, divided by the number of guests that ran side by side."""
+    """Seconds that the cases of the run took, divided by the number of guests that ran at the same time."""
     results = read_results(work / "out").results
     return sum(each.get("duration_us") or 0 for each in results) / 1e6 / (os.cpu_count() or 1)
 
@@ -96,13 +94,13 @@ MEASURES = {
 
 
 def processor_s() -> float:
-    """The seconds of processors that all children which have ended have used."""
+    """The processor seconds of all children that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def run(measure: Measure, work: Path) -> tuple[float, float]:
-    """The seconds that `./rdma-cts run` takes, and those of processors that it uses, its guests included."""
+    """The seconds that `./rdma-cts run` takes, and the processor seconds that it and its guests use."""
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
     if measure.empty_cache:
         environment["RDMA_CTS_CACHE"] = str(work / "cache")
@@ -122,7 +120,7 @@ def run(measure: Measure, work: Path) -> tuple[float, float]:
 
 
 def repeat(name: str, measure: Measure, repetitions: int) -> tuple[float, float, float | None]:
-    """The medians of a measure, its processors and its floor, in seconds."""
+    """The medians of a measure, of its processor time and of its floor, in seconds."""
     runs, processors, floors = [], [], []
     for repetition in range(1 if measure.empty_cache else repetitions + 1):
         with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as folder:

@@ -1,9 +1,9 @@
 """The file of a bundle: tar in xz, written in one way only, so that the same run gives the same bytes.
 
-Reading compares every byte with the output of `pack` for the same files: names, sizes and hashes are those of the
-manifest, its first member, and all else is fixed. xz itself detects a changed byte of the compressed data. Not for the
-contents of a bundle (commands/bundle.py), nor for what it supports (commands/verify.py). docs/bundles.md has the
-layout.
+Reading compares every byte with the output of `pack` for the same files: names, sizes and hashes come from the
+manifest, which is the first member, and all else is fixed. xz itself detects a changed byte of the compressed data. Not
+for the contents of a bundle (commands/bundle.py), nor for what it supports (commands/verify.py). docs/bundles.md has
+the layout.
 """
 
 import hashlib
@@ -72,7 +72,7 @@ class Manifest:
 
     @staticmethod
     def of(content: bytes) -> "Manifest":
-        """The manifest of this content. Raises ValueError if it is not one, or not as `encoded` writes it."""
+        """The manifest of this content. Raises ValueError if it is not a manifest, or not as `encoded` writes it."""
         try:
             data = dict(parse(content))
             if data.pop("schema") != SCHEMA:
@@ -126,7 +126,7 @@ _REPEATED = (
 
 
 def _most_unpacked(packed: int) -> int:
-    """The maximum size to which so many compressed bytes may expand."""
+    """The maximum size to which that many compressed bytes may expand."""
     return _ALWAYS_UNPACKED + _MOST_RATIO * packed
 
 
@@ -196,7 +196,7 @@ class _Source:
         self.sha256 = hashlib.sha256()
 
     def read(self, size: int) -> Iterator[bytes]:
-        """So many bytes, in parts. Raises _WrongError if there are fewer."""
+        """That many bytes, in parts. Raises _WrongError if there are fewer."""
         while size:
             if self._xz.eof:
                 raise _WrongError("it ends too early")

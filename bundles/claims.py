@@ -1,7 +1,7 @@
 """The statements of a bundle's manifest about its run, and whether they are true.
 
-Facts are always compared. Sentences and figures depend on the version that packed it: they are compared only if that is
-this version. Not for the manifest's own form (archive.py), nor for verdicts (commands/verify.py).
+Facts are always compared. Sentences and figures depend on the version that packed it: they are compared only if this
+version packed it. Not for the manifest's own form (archive.py), nor for verdicts (commands/verify.py).
 """
 
 import hashlib
@@ -62,7 +62,7 @@ def wrong_claim(manifest: Manifest, run: Digest) -> str:
 
 
 def remark(manifest: Manifest, run: Digest) -> str:
-    """A remark that the manifest is worded by another version, so that its words are not compared; else empty."""
+    """A remark if another version has worded the manifest, so that its words are not compared; else empty."""
     own = {**claims(run), _BUNDLED_BY: None}
     if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
         return ""

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A run that goes on if it was cut short in OUT, and is left alone if it is whole there.
-# Usage: sh ci/resumed.sh OUT [OPTION of `rdma-cts run`]...
-# Exit status: 0 whatever is violated, which is said of all runs together; others as of `rdma-cts run`.
+# Resumes a run that was cut short in OUT, begins one if there is none, and leaves a complete one alone. Usage: sh
+# ci/resumed.sh OUT [OPTION of `rdma-cts run`]... Exit status: 0 whatever is violated, which the page or the merged run
+# reports; others as for `rdma-cts run`.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")

@@ -4,7 +4,7 @@
 # KEPT is a directory that the CI system keeps between nights; KEPT/STACK is the last run in which nothing had regressed.
 # Results, reports, summary.md and comparison.txt go to out/STACK. The summary is also appended to the file that
 # GITHUB_STEP_SUMMARY names, if any. Exit status: 0 nothing has regressed, or it is the first night; 1 something has;
-# others as of `rdma-cts run`.
+# others as for `rdma-cts run`.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")

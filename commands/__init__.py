@@ -2,7 +2,7 @@
 
 import sys
 
-from fixtures.system import bytecode
+from fixtures.system import cache
 
 if sys.argv[:1] == ["-m"]:  # Python looks for the program in this package
-    bytecode.keep(sys.orig_argv)
+    cache.keep(sys.orig_argv)

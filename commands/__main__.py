@@ -20,8 +20,7 @@ from commands.endings import SIGNALLED, Terminated, crash_report, forbidden, hee
 from commands.streams import Output
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
-from fixtures.system.bytecode import keeps_files
-from fixtures.system.cache import cache_directory
+from fixtures.system.cache import cache_directory, keeps_files
 from reports.text import one_line
 
 # The commands in the order of the help text, with their descriptions; _MODULES has the module names that differ.
@@ -48,7 +47,7 @@ COMMANDS: Mapping[str, str] = {
     "reproducer": "Make a C program of libibverbs alone that shows a violation, or the text to report it with.",
     "findings": "Write a page of the defects in several runs, one for each stack, with C programs that show them.",
     "patches": "Write the changes that mend the defects of Soft-RoCE as patches for git am, made from source trees.",
-    "bisect-step": "Run a case, and end as git bisect run wants: 0 good, 1 bad, 125 cannot be tested, 128 ends the "
+    "bisect-step": "Run a case, and end as git bisect run expects: 0 good, 1 bad, 125 cannot be tested, 128 ends the "
     "bisection.",
     "coverage": "Show which rules have cases, in which directions, and with --run their verdicts.",
     "describe": "Print the promises of the manual pages about a verb.",
@@ -72,8 +71,8 @@ class _Version(argparse.Action):
 
 
 def parser_of(commands: Collection[str]) -> Parser:
-    """The parser of these commands; of all, without their arguments, if there is none or an unknown one among them:
-    importing all modules takes longer than most commands."""
+    """The parser of these commands. If there are none, or one is unknown, that of all commands without their arguments,
+    because importing all modules takes longer than most commands."""
     parser = Parser(
         prog=NAME,
         description="Conformance tests for the memory-region verbs of RDMA devices.",
@@ -120,7 +119,7 @@ def main(argv: Sequence[str] | None = None, **known: object) -> int:
 
 
 def _told(error: UserError) -> int:
-    """Prints an error, each of its lines as one; returns its exit status."""
+    """Prints the lines of an error; returns its exit status."""
     for line in error.lines:
         print(f"{NAME}: {one_line(line)}", file=sys.stderr)
     return error.status
@@ -133,7 +132,7 @@ def keep_derived_files(given: Sequence[str]) -> None:
 
 
 def run_as_program() -> int:
-    """Runs the command of this process; returns its exit status, 3 if the output of anything but a run was lost."""
+    """Runs the command of this process; returns its exit status: 3 if output was lost, except for that of a run."""
     gc.set_threshold(_ALLOCATED, 20, 20)
     output = Output()
     heed_signals()

@@ -1,7 +1,7 @@
 """The parser of the command line.
 
-A mistake is one printable line that names the command's help, not the usage of all options. Arguments are repeated
-there escaped, so that they cannot control the terminal.
+A mistake becomes one printable line that names the command's help, without the usage of all options. Arguments in it
+are escaped, so that they cannot control the terminal.
 """
 
 import argparse

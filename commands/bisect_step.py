@@ -51,7 +51,7 @@ def _end(error: UserError) -> UserError:
 
 
 def status_of(verdicts: Iterable[Verdict]) -> int:
-    """A verdict that violates the documents is bad, one that keeps them is good; any other decides nothing."""
+    """A verdict is bad if the documents are violated, good if they are met; any other decides nothing."""
     found = set(verdicts)
     if found & set(VIOLATIONS):
         return BAD

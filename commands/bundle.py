@@ -93,7 +93,7 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
 
 
 def _profile_of(folder: Path) -> Path | None:
-    """The profile that the plan of a run names, if its version is old enough to need that; else None."""
+    """The profile that the plan of a run names, if the run is of a version whose header does not name it; else None."""
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")

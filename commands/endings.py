@@ -38,7 +38,7 @@ def heed_signals() -> None:
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process at once
-    # That of a terminal which is closed comes twice, from the kernel and from the shell.
+    # The signal of a closed terminal comes twice, from the kernel and from the shell.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise Terminated(number)
 

@@ -94,7 +94,7 @@ def _node(name: str, folder: Path, out: Path) -> Node:
 
 
 def differences(known: Fleet) -> Iterator[str]:
-    """What the terminal shows of what differs between equals."""
+    """The differences between equal nodes, as the terminal shows them."""
     found = [each for group in known.groups for each in group.differences]
     for each in found[:_MOST]:
         others = f" and {len(each.nodes) - 3:,} more" if len(each.nodes) > 3 else ""

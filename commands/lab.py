@@ -35,8 +35,7 @@ from reports.digest import suite_of
 from reports.fleet import Fleet, Node, page
 from reports.history import Facts, facts_of
 from reports.html import FILE_NAME as REPORT
-from reports.progress import Progress
-from reports.terminal import QUIET, VERBOSE
+from reports.terminal import QUIET, VERBOSE, Progress
 from reports.text import one_line
 from runs.folder import run_folder
 from runs.lab_file import OF_HOSTS, PAGE, LabHost, read_lab
@@ -50,7 +49,7 @@ _REFUSED = {
     **{name: "a lab has no guest" for name, option in OPTIONS.items() if option.only_on == GUEST},
     "rdma_core": "install that build on the hosts",
 }
-_ENDING_S = 60.0  # how long the runs may take to end when this one is asked to
+_ENDING_S = 60.0  # how long the runs may take to end when this process is told to end
 _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
 
@@ -107,7 +106,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
 
 
 def _told(node: Node) -> str:
-    """What came of a host, in one line."""
+    """The outcome of a host, in one line."""
     if node.facts is None:
         return f"not run: {node.problem}"
     return "; ".join(filter(None, (node.facts.conclusion, node.problem)))
@@ -223,7 +222,7 @@ class _HostRun:
             self.wait()
 
     def node(self) -> Node:
-        """What the page needs to know. A host without a group has no equal."""
+        """What the page needs to know. A host without a group is compared with no other."""
         name, group = self.host.name, self.host.group or self.host.name
         if self._refused:
             return Node(name, problem=self._refused, group=group)

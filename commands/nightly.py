@@ -30,7 +30,7 @@ from conformance.results.waiver_file import read_waivers
 from conformance.results.writer import ResultsFile
 from conformance.run_options import BUILDS, CASES, GENERAL, JUDGING, WHERE, RunOptions, budget_seconds
 from conformance.tables.profile import read_profile
-from conformance.tables.shards import Shard
+from conformance.tables.tiers import Shard
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.image import renew_image
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS, recipe_for
@@ -258,7 +258,7 @@ def _locked(folder: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError as error:
-        raise UserError(f"another night is running in {folder}", hint="let it come to its end") from error
+        raise UserError(f"another night is running in {folder}", hint="let it end") from error
     finally:
         os.close(lock)
 
@@ -287,7 +287,8 @@ def _new_night(folder: Path) -> Path:
 
 
 def _renew(stack: str, days: float) -> None:
-    """Makes the image of a stack again if it is older than this many days; if that fails, says so and keeps it."""
+    """Rebuilds the image of a stack if it is older than this many days; if that fails, says so and keeps the old
+    one."""
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:
@@ -389,7 +390,8 @@ def _compared(history: History, ran: _Ran) -> Morning:
 
 
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
-    """The run compared with that of an earlier night; None, and a line, if that cannot be read any more."""
+    """The run compared with that of an earlier night; None, and a line about it, if the earlier run cannot be read any
+    more."""
     try:
         return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:

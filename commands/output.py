@@ -46,7 +46,7 @@ def out_path(text: str) -> Path:
 def out_directory(text: str) -> Path:
     """The same for an option that names a directory."""
     if text == str(STANDARD_OUTPUT):
-        raise argparse.ArgumentTypeError(f"{text} is standard output, and no directory")
+        raise argparse.ArgumentTypeError(f"{text} is standard output, not a directory")
     path = out_path(text)
     if os.path.lexists(path) and not os.path.isdir(path):
         raise UserError(f"{path} is not a directory")

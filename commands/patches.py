@@ -13,9 +13,8 @@ from commands.streams import show
 from conformance.errors import UserError
 from conformance.run_options import given_path
 from fixtures.guest.changes import read_changes
-from patches.letters import letters_of, seen_in
-from patches.series import NOBODY, part_of, write_series
-from patches.tree import PROJECTS, Tree, read_tree
+from patches.message import letters_of, seen_in
+from patches.series import NOBODY, PROJECTS, Tree, part_of, read_tree, write_series
 from reports.digest import read
 from reproducers.of_runs import basis_of, unknown_device
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from commands import run_arguments
 from conformance.errors import PROGRAM, UserError
 from conformance.run_options import BUILDS, WHERE
-from fixtures.guest.start import templates_wanted
+from fixtures.guest.template import templates_wanted
 from runs.folder import tidied
 from targets.guests import Guests
 

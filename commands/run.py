@@ -19,9 +19,9 @@ from commands.endings import crash_reports_in
 from commands.output import out_directory
 from conformance.errors import PROGRAM, UserError
 from conformance.model.bounds import MOST_RECORDS
+from conformance.model.capability import Profile
 from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.model.profile import Profile
 from conformance.model.record import SupervisorFacts
 from conformance.results.records import FILE_NAME, Recorded
 from conformance.results.waiver_file import read_waivers
@@ -30,12 +30,10 @@ from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions, given_path
 from conformance.supervision import Recording, RunPlan, Start, Supervisor, Worker
 from conformance.tables.profile import named_profile, read_profile
-from conformance.tables.shards import shipped_durations
 from conformance.tables.suite import Suite
-from conformance.tables.tiers import ordered
+from conformance.tables.tiers import ordered, shipped_durations
 from reports.digest import Digest, digest, read
-from reports.progress import Progress
-from reports.terminal import NORMAL, QUIET, VERBOSE, summary
+from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
 from reports.text import format_count
 from runs.durations import expected_durations
 from runs.earlier import with_earlier
@@ -43,7 +41,7 @@ from runs.folder import OUT, run_folder, tidied
 from runs.plan import FILE_NAME as PLAN_FILE_NAME
 from runs.plan import LAB_FILE_NAME, LabPlan, Plan, read_lab_plan, read_plan, write_plan
 from targets import builds, hosts, target
-from targets.compiling import guest_driver
+from targets.builds import guest_driver
 from targets.guests import Guests
 
 NAME = "run"

@@ -14,8 +14,7 @@ from typing import Any
 from commands.arguments import NAME, Parser
 from conformance.errors import UserError
 from conformance.run_options import CASES, OPTIONS, RunOptions
-from conformance.tables.selection import Selection
-from conformance.tables.suite import POINT, Suite, load_suite
+from conformance.tables.suite import POINT, Selection, Suite, load_suite
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from commands.output import out_directory
 from conformance.run_options import given_path
-from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite, load_suite
+from conformance.tables.tiers import Shard
 from fixtures.guest.recipe import DEFAULT_STACK, STACKS
 from trial import guest_runs, kernel_runs, mended, reference_runs, reproduction
 from trial.searching import FIRST_SEED

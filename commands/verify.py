@@ -63,14 +63,14 @@ def execute(arguments: argparse.Namespace) -> int:
     what was observed, 3: the run is incomplete.
     """
     if arguments.bundle.is_dir():
-        raise UserError(f"{arguments.bundle} is a directory and no bundle", hint=f"{PROGRAM} bundle RUN makes one")
+        raise UserError(f"{arguments.bundle} is a directory, not a bundle", hint=f"{PROGRAM} bundle RUN makes one")
     support = support_of(arguments.bundle, arguments.cases)
     show(support.lines(_signed(arguments.bundle, support, arguments.signers)))
     return support.status
 
 
 def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
-    """A line about the signer of the judged bundle. Raises UserError if nobody in `signers` has."""
+    """A line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed it."""
     if signers is None:
         there = signature.path_of(bundle).is_file()
         return "signature: not checked; give --signers FILE" if there else "signature: none"
@@ -83,7 +83,7 @@ def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
 @dataclass(frozen=True)
 class Support:
     """The verdicts that a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from
-    it.
+    the observations.
 
     `remark` names the parts of the manifest that were not compared; empty if all were.
     """
@@ -97,7 +97,7 @@ class Support:
 
     @property
     def sentence(self) -> str:
-        """The statement that it supports: that of every report of such a run, unless it is not founded."""
+        """The statement that the bundle supports: that of every report of such a run, unless a verdict is unfounded."""
         if self.unfounded:
             return not_founded(self.unfounded)
         return self.run.conclusion

@@ -5,8 +5,7 @@ from datetime import date, datetime
 
 from commands.output import STANDARD_OUTPUT, out_path, write_out
 from conformance.errors import UserError
-from conformance.results.make_waivers import FINGERPRINT, Run, waivers_text
-from conformance.results.waiver_file import LONGEST, is_address
+from conformance.results.waiver_file import FINGERPRINT, LONGEST, Run, is_address, waivers_text
 from conformance.run_options import given_path
 from reports.digest import Digest, read
 

@@ -63,7 +63,7 @@ def _is_private(found: os.stat_result) -> bool:
 
 @functools.cache
 def _is_of_one(group: int) -> bool:
-    """Whether this is the group of this user alone, which many systems let write by default."""
+    """Whether only this user is in the group, to which many systems give the right to write by default."""
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
@@ -112,7 +112,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def prune(paths: Iterable[Path], kept: int) -> None:
-    """Removes all of these files and directories but the `kept` that were used last."""
+    """Removes these files and directories, except the `kept` ones that were used last."""
     for path in sorted(paths, key=lambda path: path.stat().st_mtime)[:-kept]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

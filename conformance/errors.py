@@ -27,7 +27,7 @@ class UserError(Exception):
 
     @property
     def lines(self) -> list[str]:
-        """The output: a line for each message. One that quotes a path may have line feeds itself."""
+        """The output: a line for each message. A message that quotes a path may contain line feeds."""
         *first, last = self.message, *self.more
         return [*first, "; ".join(filter(None, [last, self.hint, self.log and f"see {self.log}"]))]
 
@@ -45,8 +45,8 @@ class HostLacks(UserError):
         super().__init__(message, hint=hint, status=3)
 
 
-# The errnos with which a call that makes an object says that there are none of its kind: not implemented by library,
-# kernel or driver, and EINVAL from drivers that do not know the type.
+# The errnos by which a call that makes an object reports that the kind of object is not offered: not implemented by
+# library, kernel or driver, and EINVAL from drivers that do not know the type.
 _NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL")
 
 
@@ -54,7 +54,7 @@ class SetupRefused(Exception):
     """The device refused a call of the set-up, before the judged call. `code` is the errno's name, or empty.
 
     `call` is the call of the table language that was refused; empty if it was none of these. `creates` is the
-    capability to which an object belongs that could not be created, such as `rc`; empty for other calls.
+    capability of the object that could not be created, such as `rc`; empty for other calls.
     """
 
     def __init__(self, what: str, code: str, call: str = "", creates: str = "") -> None:
@@ -82,7 +82,7 @@ class HarnessFailure(Exception):
 
 
 class LoopbackLost(HarnessFailure):
-    """A pair of the harness does not carry a message that must arrive. Whatever was refused on it shows nothing."""
+    """A pair of the harness does not carry a message that must arrive. Refusals on it show nothing."""
 
 
 class PeerLost(LoopbackLost):

@@ -22,9 +22,8 @@ from conformance.errors import PROGRAM
 from conformance.model.case import Case
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import DIALECTS, SUBJECTS, TIERS
-from conformance.tables.shards import Shard
 from conformance.tables.suite import ROOT
-from conformance.tables.tiers import DEFAULT, SEQUENCES_S
+from conformance.tables.tiers import DEFAULT, SEQUENCES_S, Shard
 
 PLUGIN_PREFIX = "--rdma-"
 HOST, GUEST = "host", "guest"
@@ -97,7 +96,7 @@ def device_name(text: str) -> str:
 
 
 def device_names(text: str) -> str:
-    """The same for several with commas between them."""
+    """The same for several names, separated by commas."""
     for name in text.split(","):
         device_name(name)
     return text

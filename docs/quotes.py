@@ -7,8 +7,6 @@
 table of rules all of them. A test compares the pages with them.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import lzma
@@ -133,7 +131,7 @@ def _seen(_: Digest) -> Iterator[str]:
     neither = [rule for rule, each in seen.items() if not each & {GREEN, RED}]
     yield f"Of {len(rules)} rules, {green} were seen green on a stack, {red} red, and {len(neither)} neither:"
     yield f"{', '.join(neither)}."
-    yield f"{len(_rules()) - len(rules)} more are of a vendor's dialect, whose library no longer comes out."
+    yield f"{len(_rules()) - len(rules)} more are of a vendor's dialect, whose library is no longer released."
     yield ""
     yield f"| rule | what it is about | {' | '.join(stacks)} | violations of the reference |"
     yield f"|---|---|{'---|' * len(stacks)}---|"

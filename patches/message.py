@@ -1,18 +1,23 @@
-"""The message of a patch: the defect and the change, the document's words, the observation, and how to reproduce it.
+"""The message of a patch: the defect and the change, the document's words, the observation, and how to reproduce it;
+below it the C program that shows the defect.
 
 Plain text of 72 columns, without the patch itself. Not for the text of a violation without a patch (reproducers/).
 """
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.defects import Symptom
-from conformance.judging import first_alarm
+from conformance.judging import Basis, first_alarm
 from conformance.model.rules import Rule
+from conformance.tables.suite import Suite
 from fixtures.guest.changes import Change
+from patches.series import Letter, Tree
 from reports.digest import Digest
+from reproducers.of_runs import reproducer
+from reproducers.writer import Inexpressible
 
 WIDTH = 72
 _FRAMES = 12
@@ -85,3 +90,36 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )
+
+
+_HOW = "cc repro.c -libverbs && ./a.out DEVICE (0: the document is kept, 1: it is violated)"
+
+
+def letters_of(
+    tree: Tree, changes: Sequence[Change], suite: Suite, basis: Basis, signed: str, seen: Mapping[str, Seen]
+) -> dict[str, Letter]:
+    origins = tree.origins({change.blame for change in changes if not change.feature})
+    made = {}
+    for change in changes:
+        fixes = "" if change.feature else origins.get(change.blame, "")
+        text = message(change, tree.project.prefix, suite.registry, fixes, signed, seen.get(change.name))
+        made[change.name] = Letter(text, _program(change, suite, basis, seen.get(change.name)))
+    return made
+
+
+def seen_in(changes: Iterable[Change], run: Digest | None) -> dict[str, Seen]:
+    """By the names of changes: the observations of their cases in a run."""
+    symptoms = {each.name: each for defect in (run.defects if run else ()) for each in defect.symptoms}
+    return {
+        change.name: Seen(symptoms[change.case], run)
+        for change in changes
+        if run is not None and change.case in symptoms
+    }
+
+
+def _program(change: Change, suite: Suite, basis: Basis, seen: Seen | None) -> str:
+    try:
+        program = reproducer(change.case, suite, basis, seen.symptom if seen else None, WIDTH)
+    except Inexpressible:
+        return ""
+    return f"{_HOW}\n\n{program.text}"

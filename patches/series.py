@@ -1,17 +1,178 @@
-"""A series of patches for `git am`, made from the files of a tree: a commit for each change in a scratch repository.
+"""A series of patches for `git am`, made from the driver's files in the last commit of a source tree of Linux or
+rdma-core: a commit for each change in a scratch repository.
 
-Each patch is the difference that a change makes after those before it. Not for finding out what a tree is (tree.py).
+Each patch is the difference that a change makes after those before it. The tree is only read; git knows the origin of
+its lines.
 """
 
+import io
+import os
+import subprocess
+import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.results.files import make_directory, write_through
-from fixtures.guest.changes import Change, apply
-from patches.tree import Tree, git
+from fixtures.guest.changes import LINUX, RDMA_CORE, Change, apply
+
+NO_GIT = "git is not installed, and a series is made with it"
+
+
+@dataclass(frozen=True)
+class Project:
+    """The folder of a project's part of the driver, and the prefix of its commits' subjects."""
+
+    title: str
+    folder: str
+    prefix: str
+
+
+PROJECTS = {
+    LINUX: Project("Linux", "drivers/infiniband/sw/rxe", "RDMA/rxe"),
+    RDMA_CORE: Project("rdma-core", "providers/rxe", "librxe"),
+}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree, its part of the driver by the names that changes have for its files, and remarks for its user.
+
+    `history`: git knows the commits from which lines come.
+    """
+
+    name: str
+    path: Path
+    files: Mapping[str, str]
+    history: bool = False
+    remarks: tuple[str, ...] = ()
+    project: Project = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "project", PROJECTS[self.name])
+
+    def inside(self, file: str) -> str:
+        return f"{self.project.folder}/{file.partition('/')[2]}"
+
+    def origins(self, wanted: Collection[str]) -> dict[str, str]:
+        """The commit, in the form of Fixes:, that added these words to the driver; none for words from its first
+        commit.
+
+        The history is read once for all of them.
+        """
+        if not self.history or not wanted:
+            return {}
+        cut = set(_lines(self.path, "rev-list", "--max-parents=0", "HEAD")) | _shallow(self.path)
+        found: dict[str, tuple[str, str]] = {}
+        rest, commit, folder = set(wanted), "HEAD", self.project.folder
+        while rest:
+            here = _oldest(self.path, commit, folder, rest)
+            found |= here
+            if (moved := _moved(self.path, folder, {each for each, _ in here.values()})) is None:
+                break
+            mover, folder = moved
+            rest = {words for words, (each, _) in here.items() if each == mover}
+            commit = f"{mover}^"
+        return {words: f'{id_[:12]} ("{subject}")' for words, (id_, subject) in found.items() if id_ not in cut}
+
+
+def read_tree(name: str, path: Path) -> Tree:
+    """The tree at a path. Raises UserError (status 2) if it does not have the driver."""
+    project = PROJECTS[name]
+    folder = path / project.folder
+    if not folder.is_dir():
+        raise UserError(
+            f"--{name} {path}: there is no {project.folder} in it, so it is not a source tree of {project.title}"
+        )
+    top = git(path, "rev-parse", "--show-toplevel", check=False)
+    if top.returncode != 0 or Path(top.stdout.decode().strip()).resolve() != path.resolve():
+        return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(f"{path} has no history: no Fixes: lines",))
+    archive = git(path, "archive", "HEAD", "--", project.folder, check=False)
+    if archive.returncode != 0:
+        reason = f"{path}: {project.folder} is in no commit: the files are taken as they are, without Fixes: lines"
+        return Tree(name, path, _sources(name, _on_disk(folder)), remarks=(reason,))
+    remarks = []
+    if dirty := _lines(path, "status", "--porcelain", "--", project.folder):
+        remarks.append(f"{path}: {len(dirty)} files of {project.folder} are not committed: the series is for HEAD")
+    history = len(_lines(path, "rev-list", "--max-count=2", "HEAD")) > 1
+    if not history:
+        remarks.append(f"{path} has a single commit: no Fixes: lines")
+    return Tree(name, path, _sources(name, _archived(archive.stdout)), history, tuple(remarks))
+
+
+def git(
+    path: Path, *arguments: str, check: bool = True, given: str = "", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs git in a directory, without locks of its own. Raises UserError with git's own words, if failures are
+    checked."""
+    command = ["git", "--no-optional-locks", "-c", "core.quotePath=false", "-C", str(path), *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            input=given.encode(),
+            capture_output=True,
+            check=False,
+            env={**os.environ, "LC_ALL": "C", **(env or {})},
+        )
+    except FileNotFoundError as error:
+        raise UserError(NO_GIT, status=3) from error
+    if check and done.returncode != 0:
+        words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise UserError(f"git {arguments[0]} in {path}: {words[0]}", status=3)
+    return done
+
+
+def _lines(path: Path, *arguments: str) -> list[str]:
+    return git(path, *arguments).stdout.decode(errors="replace").splitlines()
+
+
+def _shallow(path: Path) -> set[str]:
+    """The commits at which a shallow history ends; they appear to add everything."""
+    file = path / git(path, "rev-parse", "--git-path", "shallow").stdout.decode().strip()
+    return set(file.read_text().split()) if file.is_file() else set()
+
+
+def _oldest(path: Path, end: str, folder: str, wanted: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Id and subject of the oldest commit up to `end` that adds these words to a folder."""
+    shape = ("--no-color", "--no-ext-diff", "--no-renames", "--patch", "--unified=0", "--format=%x00%H %s")
+    log = git(path, "log", "--reverse", "--no-merges", *shape, end, "--", folder)
+    found: dict[str, tuple[str, str]] = {}
+    for text in log.stdout.decode(errors="replace").split("\0")[1:]:
+        head, *lines = text.split("\n")
+        commit, _, subject = head.partition(" ")
+        added = "\n".join(line[1:] for line in lines if line[:1] == "+" and line[:3] != "+++")
+        found |= {words: (commit, subject) for words in wanted if words not in found and words in added}
+    return found
+
+
+def _moved(path: Path, folder: str, commits: Collection[str]) -> tuple[str, str] | None:
+    """The commit among these that moved files into a folder, and the old folder."""
+    for commit in commits:
+        for line in _lines(path, "diff-tree", "-r", "--no-commit-id", "--name-status", "-M", "--diff-filter=R", commit):
+            _, old, new = line.split("\t")
+            if new.startswith(f"{folder}/") and not old.startswith(f"{folder}/"):
+                return commit, str(Path(old).parent)
+    return None
+
+
+def _on_disk(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not path.is_symlink():
+            yield path.name, path.read_bytes()
+
+
+def _archived(data: bytes) -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        for member in archive:
+            if (content := archive.extractfile(member)) is not None:
+                yield Path(member.name).name, content.read()
+
+
+def _sources(name: str, files: Iterator[tuple[str, bytes]]) -> dict[str, str]:
+    return {f"{name}/{file}": data.decode("utf-8") for file, data in files if file.endswith((".c", ".h"))}
+
 
 # The author, where nobody signs off.
 NOBODY = "rdma-cts <rdma-cts@localhost>"
@@ -99,7 +260,7 @@ class Scratch:
 
 
 def _with(below: bytes, mail: bytes) -> bytes:
-    """The mail with a text where `git am` expects none for the commit: below the first line of three dashes."""
+    """The mail with a text that `git am` leaves out of the commit: it is below the first line of three dashes."""
     return mail.replace(b"\n---\n", b"\n---\n" + below + b"\n", 1) if below else mail
 
 

@@ -1,18 +1,139 @@
-"""Resolves a key and an address to bytes in this process, with all checks. Not for the operations (work.py)."""
+"""Memory windows of both types, as ibv_alloc_mw(3) and ibv_bind_mw(3) define them; and the bytes in this process that a
+key and an address mean, with all checks.
+
+A bind with arguments that are never valid is refused when it is posted; a bind that the region does not allow fails
+with its completion. The page allows either in both cases. Not for the requests and operations (work.py).
+"""
+
+import errno
 
 from reference.objects import (
     FLUSH_GLOBAL,
     FLUSH_PERSISTENT,
     LOCAL_WRITE,
+    MW_BIND,
     REMOTE_ATOMIC,
     REMOTE_READ,
     REMOTE_WRITE,
     ZERO_BASED,
     Domain,
+    Refused,
     Region,
     Window,
 )
-from reference.windows import Windows
+from reference.regions import Regions
+
+_OF_A_WINDOW = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | ZERO_BASED
+BINDING_QUEUES = ("UC", "RC", "XRC_SEND")
+
+
+class Windows(Regions):
+    """Allocation, binding and invalidation."""
+
+    def alloc_mw(self, pd: int, kind: int) -> Window:
+        """Returns a new window, not bound. Raises Refused."""
+        domain = self.domain_of(pd)
+        if self.no_such_type(kind):
+            raise Refused(errno.EINVAL)
+        if not self.stack.has(f"mw_type_{kind}"):
+            raise Refused(errno.EOPNOTSUPP)
+        self.allocate()
+        window = Window(kind, domain, self.new_key())
+        domain.users += 1
+        self.windows.append(window)
+        self.keys[window.key] = window
+        return window
+
+    def no_such_type(self, kind: int) -> bool:
+        return kind not in (1, 2)
+
+    def dealloc_mw(self, window: Window) -> None:
+        """Deallocates a window, bound or not. Raises Refused."""
+        if window not in self.windows:
+            raise Refused(errno.EINVAL)
+        self.unbind(window)
+        self.windows.remove(window)
+        self.end_window_key(window)
+        window.domain.users -= 1
+
+    def end_window_key(self, window: Window) -> None:
+        del self.keys[window.key]
+
+    def unbind(self, window: Window) -> None:
+        if window.region:
+            self.release_region(window, window.region)
+        window.region, window.length, window.access, window.queue = None, 0, 0, 0
+
+    def release_region(self, window: Window, region: Region) -> None:
+        region.windows.remove(window)
+
+    # What is refused
+
+    def wrong_queue(self, kind: str) -> bool:
+        return kind not in BINDING_QUEUES
+
+    def wrong_type(self, window: Window, posted: bool) -> bool:
+        """Returns whether a window needs the other kind of request: type 1 ibv_bind_mw, type 2 a posted one."""
+        return window.kind != (2 if posted else 1)
+
+    def bind_argument_fault(
+        self, queue: Domain, window: Window, region: Region | None, length: int, access: int
+    ) -> int:
+        """Returns the errno for arguments that no bind can have, or 0."""
+        if access & ~_OF_A_WINDOW:
+            return errno.EINVAL
+        if region is None:
+            return errno.EINVAL if length else 0
+        return errno.EPERM if self.other_domain(queue, window, region) else 0
+
+    def other_domain(self, queue: Domain, window: Window, region: Region) -> bool:
+        return window.domain is not region.domain or queue is not region.domain
+
+    def bind_refused(self, window: Window, region: Region | None, addr: int, length: int, access: int) -> bool:
+        if region is None or length == 0:
+            return False
+        if not region.usable or self.forbids_binding(region):
+            return True
+        return self.lacks_local_write(region, access) or self.beyond(region, addr, length)
+
+    def forbids_binding(self, region: Region) -> bool:
+        return not region.access & MW_BIND
+
+    def lacks_local_write(self, region: Region, access: int) -> bool:
+        """Returns whether a window with a right to write is requested on a region without LOCAL_WRITE."""
+        return bool(access & (REMOTE_WRITE | REMOTE_ATOMIC)) and not region.access & LOCAL_WRITE
+
+    def beyond(self, region: Region, addr: int, length: int) -> bool:
+        return addr < region.iova or addr + length > region.iova + region.length
+
+    # What is done
+
+    def bind(
+        self, window: Window, region: Region | None, addr: int, length: int, access: int, key: int, queue: int
+    ) -> None:
+        """Binds a window, or unbinds it if `length` is 0. Afterwards the window has the key `key`."""
+        self.unbind(window)
+        self.replace_key(window, key)
+        if region is not None and length:
+            window.region, window.addr, window.length, window.access = region, addr, length, access
+            window.queue = queue if window.kind == 2 else 0
+            region.windows.append(window)
+
+    def replace_key(self, window: Window, key: int) -> None:
+        del self.keys[window.key]
+        window.key = key
+        self.keys[key] = window
+
+    def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
+        """Unbinds the type 2 window with this key that is bound on this queue pair. Returns False if there is none."""
+        window = self.keys.get(key)
+        if not isinstance(window, Window) or window.kind != 2 or window.region is None:
+            return False
+        if window.queue != queue or window.domain is not domain:
+            return False
+        self.unbind(window)
+        return True
+
 
 # The right that each operation of a peer needs.
 RIGHTS = {

@@ -11,8 +11,7 @@ from conformance.bench.calls import Window as AnyWindow
 from conformance.bench.doors import RegMrEx
 from conformance.bench.interface import Bench, Entry, Memory, Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
-from conformance.execution.claims import absent_on
-from conformance.execution.offered import offered_by
+from conformance.execution.offered import absent_on, offered_by
 from conformance.header import Check
 from conformance.model.capability import Capabilities
 from conformance.model.case import QpSpec
@@ -31,7 +30,7 @@ _ALL_RIGHTS = ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FL
 
 
 class HeldWindow:
-    """A window as a program has it: the struct ibv_mw with its rkey."""
+    """A program's window: the struct ibv_mw with its rkey."""
 
     def __init__(self, device: Device, window: Window) -> None:
         self._device = device
@@ -65,7 +64,7 @@ class HeldElsewhere:
 
 
 class HeldQueue:
-    """A queue pair as a program has it."""
+    """A program's queue pair."""
 
     def __init__(self, device: Device, pd: Pd, queue: Queue) -> None:
         self._device = device

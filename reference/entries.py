@@ -85,7 +85,7 @@ class HeldAt:
         self.handle, self.pointer = made.handle, made.pointer
 
     def close(self) -> None:
-        """Releases it, unless a step has. Raises Refused."""
+        """Releases it, unless a step has released it. Raises Refused."""
         if not self._made.gone:
             getattr(self._device, self._made.end)(self.handle)
 

@@ -108,7 +108,7 @@ class MadeOtherwise(Work, Reregistration):
         self.tds.pop(td).gone = True
 
     def standing_for(self, domain: Domain) -> Domain:
-        """Returns a domain of another handle, in whose place every verb takes `domain`."""
+        """Returns a domain with a handle of its own, for which every verb uses `domain`."""
         found = Domain(self.new_handle(), self.context, self.forget_standing)
         self.domains[found.handle] = domain
         return found

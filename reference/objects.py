@@ -109,13 +109,14 @@ class Held:
 
     @property
     def pointer(self) -> int:
-        """Where it is."""
+        """The pointer as a number."""
         return self.handle
 
 
 @dataclass(eq=False)
 class Window:
-    """A memory window. `region` is None while it is not bound. `queue` is the queue pair's number of a bound type 2."""
+    """A memory window. `region` is None while it is not bound. `queue` is the number of the queue pair on which a
+    window of type 2 is bound."""
 
     kind: int
     domain: Domain

@@ -49,7 +49,7 @@ class Postings(Work):
         return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
 
     def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:
-        """The inline setter: returns the bytes that it copies, without looking at a key; None of other requests."""
+        """The inline setter: returns the bytes that it copies, without checking a key; None for other requests."""
         if not request.flags & _INLINE:
             return None
         return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)
@@ -61,7 +61,7 @@ class Postings(Work):
     def post_batch(self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]) -> int:
         """ibv_wr_start, the builders with their setters, and ibv_wr_complete. Returns its errno, or 0.
 
-        If `built` returns False, ibv_wr_abort instead of the last, which gives all of them up.
+        If `built` returns False, calls ibv_wr_abort instead of ibv_wr_complete, which gives all of them up.
         """
         fault = self.batch_fault(queue, requests)
         copied = [(each, None if fault else self.set_inline(queue, each)) for each in requests]

@@ -107,7 +107,7 @@ class Queues(Access):
         return bool(flags & SIGNALED) or queue.sq_sig_all
 
     def completed_opcode(self, opcode: str) -> str:
-        """Returns the opcode of a request's completion: ibv_poll_cq(3) has it name the operation of the request."""
+        """Returns the opcode of a request's completion: by ibv_poll_cq(3) it names the operation of the request."""
         return COMPLETED_AS.get(opcode, opcode)
 
     def received_opcode(self, message: bool) -> str:

@@ -18,8 +18,8 @@ DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(
 class Stack:
     """One stack.
 
-    `lacks` are the capabilities it does not have, `reaches` the preconditions of PRECONDITIONS that it meets, and
-    `claims` the capabilities that it lacks and declares all the same, `hides` those that it has and does not declare.
+    `lacks` are the capabilities it does not have, `reaches` the preconditions of PRECONDITIONS that it meets, `claims`
+    the capabilities that it declares but lacks, `hides` those that it has but does not declare.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Stack:
 
     @property
     def transport(self) -> Transport:
-        """Only a transport outside all standards has everything of the specification except its statuses."""
+        """A transport outside all standards has everything of the specification except its statuses."""
         if self.has("iba_statuses"):
             return INFINIBAND
         return UNSPECIFIED if self.has("immediate_data") and self.has("read_sinks") else IWARP

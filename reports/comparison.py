@@ -3,8 +3,6 @@
 Cases are compared by their effective verdict, because a waived violation is known; points have only raw verdicts.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +14,7 @@ from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest, called
-from reports.points import inside, read_points
+from reports.evidence import inside, read_points
 
 REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = "regressed", "fixed", "became unsupported", "not confirmed"
 NEWLY_WRONG = "newly supported, and wrong"
@@ -37,7 +35,7 @@ KINDS: Mapping[str, str] = {
 }
 # The kinds that fail a comparison.
 FAILING = (REGRESSED, NEWLY_WRONG)
-_DEATHS = (Verdict.CRASH, Verdict.HANG)  # the death of a kernel or a process, whatever it offered before
+_DEATHS = (Verdict.CRASH, Verdict.HANG)  # the end of a kernel or process counts whatever was offered before
 _ABSENT = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 _MOST_EXAMPLES = 3
 
@@ -62,7 +60,7 @@ class Change:
 class Comparison:
     """All changes, in the order of KINDS, and the number of compared cases: those that both runs tried.
 
-    `untried` is the number of cases that only the old run tried, and only the new one.
+    `untried` has the number of cases that only the old run tried, and of those that only the new run tried.
     """
 
     old: Digest
@@ -133,8 +131,8 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether two violations of a case show the same defects: whether a defect kills may depend on the contents of
-    memory."""
+    """Whether two violations of a case show the same defects; whether a defect crashes may depend on memory
+    contents."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 

@@ -1,7 +1,5 @@
 """A comparison of two runs in the formats that `rdma-cts compare` prints. Not for comparing (comparison.py)."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping

@@ -3,8 +3,6 @@
 Not for trying them again (conformance/supervision/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -46,7 +44,7 @@ def summary(run: Digest) -> Iterator[str]:
     tried = confirmed + figures["not_confirmed"]
     rest = f", {untried:,} not tried" if untried else ""
     together = sum(record["by"] == "company" for record in run.confirmations)
-    how = f"a fresh worker, {together:,} of them among their like" if together else "isolation"
+    how = f"a fresh worker, {together:,} of them together with others" if together else "isolation"
     yield f"confirmation: {confirmed:,} of {tried:,} reproduced in {how}{rest}"
     bad = [record for record in run.confirmations if not record["confirmed"]]
     yield from (f"{name_of(record)}: {_unconfirmed(record)}" for record in bad[:_MOST])

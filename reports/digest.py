@@ -5,8 +5,6 @@ replaces control characters (text.py); each renderer escapes for its own syntax.
 of records (conformance/model/record_shape.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,10 +14,9 @@ from pathlib import Path
 
 from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, shorts_in, worst_severity
 from conformance.errors import UserError
-from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed
-from conformance.model.rules import VENDOR
+from conformance.model.rules import VENDOR, Needs
 from conformance.model.verdict import OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import (
     APART,
@@ -211,7 +208,7 @@ class Digest:
 
     @cached_property
     def apart(self) -> frozenset[str]:
-        """The rules of a vendor's dialect that were not judged, as without its library."""
+        """The rules of a vendor's dialect that were not judged, usually because its library is missing."""
         absent = (None, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
         return frozenset(
             id_ for id_, rule in self.rules.items() if rule.since == VENDOR and self.verdicts.get(id_) in absent
@@ -506,7 +503,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
     if footer:
         count = Counter(record["effective"] for record in by_case.values())
         footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}
-    # A run is changed to make it look better: only good ones are compared with the tables.
+    # Whoever changes a run makes it look better: only good runs are compared with the tables.
     good = footer and not is_own and not any(footer["verdicts"].get(verdict) for verdict in VIOLATIONS)
     suite = _suite_of(header) if good else None
     if suite and (wrong := wrong_by_tables(header, suite)):

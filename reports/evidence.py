@@ -1,19 +1,27 @@
 """Everything that a report says about one violation, as lines of text: the calls, the requirement, the observation, the
-layer that answered, and the command that reproduces it. Not for escaping and layout."""
+layer that answered, and the command that reproduces it; and the points of a sweep.
 
-from __future__ import annotations
+A file of points is as untrusted as the results, so control characters in its texts are replaced. Not for escaping and
+layout, nor for the format of points (conformance/sweeps/outcome.py).
+"""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from conformance.defects import Symptom, answering_of, severity_of
 from conformance.defects.symptom import fault_of
+from conformance.errors import UserError
 from conformance.model.record import Deviation, ResultRecord, SetUp
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.regular_file import read_regular
+from conformance.results.checked_json import parse
 from conformance.results.conclusions import format_points
+from conformance.results.points import points_path
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points
 from reports import confirmation
 from reports.digest import Digest
-from reports.text import flat
+from reports.text import flat, one_line, plain
 
 POINT = (
     "A point is one combination of arguments in a case that tries all of them; CASE#axis=value,... names it, and"
@@ -114,3 +122,26 @@ def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def format_fields(data: Mapping[str, Any]) -> str:
     """Data as one line; empty values are left out."""
     return "; ".join(f"{name} {text}" for name, text in flat(data) if text) or "nothing"
+
+
+def read_points(directory: Path, record: ResultRecord) -> Points | None:
+    """The points of a sweep's result; None if it has none, or their file is not next to the results.
+
+    Raises UserError if the file is invalid or outside the directory of the results.
+    """
+    if not record["points_file"]:
+        return None
+    path = points_path(directory, record)
+    try:
+        return Points.of_data(plain(parse(read_regular(path))))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise UserError(f"{path}: not the points of a sweep ({one_line(str(error))})") from error
+
+
+def inside(points: Points) -> Iterator[tuple[int, Outcome]]:
+    """Each point that belongs to the space, with its outcome."""
+    return ((point, points.outcomes[each]) for point, each in enumerate(points.index) if each != OUTSIDE)

@@ -1,7 +1,5 @@
 """The texts of `rdma-cts explain` about a rule, a case, a point of a sweep and a defect. Not for finding them."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator
@@ -20,13 +18,13 @@ from conformance.sweeps.outcome import OUTSIDE
 from conformance.tables.suite import POINT, Suite
 from reports import confirmation, evidence
 from reports.digest import Digest
-from reports.points import read_points
+from reports.evidence import read_points
 from reports.text import flat, format_count
 
 _WIDTH = 100
 _CASES = 12
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
-FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # its beginning suffices if no other defect's begins like that
+FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # the first digits suffice if no other fingerprint begins with them
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
@@ -202,7 +200,7 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 
 def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
-    """The defect of a run with a fingerprint that begins so. Raises UserError; `option` names another run."""
+    """The defect of a run whose fingerprint begins with these digits. Raises UserError; `option` names another run."""
     if run is None:
         raise UserError(f"there is no run to look for the defect {wanted} in", hint=f"{option} RUN names one")
     found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]

@@ -4,8 +4,6 @@ A node of a fleet has the name of its directory, one of a lab its name in the fi
 kept. Not for reading directories or writing files (commands/fleet.py, commands/lab.py).
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections import Counter
@@ -23,7 +21,8 @@ SCHEMA = "rdma-cts-fleet/1"
 # The facts that make groups: those that nodes of one device share, and those that may differ between groups of them.
 _DEVICE = ("driver", "transport", "tier", "tables")
 _SETTINGS = ("firmware", "kernel", "rdma-core")
-# A group needs this many nodes, and this part of those with its device; fewer nodes differ from the largest group.
+# A group needs this many nodes, and this part of those with its device; smaller sets are put into the largest group,
+# and differ there.
 _LEAST, _LEAST_PART = 3, 0.05
 # Facts that may differ between equal nodes and mean nothing.
 _OWN = ("device", "started", "stack", "shard")
@@ -36,8 +35,8 @@ _MOST_REASON = 200  # characters of a reason to drain a node
 class Node:
     """A node: its name, the address of its report relative to the page (empty if there is none), and the known facts.
 
-    `problem` says why nothing is known, or why its run is not whole; empty if it is. `group` names that of its equals,
-    if the file of a lab says it.
+    `problem` says why nothing is known, or why its run is not whole; empty if it is. `group` is the node's group in the
+    file of a lab, if it has one.
     """
 
     name: str

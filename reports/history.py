@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from conformance.defects.answering import Answering
+from conformance.defects.defect import Answering
 from conformance.errors import UserError
 from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular

@@ -4,8 +4,6 @@ One self-contained page without any script; templates/history.html has the layou
 of the runs (history.py), the statements of the rules from the latest results that can be read.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -50,7 +48,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Step:
-    """A night on which a state became another one, and the names of what was different under test."""
+    """A night on which a state changed, and the names of what was different under test."""
 
     night: str
     old: str
@@ -298,7 +296,8 @@ class HistoryPage:
 
     @cached_property
     def _known(self) -> tuple[dict[str, KnownDefect], dict[str, str]]:
-        """Each defect as the latest night with it describes it, and by every fingerprint the one that represents it.
+        """Each defect as described in the latest night that has it; and for every fingerprint, the one that represents
+        it.
 
         Its severity is the worst that any night has shown.
         """
@@ -313,7 +312,7 @@ class HistoryPage:
         return latest, known
 
     def known_as(self, defect: Defect | KnownDefect) -> str:
-        """The fingerprint that stands for a defect; empty for one of no night."""
+        """The fingerprint that stands for a defect; empty if no night has the defect."""
         known = self._known[1]
         return next((known[each] for each in defect.fingerprints if each in known), "")
 

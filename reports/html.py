@@ -5,8 +5,6 @@ has the layout. Jinja escapes everything that is inserted, and the page's policy
 so that no text from a results file is executed.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import functools
@@ -32,8 +30,7 @@ from conformance.results.conclusions import format_points, verdict_on
 from reports import confirmation, evidence
 from reports.digest import Digest, RuleFacts
 from reports.page_data import PageData, first_of
-from reports.rule_ids import format_rules
-from reports.text import flat, format_count, format_value
+from reports.text import flat, format_count, format_rules, format_value
 
 FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")

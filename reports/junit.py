@@ -3,8 +3,6 @@
 ASCII only, and without the control characters that XML forbids, whatever the kernel's log contains.
 """
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence

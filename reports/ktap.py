@@ -6,8 +6,6 @@ FAIL, CRASH, HANG, BROKEN and MISSED are `not ok`; UNSUPPORTED and UNREACHABLE a
 expected failure (XFAIL), as in kselftest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from conformance.model.record import ResultRecord

@@ -3,8 +3,6 @@
 Every text of a results file goes through `escaped` or, if it is code, `code`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +10,7 @@ from conformance.defects import Defect
 from conformance.model.verdict import OF_RULES
 from reports import confirmation, evidence
 from reports.digest import Digest
-from reports.rule_ids import format_rules
+from reports.text import format_rules
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
 _MOST_CASES = 12  # shown of a defect
@@ -77,7 +75,7 @@ def _run(run: Digest) -> Iterator[str]:
 
 
 def _detail(run: Digest, defect: Defect) -> Iterator[str]:
-    """The defect's first symptom in full, but for the kernel's log."""
+    """The defect's first symptom in full, except the kernel's log."""
     record = defect.first.record
     yield f"#### {defect.severity.label}: {escaped(defect.title)}"
     yield ""

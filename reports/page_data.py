@@ -1,4 +1,5 @@
-"""The cases, sweeps and maps of report.html as compact data, from which its script builds rows when they are opened.
+"""The cases, sweeps and maps of report.html as compact data, from which its script builds rows when they are opened,
+and draws pictures.
 
 Each distinct value is stored once, in `texts`; a column has the number of its value there for each case. Number 0 means
 nothing. In a text, HERE stands for the id of the case. Not for layout: the script inserts these data as text, never as
@@ -11,18 +12,132 @@ import base64
 import json
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from math import ceil, prod, sqrt
 from typing import Any
 
 from conformance.model.record import Deviation, ResultRecord
+from conformance.model.space import Space
+from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points
-from conformance.sweeps.outcome import OUTSIDE, encode_index
-from reports import evidence, pictures
+from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, encode_index
+from reports import evidence
 from reports.digest import Digest
-from reports.points import read_points
-from reports.rule_ids import format_rules
-from reports.text import flat, format_value, link
+from reports.evidence import read_points
+from reports.text import flat, format_rules, format_value, link
+
+# Several shades for a verdict, so that calls accepted as documented and calls refused as documented look different.
+# The shades can be distinguished on white and on black; the legend has the verdicts as text.
+SHADES: Mapping[str, Sequence[str]] = {
+    Verdict.PASS: ("#2e9e63", "#9bd3b0", "#1f6f6a", "#c9e7cf"),
+    Verdict.FAIL: ("#d4313d", "#f08a4b", "#a3123f", "#f5b7a0"),
+    Verdict.CRASH: ("#5b1a8b",),
+    Verdict.HANG: ("#8e44ad",),
+    Verdict.WAIVED: ("#c8a415", "#e3cf76"),
+    Verdict.STACK: ("#b08a5b", "#d9c3a3"),
+    Verdict.UNSUPPORTED: ("#7f93ad", "#b4c2d4"),
+    Verdict.UNREACHABLE: ("#a9a9a9", "#cfcfcf"),
+    Verdict.BROKEN: ("#e0559a",),
+    Verdict.MISSED: ("#f2a6cc",),
+}
+_SIGNS: Mapping[str, str] = {
+    Verdict.UNSUPPORTED: "○",
+    **dict.fromkeys((*VIOLATIONS, Verdict.WAIVED, Verdict.STACK), "✗"),
+}
+_MATRIX_AXES = ("op", "place")
+_WIDEST = 512
+
+
+def map_of(points: Points) -> dict[str, Any]:
+    """The map of a space: point n of the space is pixel n of lines of this `width`.
+
+    `down` and `across` name what varies in each direction, from the slowest to the fastest; `colours` has the colour of
+    each outcome, by its number.
+    """
+    digits = _digits(points.space)
+    size, width, split = len(points.index), 1, len(digits)
+    while split and width * width < size and width * digits[split - 1][1] <= _WIDEST:
+        split -= 1
+        width *= digits[split][1]
+    if width * width * 4 < size:  # an axis longer than the widest picture is wrapped at the end of each line
+        width, split = min(_WIDEST, 1 << ceil(sqrt(size)).bit_length()), 0
+    names = [name for name, _ in digits]
+    return {"width": width, "down": names[:split], "across": names[split:], "colours": _colours(points)}
+
+
+def _digits(space: Space) -> list[tuple[str, int]]:
+    """The digits of a point's number, the slowest first: each is an axis, or a single flag of an axis of subsets."""
+    found: list[tuple[str, int]] = []
+    for axis in space.axes:
+        found += [(flag, 2) for flag in reversed(axis.flags)] or [(axis.name, axis.size)]
+    return found
+
+
+def _colours(points: Points) -> tuple[str, ...]:
+    used: Counter[str] = Counter()
+    colours = []
+    for outcome in points.outcomes:
+        shades = SHADES[outcome.verdict]
+        colours.append(shades[used[outcome.verdict] % len(shades)])
+        used[outcome.verdict] += 1
+    return tuple(colours)
+
+
+def is_matrix(axes: Iterable[str]) -> bool:
+    """Whether a space with these axes is one of the data path."""
+    return set(_MATRIX_AXES) <= set(axes)
+
+
+def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
+    """The data path as a picture: operations down, positions across, a block for each combination of the other axes.
+
+    If there would be too many blocks, the longest of the other axes are not distinguished.
+    """
+    space = points.space
+    others = [axis for axis in space.axes if axis.name not in _MATRIX_AXES]
+    while prod(axis.size for axis in others) > most_blocks:
+        others.remove(max(others, key=lambda axis: axis.size))
+    cells: dict[str, dict[tuple[str, str], Counter[int]]] = {}
+    for point, outcome in enumerate(points.index):
+        if outcome != OUTSIDE:
+            labels = space.labels(point)
+            block = ", ".join(f"{axis.name} {labels[axis.name]}" for axis in others)
+            cells.setdefault(block, {}).setdefault((labels["op"], labels["place"]), Counter())[outcome] += 1
+    operations, positions = (
+        [axis.label(value) for value in range(axis.size)] for axis in map(space.axis, _MATRIX_AXES)
+    )
+    blocks = [
+        [title, [[_cell(points, found.get((operation, each))) for each in positions] for operation in operations]]
+        for title, found in cells.items()
+    ]
+    return {"operations": operations, "positions": positions, "blocks": blocks}
+
+
+def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
+    """The outcomes of one operation at one position: the worst verdict, its sign, and all of them as lines.
+
+    The sign has numbers if the points have different verdicts.
+    """
+    if counts is None:
+        return None
+    outcomes = points.outcomes
+    verdict = min((outcomes[each].verdict for each in counts), key=VERDICTS.index)
+    worst = [each for each in counts if outcomes[each].verdict == verdict]
+    sign = _SIGNS.get(verdict, "?")
+    if verdict == Verdict.PASS:
+        refused = {outcomes[number].expected.startswith("refused") for number in worst}
+        sign = "✓⊘" if len(refused) > 1 else "⊘" if True in refused else "✓"
+    number = sum(counts[each] for each in worst)
+    lines = (f"{count:,} {outcomes[each].verdict}: {outcome_text(outcomes[each])}" for each, count in counts.items())
+    return [verdict, sign if number == counts.total() else f"{sign} {number}/{counts.total()}", "\n".join(lines)]
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """An outcome in one line: what the rule expects and what was observed."""
+    return f"{outcome.rule} expects {outcome.expected}, {outcome.observed}"
+
 
 HERE = "\0"  # no text of a results file has it
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
@@ -79,7 +194,7 @@ class PageData:
     def __init__(self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]) -> None:
         self._texts = ["null"]
         self._numbers: dict[str | tuple[str], int] = {}
-        self._known: dict[tuple[str, int], int] = {}  # by column and value, which the digests keep
+        self._known: dict[tuple[str, int], int] = {}  # by column and id() of a value, which the digests keep alive
         self._rules = array("I", (self._number(first_of(records)["rules"]) for records in cases.values()))
         self._runs = [
             self._columns(run, (records[number] for records in cases.values())) for number, run in enumerate(runs)
@@ -157,11 +272,11 @@ def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
         file = record["points_file"]
         return f"No map: the file {file} is not next to the results." if file else ""
     return {
-        **pictures.map_of(points),
+        **map_of(points),
         "counts": points.counts(),
-        "outcomes": [[each.verdict, pictures.outcome_text(each)] for each in points.outcomes],
+        "outcomes": [[each.verdict, outcome_text(each)] for each in points.outcomes],
         "axes": [{"name": axis.name, "labels": axis.labels, "flags": axis.flags} for axis in points.space.axes],
         "outside": OUTSIDE,
         "index": encode_index(points.index),
-        "matrix": pictures.matrix(points) if pictures.is_matrix(record["space"]["axes"]) else None,
+        "matrix": matrix(points) if is_matrix(record["space"]["axes"]) else None,
     }

@@ -3,8 +3,6 @@
 Not for the texts about single violations (confirmation.py) and not for trying them again (conformance/supervision/).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

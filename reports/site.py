@@ -4,8 +4,6 @@ Rules, defects and nights are those of history_page.py; the verdicts on cases ar
 each cell. Programs and letters come from commands/site.py. Not for writing the files, nor for reports of single runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

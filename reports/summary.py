@@ -3,8 +3,6 @@
 summary.schema.json describes it; keys may be added, but never change.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

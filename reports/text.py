@@ -1,10 +1,9 @@
-"""Makes foreign text safe to print, and formats numbers and values for people. Not for the contents of reports."""
-
-from __future__ import annotations
+"""Makes foreign text safe to print, and formats numbers, values and ids of rules for people. Not for the contents of
+reports."""
 
 import os
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
@@ -98,3 +97,15 @@ def link(text: object) -> str:
     except ValueError:
         return ""
     return str(text) if parts.scheme in ("http", "https") and parts.netloc else ""
+
+
+def format_rules(ids: Iterable[str], most: int | None = None) -> str:
+    """The ids, each prefix once; at most `most` of them, and how many more there are."""
+    every = list(ids)
+    parts, last = [], ""
+    for id_ in every[:most]:
+        prefix, dash, number = id_.rpartition("-")
+        parts.append(number if dash and prefix == last else id_)
+        last = prefix
+    rest = len(every) - len(parts)
+    return ", ".join(parts) + (f" +{rest}" if rest else "")

@@ -4,8 +4,6 @@ FAIL, CRASH and HANG are `fail`, BROKEN and MISSED `error`, UNSUPPORTED and UNRE
 is `warn`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -43,7 +43,7 @@ class Names:
         self._properties |= {(name, "size"): size, (name, "end"): f"{own} + {size}"}
 
     def region(self, name: str, struct: str) -> None:
-        """Adds a region, or says where its structure is now: `struct` ends with `->` or a dot."""
+        """Adds a region, or sets where its structure is now: `struct` ends with `->` or a dot."""
         self._properties |= {(name, each): f"{struct}{each}" for each in ("length", "lkey", "rkey")}
         self._properties |= {(name, each): f"(uintptr_t){struct}addr" for each in ("addr", "")}
 

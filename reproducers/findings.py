@@ -60,7 +60,8 @@ class Finding:
 
 
 def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
-    """The confirmed defects of all runs, the most severe first; of equal ones, those that more results show."""
+    """The confirmed defects of all runs, the most severe first; of equally severe ones, those that more results show
+    come first."""
     having: dict[str, list[Run]] = {}
     for run in runs:
         for fingerprint in run.by_fingerprint:
@@ -103,8 +104,9 @@ def page(
     lines += [
         "",
         "`./rdma-cts reproducer CASE --run RUN` makes the program that shows a defect. It needs libibverbs alone:",
-        "`cc FILE -libverbs && ./a.out [DEVICE]`; it prints what the document wants and what came, and ends with 0",
-        "(kept), 1 (violated), 77 (not supported), 2 (not set up). Those that are linked lie beside this page.",
+        "`cc FILE -libverbs && ./a.out [DEVICE]`; it prints what the document requires and what was observed,",
+        "and ends with 0 (kept), 1 (violated), 77 (not supported), 2 (not set up).",
+        "The linked programs are next to this page.",
         "",
         "| severity | defect | stacks | shown by |",
         "|---|---|---|---|",

@@ -1,6 +1,5 @@
-"""The text with which a violation is reported: to a mailing list, or to a vendor. Plain text of 72 columns.
-
-Only the kernel's messages are as long as it wrote them.
+"""The text with which a violation is reported: to a mailing list, or to a vendor. Plain text of 72 columns; only the
+kernel's messages are not wrapped.
 """
 
 import re
@@ -8,8 +7,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
-from conformance.defects.answering import CORE, LIBIBVERBS, PROVIDER
-from conformance.defects.kernel_site import site_of
+from conformance.defects.defect import CORE, LIBIBVERBS, PROVIDER
+from conformance.defects.symptom import site_of
 from conformance.judging import Basis, first_alarm
 from conformance.model.fault import Effect
 from conformance.model.set_up import set_up_of
@@ -27,7 +26,7 @@ _OUR_CALLS = {
     "post_bind_mw": "a BIND_MW work request",
 }
 _OPEN = "an answer of any kind, which the document leaves open"
-# How the program ends if it cannot report what it saw.
+# How the program ends if it cannot report what it observed.
 _ENDINGS = {
     Severity.KERNEL_CRASH: "it stops the kernel: run it in a virtual machine",
     Severity.PROCESS_CRASH: "it is killed by a signal",
@@ -114,7 +113,7 @@ def _subject(symptom: Symptom, title: str) -> str:
 
 
 def _commands(driver: str, device: str) -> Iterator[str]:
-    """How to run the program: as root, with the device made if its driver is one of software."""
+    """How to run the program: as root; for a software driver also how to make the device."""
     if driver in _MODULES:
         yield f"modprobe {_MODULES[driver]}"
         yield f"rdma link add {device} type {driver} netdev NETDEV    # an interface that is up"

@@ -10,11 +10,10 @@ from conformance.model.kind import Kind
 from conformance.model.rules import Rule
 from conformance.model.vocabulary import NULL
 from conformance.verbs.enums import ACCESS_FLAGS, CREATE_SEND_OPS
-from reproducers import snippets
+from reproducers import layout
 from reproducers.expressions import identifier
 from reproducers.layout import WIDTH, comment, fitted, statement
-from reproducers.needed import without_idle
-from reproducers.objects import set_up
+from reproducers.objects import set_up, without_idle
 from reproducers.operations import STEPS
 from reproducers.writer import Inexpressible, Writer
 
@@ -208,11 +207,7 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
     text = "\n".join(
         [
             *writer.used,
-            *(
-                line
-                for piece in snippets.with_needed(writer.pieces)
-                for line in snippets.lines_of(piece, writer.features)
-            ),
+            *(line for piece in layout.with_needed(writer.pieces) for line in layout.lines_of(piece, writer.features)),
         ]
     )
     if "PAGE" in text:
@@ -239,8 +234,8 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
         ]
     if "hugepage" in writer.features:
         lines.append("static size_t hugepage;")
-    for piece in snippets.with_needed(writer.pieces):
-        lines += ["", *snippets.lines_of(piece, writer.features)]
+    for piece in layout.with_needed(writer.pieces):
+        lines += ["", *layout.lines_of(piece, writer.features)]
     return [*lines, ""]
 
 

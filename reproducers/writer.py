@@ -150,7 +150,7 @@ class Writer:
         return {name: _APART * (number + 1) for number, name in enumerate(names)}
 
     def evaluate(self, quantity: Quantity, bases: dict[str, int], page: int, hugepage: int) -> int:
-        """The value of a quantity if memory had these addresses. Raises Inexpressible for a key of an object."""
+        """The value of a quantity for memory at these addresses. Raises Inexpressible for a key of an object."""
         spec = {**self.case.given.memory, **self.case.given.dmabufs}
 
         def value_of(name: str, property_: str) -> int:
@@ -162,9 +162,8 @@ class Writer:
         return quantity.evaluate(page, hugepage, value_of)
 
     def located(self, step: Step, operation: str) -> tuple[str, str, str, str]:
-        """The expressions of the address of an operation, its bytes in this process, and their number, and its memory.
-
-        The first is what a request has as its address.
+        """The expressions of an operation's address in the request, of its bytes in this process, of their number, and
+        of its memory.
         """
         addr, length = step.arguments["addr"], step.arguments["length"]
         at = step.arguments["at"] or addr
@@ -180,7 +179,7 @@ class Writer:
         shift: tuple[Term, ...] = (Term(1 if found[0][0] >= 0 else -1, abs(found[0][0])),)
         count = Quantity("", (Term(1, found[0][1]),))
         if found[0] != found[1]:
-            # Only a range of whole pages is of another size on another system.
+            # Only a range of whole pages has another size on another system.
             if position not in ("whole", "first", "before", "across-start", "empty"):
                 offset = found[0][0] - self.evaluate(length, bases, *_SYSTEMS[0])
                 shift = (*length.terms, Term(1 if offset >= 0 else -1, abs(offset)))

@@ -19,8 +19,8 @@ SCHEMA = "rdma-cts-durations/2"
 
 
 def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dict[str, float]:
-    """The expected duration of each case in seconds: as `known`, else by its cost; plus the start of a worker of its
-    own."""
+    """The expected duration of each case in seconds: the `known` one, else one from its cost; plus the start of its
+    worker if it needs one of its own."""
     return {case.id: START_S + known.get(case.id, START_S) if case.alone else expected_s(case, known) for case in cases}
 
 

@@ -1,4 +1,5 @@
-"""Reads the file of a lab: its hosts, their devices and options, and which are equal. Every mistake has its location.
+"""Reads the file of a lab: its hosts, their devices and options, and which hosts should be equal. Every mistake has its
+location.
 
 Not for running on them (commands/lab.py).
 """
@@ -11,8 +12,8 @@ from typing import Any
 
 from conformance.errors import UserError
 from conformance.run_options import OPTIONS
-from conformance.yamldoc.nodes import Node, TextError, quoted, read_file
-from conformance.yamldoc.reader import Reader
+from conformance.yamldoc.nodes import Node, quoted
+from conformance.yamldoc.reader import Reader, document
 from fixtures.hosts.address import Address, peer_of
 from runs.plan import LAB_FILE_NAME
 
@@ -33,7 +34,7 @@ OF_HOSTS = (
 _PATHS = ("profile", "waivers")
 _NUMBERS = ("port", "gid_index", "return_within")
 PAGE = "lab.html"
-_OWN_FILES = (LAB_FILE_NAME, PAGE)  # beside the directories of the hosts
+_OWN_FILES = (LAB_FILE_NAME, PAGE)  # next to the directories of the hosts
 # The readers of the files that options name, by the name of the option. Raises UserError for a mistake in that file.
 Readers = Mapping[str, Callable[[Path], object]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -54,26 +55,20 @@ class LabHost:
 def read_lab(path: Path, readers: Readers) -> list[LabHost]:
     """The hosts in a file, in the order of the file. Raises UserError with a line for each mistake, also in a file it
     names."""
-    try:
-        root = read_file(path, str(path))
-    except TextError as error:
-        raise UserError(*map(str, error.mistakes)) from error
-    reader = Reader()
-    fields = reader.mapping(root, "a lab", ("groups", "hosts"), ("hosts",))
-    groups = {
-        name: _options(reader.mapping(node, f"the group {name}", OF_HOSTS), reader, path.parent, readers)
-        for name, node in reader.named(fields.get("groups"), "groups").items()
-    }
-    nodes = reader.items(fields.get("hosts"), "hosts")
-    if "hosts" in fields and not nodes and not reader.mistakes:
-        reader.note(fields["hosts"].location, "a lab has at least one host")
-    hosts = [_host(node, reader, groups, path.parent, readers) for node in nodes]
-    met: dict[str, Node] = {}
-    for node, host in zip(nodes, hosts, strict=True):
-        if host.name and met.setdefault(host.name, node) is not node:
-            reader.note(node.location, f"the name {host.name} is given twice (first at {met[host.name].location})")
-    if reader.mistakes:
-        raise UserError(*map(str, reader.mistakes))
+    with document(path) as (root, reader):
+        fields = reader.mapping(root, "a lab", ("groups", "hosts"), ("hosts",))
+        groups = {
+            name: _options(reader.mapping(node, f"the group {name}", OF_HOSTS), reader, path.parent, readers)
+            for name, node in reader.named(fields.get("groups"), "groups").items()
+        }
+        nodes = reader.items(fields.get("hosts"), "hosts")
+        if "hosts" in fields and not nodes and not reader.mistakes:
+            reader.note(fields["hosts"].location, "a lab has at least one host")
+        hosts = [_host(node, reader, groups, path.parent, readers) for node in nodes]
+        met: dict[str, Node] = {}
+        for node, host in zip(nodes, hosts, strict=True):
+            if host.name and met.setdefault(host.name, node) is not node:
+                reader.note(node.location, f"the name {host.name} is given twice (first at {met[host.name].location})")
     return hosts
 
 

@@ -1,14 +1,24 @@
-"""Reads the options that put builds and packages into the guest, and rejects those that apply to the guest only."""
+"""The software under test in the guests of a run: reads the options that name builds and packages, rejects those that
+apply to the guest only, and compiles the driver's module and the user's source trees if necessary.
+
+Not for the guests (guests.py).
+"""
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from conformance.errors import UserError
 from conformance.run_options import GUEST, OPTIONS, RunOptions
 from fixtures.guest.added import is_package_name
-from fixtures.guest.driver import DEFAULT_DRIVER, driver_for
-from fixtures.guest.recipe import MENDED_STACKS, OWN_STACKS
-from fixtures.guest.source_trees import Trees, is_rdma_core
-from fixtures.guest.under_test import Builds
+from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
+from fixtures.guest.image import Image
+from fixtures.guest.mending import chosen_changes, ensure_mended
+from fixtures.guest.recipe import INSTRUMENTED_STACKS, MENDED_STACKS, OWN_STACKS, Recipe
+from fixtures.guest.source_trees import Trees, compile_driver, compile_rdma_core, is_rdma_core
+from fixtures.guest.under_test import Builds, DriverModule, UnderTest, instrumented
+from fixtures.system.cache import cache_directory
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -76,16 +86,16 @@ def refuse_beside_own_stack(options: RunOptions) -> None:
 
 
 def refuse_on_host(options: RunOptions) -> None:
-    """Raises UserError for an option that has an effect in the guest only."""
+    """Raises UserError for an option that has an effect only in the guest."""
     for name, option in OPTIONS.items():
         if option.only_on == GUEST and getattr(options, name) != option.default:
             raise only_for_guest(option.flag, options)
 
 
 def refuse_in_guest(options: RunOptions) -> None:
-    """Raises UserError for an option that names something of a host's device, of which the guest has only one.
+    """Raises UserError for an option about a part of a host's device of which the guest has only one, such as a port.
 
-    --hazardous is none of these: the guest always runs what it adds.
+    --hazardous is not one of these: the guest always runs the cases that it adds.
     """
     for name in ("port", "gid_index", "peer", "shared", "isolate"):
         option = OPTIONS[name]
@@ -98,3 +108,44 @@ def only_for_guest(flag: str, options: RunOptions) -> UserError:
     named = " and ".join(OPTIONS[name].flag for name in ("host", "device") if getattr(options, name))
     hint = f"give --guest in place of {named}" if named else "add --guest"
     return UserError(f"{flag} is for the guest, not for a device of this host", hint=hint)
+
+
+Say = Callable[[str], None]
+
+
+def guest_driver(options: RunOptions) -> Driver:
+    return driver_for(options.driver or DEFAULT_DRIVER)
+
+
+def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[UnderTest, dict[str, Any]]:
+    """The software under test, and the facts for the header about what was compiled. Raises UserError."""
+    module, given = _module(options, recipe, image, say)
+    own, sources = _builds(options, recipe, image, say)
+    return UnderTest(own, image, recipe, module), {**given, **sources}
+
+
+def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[DriverModule | None, dict[str, Any]]:
+    """The module of the device if it is not the image's."""
+    driver, made_for = guest_driver(options), (recipe, image, cache_directory(), say)
+    if options.stack in MENDED_STACKS:
+        mended = ensure_mended(chosen_changes(options.without), *made_for)
+        return DriverModule(driver.module, lambda: mended.module, mended.laid), mended.given()
+    if options.linux:
+        compiled = compile_driver(options.linux, driver, *made_for)
+        module = DriverModule(driver.module, lambda: compiled.folder / f"{driver.module}.ko")
+        return module, {"linux": compiled.source}
+    if driver.packaged:
+        return None, {}
+    return DriverModule(driver.module, lambda: ensure_module(driver, *made_for)), {}
+
+
+def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[Builds, dict[str, Any]]:
+    """The user's builds, with the kernel of the stack and the build of an rdma-core source tree."""
+    own = builds_from(options)
+    if options.stack in INSTRUMENTED_STACKS:
+        own = instrumented(own, recipe, image, cache_directory(), say)
+    tree = trees_from(options).rdma_core
+    if tree is None:
+        return own, {}
+    compiled = compile_rdma_core(tree, recipe, image, cache_directory(), say)
+    return replace(own, rdma_core=compiled.folder), {"rdma_core_tree": compiled.source}

@@ -26,13 +26,13 @@ from fixtures.guest.image import ensure_image
 from fixtures.guest.job import Job
 from fixtures.guest.recipe import DEFAULT_STACK, recipe_for
 from fixtures.guest.request import LATE, MARK, ONLY, PYTEST, PYTHON, Request, recorded_to
-from fixtures.guest.start import Starter
+from fixtures.guest.template import Starter
 from fixtures.guest.under_test import Prepared
 from fixtures.system import console as consoles
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
-from fixtures.system.marks import new_mark
-from targets import builds, compiling
+from fixtures.system.line_reader import new_mark
+from targets import builds
 
 PORT = "/dev/virtio-ports/rdma-cts.results"
 # The parts of the project that the guest needs, by their names in the checkout.
@@ -95,15 +95,15 @@ class Guests:
         self.stack = options.stack or DEFAULT_STACK
         recipe = recipe_for(self.stack)
         self._image = ensure_image(recipe, cache_directory(), say, tools)
-        self.driver = compiling.guest_driver(options)
-        self._under_test, given = compiling.under_test(options, recipe, self._image, say)
+        self.driver = builds.guest_driver(options)
+        self._under_test, given = builds.under_test(options, recipe, self._image, say)
         self.given = self._under_test.hashes() | given
         if self._environment:
             self.given["environment"] = self._environment
         if self._image.expired:
             self.given["expired"] = self._refused_if_strict(self._image.expired)
         # Nothing of the user's runs in the guest.
-        self._is_alone = not (self._environment or tools or options.cases)  # but for a build that is exchanged
+        self._is_alone = not (self._environment or tools or options.cases)  # except a build that is exchanged
         self._is_clean = set(self.given) <= {"image", "expired"} and self._is_alone
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out

@@ -1,5 +1,5 @@
-"""Hosts reached over ssh, as a run and the doctor use them: the files for the host, and the place for workers on its
-device.
+"""Hosts reached over ssh, as a run and the doctor use them: the files for the host, and the object that starts workers
+on its device.
 
 Not for the connection itself (fixtures/hosts/).
 """
@@ -65,7 +65,7 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
 
 
 def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collection[str]) -> list[Place]:
-    """A place for workers on each device of the host; results and console go to the directory `out`.
+    """An object for each device of the host that starts workers there; results and console go to the directory `out`.
 
     Each of the `hazardous` cases gets a boot of its own, if the host can be reset.
     """

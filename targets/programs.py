@@ -17,7 +17,7 @@ from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS
 
 # How long the guest may be silent, in seconds.
-_SILENCE_S = 900.0  # one line may be a whole round of cases, on an emulated guest of a busy machine
+_SILENCE_S = 900.0  # a line may come only after a whole round of cases, in an emulated guest on a busy machine
 
 Say = Callable[[str], None]
 

@@ -1,4 +1,4 @@
-"""The target of a run: a device of this host or of another, or the Soft-RoCE guest; chooses it, starts workers there.
+"""Chooses the target of a run (a device of this host or of another, or the Soft-RoCE guest), and starts workers there.
 
 Not for what a run records (commands/run.py), for guests (guests.py), for hosts reached over ssh (hosts.py) or for the
 process of a worker (fixtures/system/host.py).
@@ -19,14 +19,13 @@ from conformance.run_options import RunOptions
 from conformance.supervision import Start, Worker
 from conformance.tables.suite import ROOT
 from fixtures.guest.capacity import guests_at_once
-from fixtures.guest.instrumented import SLOWER
-from fixtures.guest.machine import MEMORY_MB
+from fixtures.guest.qemu import MEMORY_MB
 from fixtures.guest.recipe import INSTRUMENTED_STACKS
+from fixtures.guest.under_test import SLOWER
 from fixtures.hosts.remote_host import RemoteHost
 from fixtures.system import packages, usable
 from fixtures.system.cache import cache_directory
-from fixtures.system.host import HostWorker
-from fixtures.system.isolation import OtherUser
+from fixtures.system.host import HostWorker, OtherUser
 from fixtures.system.rdma_core import find_rdma_core
 from runs.durations import Durations
 from targets import builds, hosts
@@ -43,7 +42,7 @@ class Target:
 
     `given` are the hashes of the user's own builds. `boot_id` returns what identifies the boot of the kernel under test
     if that is the kernel of a host, else nothing. Each of `again` starts a worker in which violations are tried once
-    more. `durations` are those of cases in earlier runs, if that matters.
+    more. `durations` are those of cases in earlier runs, if they matter.
     """
 
     stack: str

@@ -1,4 +1,4 @@
-"""Workers that play a script, and a stage on which a supervisor meets them; no test itself."""
+"""Scripted workers, and a stage that runs a supervisor with them. Not itself a test."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -90,7 +90,7 @@ def killed(*lines: bytes | None) -> Actor:
 
 
 class Audience:
-    """Listens and remembers."""
+    """An observer of the progress that records its calls."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -129,7 +129,7 @@ class Stage:
         carry_on: bool = False,
         boot_id: str = "",
     ) -> Recorded:
-        """Runs one worker at a time, or carries on what the file holds; every script must be needed."""
+        """Runs one worker at a time, or continues the run in the file; every script must be needed."""
         waiting = list(scripts)
 
         def next_actor(cases: Sequence[str]) -> Worker:
@@ -152,7 +152,7 @@ class Stage:
         boot_id: str = "",
         at_once: int = 1,
     ) -> None:
-        """Runs with workers from `worker`, that many at the same time."""
+        """Runs the suite with workers from `worker`, `at_once` of them at the same time."""
         with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
             earlier = results.cut_back(results.recorded()) if carry_on else None
             plan = RunPlan(suite, suite.cases, {"stack": "test"}, boot_id=lambda: boot_id)

@@ -1,4 +1,4 @@
-"""A driver gone bad in the guest: the preloaded library and the tables that trigger it; not itself a test."""
+"""A misbehaving driver in the guest: a preloaded library, and the tables that trigger it. Not itself a test."""
 
 import subprocess
 from pathlib import Path

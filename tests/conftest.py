@@ -23,8 +23,8 @@ if cache.DIRECTORY not in os.environ:
     os.chmod(_kept.name, 0o755)  # also for what a test starts as another user
     os.environ[cache.DIRECTORY] = _kept.name
 
-# So does bytecode, also where the environment forbids it beside the sources: each process of a session, and each that a
-# test starts, would compile all that it imports.
+# They share bytecode too, even where the environment forbids it next to the sources: otherwise each process of a
+# session, and each that a test starts, would compile all that it imports.
 _bytecode = cache_directory() / "bytecode"
 if sys.dont_write_bytecode and cache.is_own(_bytecode.parent):
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.fspath(_bytecode)
@@ -35,8 +35,8 @@ if sys.dont_write_bytecode and cache.is_own(_bytecode.parent):
 _unpacked = functools.lru_cache(maxsize=2)(suite._unpacked)
 vars(suite)["_unpacked"] = lambda data, folders: _unpacked(data, frozenset(folders))
 
-# The speed of the machine decides no test: there is no limit on the time for running or making an example. By day the
-# examples are always the same; new ones are tried at night.
+# No test depends on the speed of the machine: there is no limit on the time for running or making an example. By day
+# the examples are always the same; new ones are tried at night.
 settings.register_profile(
     "untimed",
     deadline=None,
@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """A file that needs a package which is not installed is an error of its own, and all other tests run."""
     config.option.continue_on_collection_errors = True
     if getattr(config.option, "numprocesses", None):
-        suite.load_suite()  # what the processes would otherwise all read at once
+        suite.load_suite()  # otherwise all processes would read it at once
 
 
 # Files that take more than a few seconds, or need a package that is not one of the suite's own: not in the quick loop.

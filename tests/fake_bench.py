@@ -1,8 +1,8 @@
-"""A device in Python for the tests of the plugin and of the supervision; no test itself.
+"""A device in Python for the tests of the plugin and of the supervision. Not itself a test.
 
 The conftest of a made-up project imports this module whole. It accepts every registration except ON_DEMAND, which
-it does not declare. Kinds of memory provoke what a test wants to see: `huge` is trouble in the
-harness, `no_access` the death of the process, `hole` a call that never returns.
+it does not declare. Kinds of memory cause what a test needs: `huge` a failure of the harness, `no_access` the death of
+the process, `hole` a call that never returns.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-/* A library that turns on the program that has loaded it, for the tests: laid into the guest, it is loaded into every
- * program. Memory of a certain size, which only the tests' own tables ask for, says what it does at the next call at
+/* A library that attacks the program that has loaded it, for the tests: overlaid on the guest, it is loaded into every
+ * program. The size of memory, one that only the tests' own tables use, selects what it does at the next call at
  * uverbs. It knows the names of cases and the path of the port, and not the mark of the harness's lines. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

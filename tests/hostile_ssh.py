@@ -1,7 +1,7 @@
 """Stands in for ssh: a host that answers each request with messages that a test has prepared. Not itself a test.
 
-HOSTILE is a file with JSON: by request, and by "hello", a list of messages. A message "flood" is sent forever, one
-"silence" is not sent, and everything is printed to standard error as often as "stderr" says before the first request.
+HOSTILE is a file with JSON: a list of messages for each request, and for "hello". A message with "flood" is sent
+forever; the event "silence" is not sent. "stderr" is the number of long lines to print to standard error first.
 """
 
 import json

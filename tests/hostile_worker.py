@@ -1,4 +1,4 @@
-"""Stands in for QEMU, with a guest whose code under test is hostile; no test itself.
+"""Stands in for QEMU, with a guest whose code under test is hostile. Not itself a test.
 
     python3 hostile_worker.py LINES WHAT
 

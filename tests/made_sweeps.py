@@ -1,4 +1,4 @@
-"""Made-up sweeps with their points on disk; no test itself."""
+"""Made-up sweeps with their points on disk. Not itself a test."""
 
 import json
 from array import array

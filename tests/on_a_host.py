@@ -1,8 +1,8 @@
 """Runs in the guest, which stands for a host with a device of its own; prints one line of JSON. Not itself a test.
 
     python3 on_a_host.py            what is refused, a process that dies and one that is stuck
-    python3 on_a_host.py MOMENTS    --isolate, a closed terminal, two devices that share the cases, and so many kills of
-                                    each process at a random moment
+    python3 on_a_host.py MOMENTS    --isolate, a closed terminal, two devices that share the cases, and this many kills
+    of each process at random moments
 
 An audit hook in each Python process logs the files that the suite's own programs write, and the addresses that they
 bind.

@@ -1,4 +1,4 @@
-"""Finds answers that got more than one verdict in a recorded run; no test itself.
+"""Finds answers that got more than one verdict in a recorded run. Not itself a test.
 
 Two results contradict each other if the same call, on the same set-up at the same entry, gave the same answer and the
 verdicts on that answer differ. Results of later steps are left out, because they differ between rows for good reason.

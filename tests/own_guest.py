@@ -37,7 +37,7 @@ def boot_own(
     tree: Iterable[tuple[Path, str]], command: str, console: Path, environment: Mapping[str, str] | None = None
 ) -> Guest:
     """A guest of the default stack that runs the command among these files; see Job."""
-    # Makes the template, which other tests need as well: whoever makes it leaves what is derived from the suite.
+    # Makes the template, which other tests need as well, and with it the files that are derived from the suite.
     subprocess.run(
         ["./rdma-cts", "prepare", "--yes"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Reads the data of report.html, as its script does (reports/page_data.py has the format); no test itself."""
+"""Reads the data of report.html, as its script does (reports/page_data.py has the format). Not itself a test."""
 
 import base64
 import json

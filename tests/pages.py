@@ -1,4 +1,4 @@
-"""The documents that a Debian package installs, as plain text; no test itself.
+"""The documents that a Debian package installs, as plain text. Not itself a test.
 
 A manual page is read from its roff source, written by hand or by pandoc, so that no formatter wraps or hyphenates it.
 """

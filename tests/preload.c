@@ -1,7 +1,7 @@
-/* A library that makes a good driver bad, for the tests: laid into the guest, it is loaded into every program.
- * Memory of a certain size, which only the tests' own tables ask for, says what becomes of the next call at uverbs.
+/* A library that makes a good driver bad, for the tests: overlaid on the guest, it is loaded into every program.
+ * The size of memory, one that only the tests' own tables use, selects what happens to the next call at uverbs.
  * One size loses the next completion that a completion queue has.
- * RDMA_CTS_PANIC_AT=N takes the kernel down when the Nth window is given back. */
+ * RDMA_CTS_PANIC_AT=N makes the kernel panic when the Nth window is deallocated. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -109,7 +109,7 @@ int ioctl(int fd, unsigned long request, ...)
 	}
 	if (_IOC_TYPE(request) != UVERBS || next == NOTHING)
 		return real(fd, request, header);
-	if (next == LEAK) { /* lies about every region given back from here on */
+	if (next == LEAK) { /* lies about every deregistration from here on */
 		if (header[1] == OBJECT_MR && header[2] == METHOD_DESTROY) {
 			next = NOTHING;
 			return 0;

@@ -1,4 +1,4 @@
-"""A made-up project in which the engine runs on the device of fake_bench.py; no test itself."""
+"""A made-up project in which the engine runs on the device of fake_bench.py. Not itself a test."""
 
 import subprocess
 import sys

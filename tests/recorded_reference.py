@@ -1,4 +1,4 @@
-"""A recorded run of the suite's own tables on the reference; no test itself."""
+"""A recorded run of the suite's own tables on the reference. Not itself a test."""
 
 from collections.abc import Iterable
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Small hand-made cases and results for the tests; no test itself.
+"""Small hand-made cases and results for the tests. Not itself a test.
 
 Cases are made from YAML, as tables are, so that they follow changes of the language.
 """

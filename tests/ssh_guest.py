@@ -20,7 +20,7 @@ from fixtures.guest import qemu
 from fixtures.guest.guest import Guest
 from fixtures.guest.image import Image, ensure_image
 from fixtures.guest.job import Job
-from fixtures.guest.machine import machine_for
+from fixtures.guest.qemu import machine_for
 from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
@@ -120,7 +120,7 @@ def ssh_guest(
     prepare: str = "",
     tree: Iterable[tuple[Path, str]] = (),
 ) -> Iterator[SshGuest]:
-    """A guest that is up and serves ssh; keys_in(folder) has been called.
+    """A guest that is up and serves ssh; keys_in(folder) must have been called.
 
     `network` are QEMU's arguments for more network cards. `prepare` are commands in the guest before sshd is started,
     in a directory that has the files of `tree`, as (source, name there).

@@ -24,8 +24,7 @@ from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.rules import Registry
 from conformance.results.records import encode, footer_record
-from conformance.tables.selection import Selection
-from conformance.tables.suite import ROOT, Suite, load_suite
+from conformance.tables.suite import ROOT, Selection, Suite, load_suite
 from conformance.tables.tiers import left_out
 from kinds import Folders, Patch, Says
 from recorded_reference import record
@@ -385,7 +384,7 @@ def test_a_hostile_file_is_one_line_and_writes_nothing_elsewhere(what: str, tmp_
     ("what", "said"),
     [
         ("nowhere", "No such file"),
-        ("directory", "is a directory and no bundle; ./rdma-cts bundle RUN makes one"),
+        ("directory", "is a directory, not a bundle; ./rdma-cts bundle RUN makes one"),
         ("fifo", "cannot be read: not a regular file"),
         ("/dev/zero", "cannot be read: not a regular file"),
     ],

@@ -23,7 +23,7 @@ from conformance.tables import suite as suites
 from conformance.tables.suite import CASES, load_suite
 from conformance.tables.tiers import left_out
 from fixtures.guest import derivation, freezing, image, job, template
-from fixtures.system import bytecode
+from fixtures.system import cache as system_cache
 from patience import PATIENCE_S
 
 
@@ -141,7 +141,7 @@ def test_the_files_used_last_are_kept(folder: Path) -> None:
     for number in range(cache.KEPT):
         cache.store(f"{number}", b"")
         os.utime(folder / f"{number}", (number, number))
-    assert cache.lookup("0")  # which is a use
+    assert cache.lookup("0")  # counts as a use
     cache.store("new", b"")
     assert {path.name for path in folder.iterdir()} == {"0", "new", *map(str, range(2, cache.KEPT))}
 
@@ -160,7 +160,7 @@ def test_a_compiled_source_is_compiled_once(
         monkeypatch.setattr("shutil.which", lambda _: None)
     else:
         (file,) = folder.glob("source-*.so")
-        file.unlink()  # not written over: the loaded library is a mapping of it
+        file.unlink()  # not overwritten: the loaded library is a mapping of it
         file.write_bytes(damage)
     again = find(source, layout)
     assert isinstance(again, ctypes.CDLL)
@@ -326,7 +326,7 @@ def test_a_run_on_a_device_of_this_host_keeps_nothing(
 ) -> None:
     for name in devices:
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(bytecode, "_DEVICES", tmp_path)
+    monkeypatch.setattr(system_cache, "_DEVICES", tmp_path)
     monkeypatch.setenv(cache.DIRECTORY, "")  # so that it is removed after the test
     monkeypatch.delenv(cache.DIRECTORY)
     commands.keep_derived_files(arguments)
@@ -359,8 +359,8 @@ def test_bytecode_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch:
     source = root / "planted.py"
     source.write_text("VALUE = 1\n")
     source.chmod(0o666)
-    monkeypatch.setattr(bytecode, "_ROOT", root)
-    finder = bytecode._finder_of(str(folder), True)(str(root))
+    monkeypatch.setattr(system_cache, "_ROOT", root)
+    finder = system_cache._finder_of(str(folder), True)(str(root))
 
     def value() -> object:
         spec = finder.find_spec("planted")

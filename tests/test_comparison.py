@@ -24,7 +24,7 @@ from reports.digest import Digest, digest, read
 from samples import header, numbered, registry, result
 
 SUITE = numbered(4)
-# The outcomes of made sweeps, and one of a device that does not offer a point.
+# The outcomes of made-up sweeps, and one of a device that does not offer a point.
 NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15")]
 
 

@@ -208,7 +208,7 @@ class Unending(Side):
 
 @pytest.fixture
 def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock on which the silence takes twenty questions."""
+    """A clock on which SILENCE_S passes in twenty queries."""
     clock = itertools.count(step=connection.SILENCE_S / 20)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
 
@@ -243,7 +243,7 @@ def test_where_no_document_demands_the_error_state_each_kind_of_refusal_is_waite
 
 
 class Refused(Side):
-    """An end at which a request is refused by its peer, or a peer that flushes no receive; the waits are kept."""
+    """An end at which a request is refused by its peer, or a peer that flushes no receive; it records the waits."""
 
     def __init__(self, *statuses: str) -> None:
         super().__init__([], lambda _: None)
@@ -256,7 +256,7 @@ class Refused(Side):
 
 def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_for_again() -> None:
     """This holds on any connection of the device; after another kind of refusal, or after an answer with the state, the
-    wait is full."""
+    full time is waited."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()
@@ -399,9 +399,9 @@ def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
 
 @pytest.fixture
 def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
-    """Makes a connection of one queue pair of a provider, and its address: `polled` has the completions to come.
-
-    Each is a wr_id, a status and an opcode of <infiniband/verbs.h>; the last one is given again and again.
+    """Makes a connection over one queue pair of a made-up provider; returns it and the queue pair's address. The
+    completions in `polled`, each a wr_id, a status and an opcode of <infiniband/verbs.h>, come in turn, the last one
+    again and again.
     """
     assert native_exchange.available(), "the project's tests need gcc"
     take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
@@ -462,7 +462,7 @@ def test_a_flushed_send_behind_an_earlier_request_is_no_completion_of_the_next_o
 
 
 def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:
-    """They share queue pairs, whose completions may be those of an earlier branch."""
+    """A completion on a shared queue pair may belong to a request of an earlier branch."""
     case = cast(Any, SimpleNamespace(entry="libibverbs"))
     trunk = CaseContext(case, cast(Any, SimpleNamespace(entry=lambda _: None)))
     ids = [context.next_wr_id() for context in (trunk, trunk.branch(case), trunk.branch(case), trunk)]
@@ -495,7 +495,7 @@ def test_a_wait_gives_up_the_processor_however_late_the_clock_is(monkeypatch: py
     assert len(turns) + 1 == 0.2 * TURNS_PER_S
 
 
-# enum ibv_wc_opcode of <infiniband/verbs.h>, a second time, by the request.
+# The opcode of <infiniband/verbs.h>'s enum ibv_wc_opcode for each request, stated independently of the code.
 COMPLETED = {
     opcode: opcode for opcode in ("RDMA_WRITE", "SEND", "RDMA_READ", "LOCAL_INV", "BIND_MW", "ATOMIC_WRITE")
 } | {

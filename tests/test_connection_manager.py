@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from conformance.device import connection_manager
-from conformance.device.connecting import ByManager, ByStates
 from conformance.device.connection_manager import CmError, ConnectionManager, _Channel, _ConnParam, _Event
+from conformance.device.qp_states import ByManager, ByStates
 from conformance.errors import UserError
 
 ACTIVE, PASSIVE = 17, 42

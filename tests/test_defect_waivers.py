@@ -16,8 +16,7 @@ from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VIOLATIONS
-from conformance.results.make_waivers import Run, waivers_text
-from conformance.results.waiver_file import read_waivers
+from conformance.results.waiver_file import Run, read_waivers, waivers_text
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT, Suite
 from kinds import Says

@@ -1,7 +1,7 @@
 """Severity and defects, on the violations of real runs.
 
 `recorded_violations` has the violations of four runs in the guest, and some results that passed: two of Debian forky,
-between which one case died in another place, one of trixie, and one with the driver siw. Header and results are as they
+in which one case died in different places, one of trixie, and one with the driver siw. Header and results are as they
 were recorded, except for details of the machine and keys that nothing here reads.
 """
 
@@ -92,7 +92,7 @@ def test_one_cause_that_shows_at_many_rules_is_one_defect() -> None:
 
 @pytest.mark.parametrize("name", ["forky", "trixie"])
 def test_title_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(name: str) -> None:
-    """For the cases of each verb, for orders and for thirds. Whether one defect kills depends on what is in memory."""
+    """This is tried with the cases of each verb, in other orders, and with thirds. One defect kills only at times."""
     every, shorts = list(results(name)), {rule.id: rule.short for rule in load_suite().registry.values()}
     unsteady = "7862f7654354"
     whole = {defect.fingerprint: defect for defect in defects_of(every, shorts)}
@@ -127,7 +127,7 @@ def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> Non
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw"])
 def test_severity_is_that_of_what_was_observed(name: str) -> None:
-    """The raw observations of rows, which the lines are about, say the same as the lines."""
+    """The lines about rows agree with the rows' raw observations."""
     for record in results(name):
         seen = [record["observed"], *record["observed"].get("afterwards", ())]
         for symptom in symptoms_of(record):
@@ -162,7 +162,7 @@ def test_who_answered_is_said_with_the_evidence_and_is_not_guessed() -> None:
     assert found["BIND-15", "BIND-19"].layer == "device"
     died = next(defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5")
     assert str(died.answering) == "device (the kernel was in __rxe_put, called by rxe_invalidate_mw (rdma_rxe))"
-    assert str(found["REG-25",]) == "device (rxe_reg_user_mr of its driver tells of it in the kernel's log)"
+    assert str(found["REG-25",]) == "device (rxe_reg_user_mr of its driver reports it in the kernel's log)"
     assert found["ADV-09",].layer == "kernel core"
     assert found["ADV-08",].layer == "not known"
     assert str(found["BIND-21",]) == "provider (the process was in librxe-rdmav65.so)"

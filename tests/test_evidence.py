@@ -8,14 +8,13 @@ import pytest
 from conformance.errors import UserError
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.case import Case
-from conformance.model.evidence import Needs, Shown, controls, shown_by, shown_of_rules
 from conformance.model.record import ResultRecord
+from conformance.model.rules import Needs, Shown, controls, shown_by, shown_of_rules
 from conformance.model.vocabulary import TIERS
 from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
 from conformance.results.writer import shown_in
 from conformance.tables import suite
-from conformance.tables.selection import Selection
-from conformance.tables.suite import CASES, load_suite
+from conformance.tables.suite import CASES, Selection, load_suite
 from conformance.tables.tiers import of_tier
 from patience import calls_of
 from recorded_reference import record
@@ -131,7 +130,7 @@ def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict
 
 @pytest.mark.parametrize("effective", ["FAIL", "WAIVED", "STACK", "BROKEN"])
 def test_what_passed_in_a_sweep_is_evidence_whatever_its_violation_counts_as(effective: str) -> None:
-    """The granted write is of REG-05, and the control of its refusal; another rule is violated at other points."""
+    """The granted write is evidence of REG-05 and the control of its refusal; other points violate another rule."""
     verdicts = {"REG-05": "PASS", "REG-17": "FAIL"}
     (shown,) = line(GRANTED)["evidence"]
     evidence = [{**shown, "rule": rule, "verdict": verdict} for rule, verdict in verdicts.items()]

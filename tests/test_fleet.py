@@ -38,7 +38,7 @@ def changing(*keys: str, to: Any) -> Change:
 
 
 def no_defect(data: dict[str, Any]) -> None:
-    """One defect of the others does not show."""
+    """One defect that the other nodes have does not show."""
     del data["defects"][0]  # the last ones may not be confirmed, and do not count
 
 

@@ -199,8 +199,8 @@ def test_each_command_refuses_a_file_with_what_no_reader_can_handle(command: str
 
 
 READERS = (*(f"report --out - --format {name}" for name in FORMATS), *COMMANDS[1:-1])
-# Calls of functions, of Python's own too, for each case that was only planned. For 300,000 of them, 10 s is time
-# for more than a hundred.
+# The maximum number of function calls, Python's own included, for each case that was only planned. For 300,000 cases,
+# 10 s suffice for more than this.
 MOST_CALLS = 100
 
 

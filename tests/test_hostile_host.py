@@ -107,7 +107,7 @@ class Hostile:
         monkeypatch.setenv("HOSTILE", str(self.script))
 
     def sends(self, **answers: Any) -> None:
-        """From now on, by request; see hostile_ssh.py."""
+        """Sets the messages by request; see hostile_ssh.py."""
         self.script.write_text(json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **answers}))
 
     def open(self, device: str = "") -> RemoteHost:

@@ -28,7 +28,7 @@ ATTACKS: dict[str, tuple[str, ...]] = {
     "kill": ("BROKEN",),  # SIGKILL may come from anybody: it is tried three times
     "kill-parent": ("BROKEN", "PASS"),  # it is a matter of time whether its result comes before its parent is gone
     "child": ("CRASH",),  # leaves a process that goes on forging
-    "alter": ("BROKEN",),  # makes PASS of FAIL in the line on its way
+    "alter": ("BROKEN",),  # changes FAIL to PASS in the line on its way
     "drop": ("BROKEN",),
     "garbage": ("BROKEN",),
 }

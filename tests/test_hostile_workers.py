@@ -26,7 +26,7 @@ from fixtures.guest.freezing import await_event
 from fixtures.guest.guest import Guest
 from fixtures.guest.request import MARK, ONLY, Request, encode
 from fixtures.system import console as consoles
-from fixtures.system.marks import new_mark
+from fixtures.system.line_reader import new_mark
 from patience import PATIENCE_S, longer_and_longer
 from reports import terminal
 from reports.digest import read

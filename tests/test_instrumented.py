@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from conformance.device.failing import can_fail
+from conformance.device.limits import can_fail
 from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.results.records import read_results
 from conformance.run_options import RunOptions
 from conformance.tables.suite import load_suite
 from fixtures.guest import build
 from fixtures.guest.image import Image
-from fixtures.guest.instrumented import SLOWER, instrumented
 from fixtures.guest.recipe import recipe_for
-from fixtures.guest.under_test import Builds
+from fixtures.guest.under_test import SLOWER, Builds, instrumented
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import STACKS as SIMULATED

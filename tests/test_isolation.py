@@ -14,8 +14,7 @@ import pytest
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
-from fixtures.system.host import HostWorker
-from fixtures.system.isolation import OtherUser
+from fixtures.system.host import HostWorker, OtherUser
 from kinds import Patch, Says
 from patience import PATIENCE_S
 from targets import builds, hosts

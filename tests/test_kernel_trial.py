@@ -13,8 +13,8 @@ import pytest
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.tables.shards import Shard
 from conformance.tables.suite import load_suite
+from conformance.tables.tiers import Shard
 from fixtures.guest.changes import Change
 from fixtures.guest.driver import DRIVERS
 from trial import kernel_runs

@@ -14,8 +14,7 @@ import pytest
 from conformance.pytest_plugin.recorder import Stream
 from conformance.results.files import write_atomically
 from fixtures.system import console, line_reader
-from fixtures.system.line_reader import LineReader
-from fixtures.system.marks import new_mark, unmarked
+from fixtures.system.line_reader import LineReader, new_mark, unmarked
 from patience import PATIENCE_S
 from samples import user_error
 
@@ -82,7 +81,7 @@ def test_time_is_over_though_there_is_always_something_to_read() -> None:
 
 
 def test_the_stream_of_a_process_ends_with_it_though_the_pipe_stays_open(tmp_path: Path) -> None:
-    """And a line that is marked reaches the reader over a pipe that the process opens for each line."""
+    """A marked line also reaches the reader over a pipe that the process opens for each line."""
     path, mark = tmp_path / "stream", new_mark()
     os.mkfifo(path)
     ours = os.open(path, os.O_RDWR)

@@ -26,7 +26,7 @@ from samples import registry
 REAL = sorted(path for path in CASES.glob("*/*.yaml"))
 NAME = "cases/reg_mr/sample.yaml"
 
-# More at night. RDMA_CTS_FUZZED is also that of test_fuzzed_results.py.
+# More at night. test_fuzzed_results.py reads RDMA_CTS_FUZZED too.
 FUZZED = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
 quick = settings(derandomize=True, max_examples=FUZZED)
 HEALTH_CHECKS = quick.suppress_health_check

@@ -87,7 +87,7 @@ def requester(memory: Buffer, source: Area) -> Area:
         (pattern(8), "part"),
         (repeated(EMPTY, 3) + pattern(4)[3:], "part"),  # one byte, in its place
         (b"\0" + pattern(8), "part"),  # some of them, elsewhere
-        (bytes([CANARY]) * 4, "part"),  # from beside the range
+        (bytes([CANARY]) * 4, "part"),  # from outside of the range
         (b"\0" * 16, "other"),
         (bytes(range(16)), "other"),
     ],

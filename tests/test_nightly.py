@@ -35,8 +35,8 @@ Made = Recorded | str | BaseException
 
 
 class Nights:
-    """Nights on made runs: the results of `rdma-cts run` are those that a test has put into `cells`, by the name of the
-    stack.
+    """Nights on made-up runs: the results of `rdma-cts run` are those that a test has put into `cells`, by the name of
+    the stack.
 
     A text stands for the output of a run without results; an exception ends the night.
     """

@@ -65,7 +65,7 @@ def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.Capt
 
 
 def test_it_has_severity_and_defects_too() -> None:
-    """As far as its verdicts tell: its records have no faults until they are judged again."""
+    """As far as its verdicts show: its records have no faults until they are judged again."""
     assert read(OLD).headline == "6 defects in 4 results: 1 kernel crash, 3 wrong codes"
 
 

@@ -10,8 +10,8 @@ import pytest
 from commands.__main__ import main
 from commands.report import renderer
 from conformance.errors import UserError
-from conformance.model.evidence import Needs
 from conformance.model.record import FooterRecord
+from conformance.model.rules import Needs
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import RunConclusion, conclude_run
 from conformance.results.records import read_results

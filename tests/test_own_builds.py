@@ -23,7 +23,7 @@ _SIGNED = b"~Module signature appended~\n"
 
 
 def marked(content: bytes) -> bytes:
-    """The same program with a build id of our own; unsigned, for its signature would be wrong now."""
+    """The same program with a build id of our own; unsigned, because its signature would be wrong now."""
     if content.endswith(_SIGNED):
         end = len(content) - len(_SIGNED)
         content = content[: end - 12 - int.from_bytes(content[end - 4 : end], "big")]

@@ -26,7 +26,7 @@ from page_reader import cases_of, data_of
 from patience import PATIENCE_S
 from reports import html
 from reports.digest import Digest, digest, read
-from reports.pictures import SHADES
+from reports.page_data import SHADES
 from samples import header, numbered, registry, result
 
 SUITE = numbered(16)
@@ -130,7 +130,7 @@ def build(browser: webdriver.Chrome) -> None:
 
 @pytest.fixture
 def page(browser: webdriver.Chrome, tmp_path: Path) -> webdriver.Chrome:
-    """The page of one varied run, in the light, with nothing typed yet."""
+    """The page of one varied run, in the light colour scheme, with an empty search."""
     media(browser, "light")
     show(browser, tmp_path, run(tmp_path, varied(tmp_path), device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}))
     return browser

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from reports.digest import digest
-from reports.progress import Progress
-from reports.terminal import NORMAL, QUIET, VERBOSE, summary
+from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
 from samples import header, numbered, result
 from test_reports import HOSTILE, recorded
 

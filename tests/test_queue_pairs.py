@@ -9,9 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from conformance.device import async_events
-from conformance.device.async_events import events_of
-from conformance.device.qp_states import modify_to, transitions
+from conformance.device import qp_states
+from conformance.device.qp_states import events_of, modify_to, transitions
 from conformance.device.queue_pairs import DATAGRAM_QKEY, DeviceQueue
 from conformance.model.case import QpSpec
 from conformance.model.transport import ROCE
@@ -134,19 +133,19 @@ class Library:
     def ibv_get_async_event(self, context: int, address: int) -> int:
         assert context == self.context
         high, kind = os.read(self.reader, 2)
-        event = async_events._Event.from_address(address)
+        event = qp_states._Event.from_address(address)
         event.element, event.type = high << 8, kind
         return 0
 
     def ibv_ack_async_event(self, address: int) -> None:
-        event = async_events._Event.from_address(address)
+        event = qp_states._Event.from_address(address)
         self.acknowledged.append((event.element, event.type))
 
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
     made = Library()
-    monkeypatch.setattr(async_events, "_library", lambda: made)
+    monkeypatch.setattr(qp_states, "_library", lambda: made)
     yield made
     os.close(made.reader)
     os.close(made.writer)

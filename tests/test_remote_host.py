@@ -22,7 +22,7 @@ from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor
 from conformance.tables.suite import ROOT, load_suite
-from fixtures.hosts import bootstrap, link, protocol, ssh
+from fixtures.hosts import link, protocol, ssh
 from fixtures.hosts.address import Address
 from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.remote_host import Means, RemoteHost
@@ -511,7 +511,7 @@ def test_a_full_disk_is_reported(stand_in: StandIn) -> None:
 
 
 def test_a_python_that_is_too_old_or_of_another_architecture_is_reported() -> None:
-    opening = bootstrap.opening(b"secret", b"")
+    opening = ssh.opening(b"secret", b"")
     for have, output in (
         ("sys.version_info = (3, 9)", b"Python 3.11 or later is needed"),
         ("sys.byteorder = 'big'", b"64 bits and little-endian are needed"),

@@ -22,8 +22,7 @@ from conformance.tables.suite import load_suite
 from made_history import run_of, write_run
 from reports import junit, tmt
 from reports.digest import Digest, digest
-from reports.progress import Progress
-from reports.terminal import QUIET, VERBOSE, summary
+from reports.terminal import QUIET, VERBOSE, Progress, summary
 from samples import header, numbered, registry, result
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))

@@ -97,7 +97,8 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *mr_init
 
 
 def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
-    """Each two helpers, verbs and opcodes that a program has, and each that has one of two, are in one of these."""
+    """Compiles a subset in which each pair of helpers, verbs and opcodes occurs as in the whole: both, or one of the
+    two."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "the project's tests need gcc"
     header = Path("/usr/include/infiniband/verbs.h").read_text()
@@ -314,7 +315,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(tmp_path: Path, mo
         (["--all"], "there is no run to make programs of"),
         (["--all", ADVICE], f"{ADVICE} and --all exclude each other"),
         (["--all", "--mail"], "--mail and --all exclude each other"),
-        (["--all", "--out", "-"], "- is standard output, no directory"),
+        (["--all", "--out", "-"], "- is standard output, not a directory"),
         ([ADVICE, "--others", "run"], "--others is only for --mail"),
         (["85c569cb"], "there is no run to look for the defect 85c569cb in; --run RUN names one"),
         (["ffff", "--run", FORKY], f"{RECORDED} has no defect ffff; "),

@@ -11,7 +11,7 @@ from conformance.device.other_process import killed
 from conformance.errors import HostLacks, SetupRefused
 from conformance.judging import judge
 from conformance.kernel import resources
-from conformance.kernel.kernel_file import KernelFile, number_after
+from conformance.kernel.log import KernelFile, number_after
 from conformance.kernel.resources import (
     LOCKED,
     OTHERS,
@@ -197,7 +197,7 @@ def test_it_is_counted_alive_and_then_until_nothing_is_left() -> None:
 
 
 def test_it_ends_with_the_process_that_began_it() -> None:
-    """Otherwise it would keep the pipes of a trial open that is ended in the middle of a case."""
+    """Otherwise it would keep open the pipes of a trial that is ended in the middle of a case."""
     number, report = os.pipe()
 
     def ended(process: int) -> Mapping[str, int]:

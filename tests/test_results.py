@@ -12,9 +12,9 @@ import pytest
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model import record_shape as shape
-from conformance.model.evidence import Needs
 from conformance.model.observation import Observation
 from conformance.model.record import FooterRecord, Record
+from conformance.model.rules import Needs
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results import records, writer
 from conformance.results.checked_json import values_in

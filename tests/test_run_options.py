@@ -24,13 +24,13 @@ from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S, c
 from conformance.model.vocabulary import DIALECTS, TIERS
 from conformance.pytest_plugin.options import add_options
 from conformance.run_options import GUEST, HOST, OPTIONS, RunOptions
-from conformance.tables.shards import Shard
 from conformance.tables.suite import ROOT
+from conformance.tables.tiers import Shard
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.recipe import STACKS
 from fixtures.system import usable
 from kinds import Folders, Patch, Says, words
-from reports.progress import Progress
+from reports.terminal import Progress
 from runs.plan import Plan, read_plan, write_plan
 from targets import builds, target
 
@@ -163,7 +163,7 @@ def test_a_command_for_people_is_short() -> None:
 
 @pytest.mark.usefixtures("project")
 def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, tmp_path: Path) -> None:
-    """It reaches the target: it is neither left out nor is another case chosen."""
+    """The target gets exactly this case."""
     own = tmp_path / "own"
     (own / "reg_mr").mkdir(parents=True)
     rows = "".join(f"  {line}\n" for line in ROWS.splitlines())
@@ -301,7 +301,7 @@ class Patience:
         self.awaited: list[float] = []
 
     def completions(self, count: int, deadline_s: float) -> list[Any]:
-        """None comes."""
+        """No completion comes."""
         self.awaited.append(deadline_s)
         return []
 

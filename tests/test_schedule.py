@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import samples
 from conformance.errors import UserError
 from conformance.supervision.schedule import START_S, Schedule
-from conformance.tables.selection import Selection
+from conformance.tables.suite import Selection
 from runs.durations import Durations
 from samples import suite, table
 

@@ -35,7 +35,7 @@ from trial.comparison import Comparison, Divergence, Subject
 from trial.running import judgement_on, on_the_reference
 from trial.searching import divergences, for_sequences, observe
 
-AT_MOST = 3000  # sequences until something must have been found; most seeds need a few dozen
+AT_MOST = 3000  # within this many sequences the violation must be found; most seeds need a few dozen
 ROW = "- id: found-by-random-sequences\n"
 
 
@@ -117,7 +117,7 @@ def test_the_sequences_of_a_seed_are_the_same_again() -> None:
 
 @pytest.fixture
 def hardly_shrunk(monkeypatch: Patch) -> None:
-    """For tests of what is found and not of its length."""
+    """For tests of what is found, not of how short it is."""
     monkeypatch.setattr(sequences, "_SHRINKS", 10)
 
 

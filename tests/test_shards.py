@@ -21,12 +21,12 @@ from conformance.results.records import Recorded, encode, read_results
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
 from conformance.supervision import RunPlan
-from conformance.tables.shards import Shard, shipped_durations
 from conformance.tables.suite import load_suite
+from conformance.tables.tiers import Shard, shipped_durations
 from recorded_reference import record
 from reports.comparison import compare
 from reports.digest import read
-from reports.points import read_points
+from reports.evidence import read_points
 from samples import footer_of
 from targets.target import Target
 from trial.catalogue import VIOLATIONS

@@ -31,7 +31,7 @@ from conformance.results.writer import ResultsFile
 from conformance.supervision import TRIES, Recording, RunPlan, Supervisor, Worker, WorkerEnd, session
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
-from fixtures.system.pulse import Pulse
+from fixtures.system.processes import Pulse
 from patience import await_true
 from project import QUIET_VERDICTS, Project
 from samples import case, footer_of, header, registry, user_error
@@ -409,7 +409,7 @@ def test_who_was_stopped_was_held_up(code: str, stop: bool, held: bool) -> None:
 
 def test_a_short_stop_in_a_long_loop_is_no_excuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 120.0])
-    monkeypatch.setattr("fixtures.system.pulse.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("fixtures.system.processes.time.monotonic", lambda: next(clock))
     (tmp_path / "1").mkdir()
     stat = tmp_path / "1" / "stat"
     fields = ["0"] * 20
@@ -426,7 +426,7 @@ def test_who_uses_the_processor_in_a_silence_is_busy(
     seconds: int, busy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 120.0])
-    monkeypatch.setattr("fixtures.system.pulse.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("fixtures.system.processes.time.monotonic", lambda: next(clock))
     (tmp_path / "1").mkdir()
     stat = tmp_path / "1" / "stat"
     stat.write_text("1 (x) S" + " 0" * 20)
@@ -446,7 +446,7 @@ def test_a_worker_that_starts_slowly_is_waited_for_while_it_is_busy(tmp_path: Pa
 def test_one_that_waits_or_takes_too_long_is_not(
     works: bool, longest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conformance.supervision.session.LONGEST_START_S", longest)
+    monkeypatch.setattr("conformance.supervision.worker.LONGEST_START_S", longest)
     silent = [Actor(iter([SILENCE, *ran(0)]), WorkerEnd(), works=works) for _ in range(9)]
     with pytest.raises(UserError, match="no answer within its deadline"):
         Stage(tmp_path).play(*silent)

@@ -1,4 +1,5 @@
-"""Many points at once: arguments as columns are those of each point, and kinds of places those of each place."""
+"""Many points at once: columns of arguments hold the arguments of each point, and columns of bytes are combined
+right."""
 
 from array import array
 from contextlib import closing
@@ -12,8 +13,7 @@ from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up
 from conformance.sweeps.argument_columns import Columns
 from conformance.sweeps.byte_columns import byte_planes, combinations, distinct
-from conformance.sweeps.grouping import groups, setup_axes
-from conformance.sweeps.point_template import PointTemplate
+from conformance.sweeps.grouping import PointTemplate, groups, setup_axes
 from reference.bench import ReferenceBench
 
 ROW = """

@@ -7,7 +7,7 @@ import pytest
 import samples
 from conformance.model.case import Case, format_argument
 from conformance.model.row_template import FlagsUnion
-from conformance.sweeps.point_template import PointTemplate
+from conformance.sweeps.grouping import PointTemplate
 
 AXES = {
     "size": "[1 page, 3 pages]",

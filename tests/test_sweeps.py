@@ -29,8 +29,7 @@ from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
 from conformance.sweeps.judging import SweepResult
 from conformance.sweeps.run import run_sweep
-from conformance.tables.selection import Selection
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import Selection, Suite, load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
 from reference.bench import HeldPair, ReferenceBench

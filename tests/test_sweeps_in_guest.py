@@ -20,8 +20,8 @@ CHOSEN = (
 SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop
-from conformance.sweeps import rereg_loop
-registration_loop.MIN_POINTS = rereg_loop._MIN_POINTS = 1
+from conformance.sweeps import registration_loop
+registration_loop.MIN_POINTS = registration_loop._MIN_POINTS = 1
 used = run.loop_for
 def loop_for(case, swept, entry):
     made = used(case, swept, entry)

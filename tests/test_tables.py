@@ -11,7 +11,7 @@ import corpus
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.case import Case, Flags
-from conformance.tables import arguments, unknown_bits
+from conformance.tables import arguments, expansion
 from conformance.tables.loader import Table, parse_table
 from conformance.tables.suite import CASES, load_suite
 from conformance.verbs import ENUMS, Enum, EnumValue
@@ -242,7 +242,7 @@ def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(monkeypatch:
     assert bits("optional", 9) == [str(bit) for bit in range(21, 30)]
     access = ENUMS["ibv_access_flags"]
     named = replace(access, values=(*access, EnumValue("IBV_ACCESS_NEW", 1 << 10, "of a later release")))
-    monkeypatch.setattr(unknown_bits, "ENUMS", {**ENUMS, access.name: named})
+    monkeypatch.setattr(expansion, "ENUMS", {**ENUMS, access.name: named})
     assert bits("mandatory", 11) == [str(bit) for bit in (*range(11, 20), 30, 31)]
 
 

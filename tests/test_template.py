@@ -1,6 +1,6 @@
 """Templates of the guest: their key, their files, damaged ones, and runs that continue without one.
 
-No guest is booted here but in the last tests; QEMU's control channel is played by a thread.
+Only the last tests boot a guest; in the others a thread stands for QEMU's control channel.
 """
 
 import contextlib
@@ -18,19 +18,16 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.results.records import read_results
-from fixtures.guest import freezing, qemu, request, template, trust
-from fixtures.guest.freezing import CONSOLE, STATE, Ended, Failure
+from fixtures.guest import freezing, image, qemu, request, template
+from fixtures.guest.freezing import CONSOLE, STATE, Ended, Failure, Ingredients, checksum, save
 from fixtures.guest.guest import Guest, NotStarted
 from fixtures.guest.image import Image
-from fixtures.guest.ingredients import Ingredients
 from fixtures.guest.job import Job
-from fixtures.guest.machine import Machine
+from fixtures.guest.qemu import Machine
 from fixtures.guest.qmp import Qmp, QmpError
 from fixtures.guest.ready import ReadySession
 from fixtures.guest.request import Request, recorded_to
-from fixtures.guest.sparse import checksum, save
-from fixtures.guest.start import Starter
-from fixtures.guest.template import FILES, MANIFEST, Templates
+from fixtures.guest.template import FILES, MANIFEST, Starter, Templates
 from launched import run_in_guest
 from patience import PATIENCE_S
 from samples import flip
@@ -217,19 +214,19 @@ def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
 def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
     path.write_text("a")
-    assert not trust.is_trusted(tmp_path, ["file"])
-    trust.trust(tmp_path, ["file"])
-    assert trust.is_trusted(tmp_path, ["file"])
+    assert not image.is_trusted(tmp_path, ["file"])
+    image.trust(tmp_path, ["file"])
+    assert image.is_trusted(tmp_path, ["file"])
     before = path.stat()
     path.write_text("b")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert not trust.is_trusted(tmp_path, ["file"])
-    trust.trust(tmp_path, ["file"])
+    assert not image.is_trusted(tmp_path, ["file"])
+    image.trust(tmp_path, ["file"])
     (tmp_path / "boot_id").write_text("another\n")
-    monkeypatch.setattr(trust, "_BOOT_ID", tmp_path / "boot_id")
-    assert not trust.is_trusted(tmp_path, ["file"])
+    monkeypatch.setattr(image, "_BOOT_ID", tmp_path / "boot_id")
+    assert not image.is_trusted(tmp_path, ["file"])
     (tmp_path / "verified").write_text("{")
-    assert not trust.is_trusted(tmp_path, ["file"])
+    assert not image.is_trusted(tmp_path, ["file"])
 
 
 # The cache
@@ -369,7 +366,7 @@ def test_files_are_read_again_after_the_hosts_start(
     note.write_text("[]")
     resume(templates, ingredients)
     assert freezer.made == 1
-    assert trust.is_trusted(note.parent, FILES)
+    assert image.is_trusted(note.parent, FILES)
 
 
 def test_one_that_cannot_be_made_leaves_nothing_and_is_not_tried_again_at_once(
@@ -493,7 +490,7 @@ def test_those_used_longest_ago_are_removed_above_the_bound_unless_in_use(
 def test_a_run_goes_on_without_templates_and_says_so_once(
     freezer: Freezer, ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fixtures.guest.start.ingredients_of", lambda *_: ingredients)
+    monkeypatch.setattr("fixtures.guest.template.ingredients_of", lambda *_: ingredients)
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")
     said: list[str] = []

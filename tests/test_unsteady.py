@@ -1,5 +1,5 @@
-"""Violations that end in several ways: listed separately if they were not seen again, and as severe as the worst
-end."""
+"""Violations with several outcomes: listed separately if they were not seen again, and as severe as the worst
+outcome."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +68,7 @@ def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
 
 
 def test_of_a_sweep_the_rules_are_undecided_whose_points_alone_are_never_seen_to_hang_again() -> None:
-    """Other points violate another rule of the hang, and a third one."""
+    """Other points violate one of the hang's two rules, and a third rule."""
     of = numbered(1).cases[0]
     hang = {"verdict": "HANG", "smallest": {"op": "SEND"}, "rules": ["REG-01", "REG-02"], "when": "op=SEND"}
     fail = {"verdict": "FAIL", "smallest": {"op": "WRITE"}, "rules": ["REG-02", "REG-03"], "when": "op=WRITE"}

@@ -119,7 +119,7 @@ def test_everything_a_verb_names_is_described(verb: Verb) -> None:
             assert not owner.allowed, owner.name
     assert not verb.code_enum or verb.code_enum in ENUMS
     for parameter in verb.parameters:
-        # One clear sentence: it starts large, ends with its only full stop, and fits two lines.
+        # One clear sentence: it begins with a capital, ends with its only full stop, and fits two lines.
         assert parameter.meaning[0].isupper(), parameter.name
         assert parameter.meaning.endswith("."), parameter.name
         assert parameter.meaning.count(". ") == 0, parameter.name

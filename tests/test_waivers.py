@@ -148,7 +148,7 @@ def test_a_waiver_of_another_stack_is_left_alone(tmp_path: Path) -> None:
 
 
 def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
-    """A sweep that departs when these formulas hold."""
+    """A sweep that deviates where these formulas hold."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
     line = "ibv_reg_mr should succeed, returned NULL with errno EINVAL"
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}

@@ -104,7 +104,7 @@ def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, capsys
 def test_standard_output_is_no_directory(command: list[str], tmp_path: Path, capsys: Says, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     said = refused([*command, "--out", "-"], capsys)
-    assert "argument --out: - is standard output, and no directory" in said
+    assert "argument --out: - is standard output, not a directory" in said
     assert list(tmp_path.iterdir()) == []
 
 

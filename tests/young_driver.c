@@ -1,4 +1,4 @@
-/* A library that makes a good driver a young one, for the tests: laid into the guest, it is loaded into every program.
+/* A library with the mistakes of an unfinished driver, for the tests: overlaid on the guest, every program loads it.
  * RDMA_CTS_MISTAKE names what the driver does wrong with every region, at both entries, from the first call on. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

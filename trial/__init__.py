@@ -1,1 +1,1 @@
-"""Tests the suite itself: broken references, altered real calls, random sequences, and what detects them."""
+"""Tests the suite itself: broken references, altered real calls, and random sequences, and which cases detect them."""

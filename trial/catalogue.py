@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from conformance import verbs
 from conformance.bench import calls, memory_areas, work_requests
 from conformance.errors import UserError
-from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite
+from conformance.tables.tiers import Shard
 from conformance.yamldoc.reader import suggestion
 from reference import access, advice, extended, memory, objects, queues, reregistration
 from reference.device import Device
@@ -53,7 +53,7 @@ def chosen_of(
     names: Sequence[str] = (),
     shard: Shard | None = None,
 ) -> list[Violation]:
-    """The mutants of these rules and names, or all; of these, those in a shard. Raises UserError."""
+    """The mutants of these rules and names, or all, as far as they are in the shard. Raises UserError."""
     for rule in rules:
         if rule not in suite.registry:
             raise UserError(f"unknown rule {rule!r}{suggestion(rule, list(suite.registry))}")

@@ -65,9 +65,8 @@ class RealTrial:
         return self._unaltered[case.id]
 
     def detections(self, violation: Violation, cases: Iterable[Case], own: bool) -> tuple[dict[str, str], list[str]]:
-        """The cases that report a rule as violated with the alteration and not without it, and faults of its own.
-
-        With the reason of each case. `own`: only the violated rule counts.
+        """The cases that report a rule as violated with the alteration and not without it, each with its reason, and
+        the alteration's own faults. `own`: only the violated rule counts.
         """
         # This comes before the alteration, which may reach every call of this process, even unaltered ones.
         before = {case.id: self.unaltered(case) for case in cases}
@@ -102,7 +101,8 @@ class RealTrial:
 
 
 def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chosen: Sequence[str]) -> Iterator[Message]:
-    """A message for each chosen alteration. `own` among the names: only with the cases of their rule."""
+    """A message for each chosen alteration. If `own` is among the names, they are tried only with the cases of their
+    rule."""
     trial = RealTrial(bench, capabilities, watch, load_suite().cases)
     for violation in (*ALTERATIONS, *DATA_PATH_ALTERATIONS, *DATA_PATH_PERMITTED, CONTROL, DATA_PATH_CONTROL):
         if violation.name in chosen:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.results.files import make_directory
-from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite
+from conformance.tables.tiers import Shard
 from conformance.yamldoc.reader import suggestion
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS, Driver, driver_for, ensure_module
 from fixtures.guest.image import Image, ensure_image
@@ -28,7 +28,7 @@ from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
 from trial.kernel.peers import Peers
 from trial.kernel.trying import ACCEPTED, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
-_SHARE = 10  # one in so many of the mutants killed last time is tried in a night
+_SHARE = 10  # each night tries one in this many of the mutants killed last time
 Say = Callable[[str], None]
 
 
@@ -135,7 +135,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         settled = (*report.KILLED, EQUIVALENT, ACCEPTED)
         chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
     if arguments.shard:
-        # A random part, the same every time, gives a figure for the whole.
+        # A random part, the same every time, gives an estimate for the whole.
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 

@@ -1,6 +1,5 @@
-"""`rdma-cts trial mended`: leaves out each change of the mended stack alone, and compares what cases say then.
-
-Each has to bring back the violations of its defect, and no others.
+"""`rdma-cts trial mended`: leaves out one change of the mended stack at a time, and compares the verdicts. Leaving a
+change out has to bring back the violations of its defect, and no others.
 """
 
 import argparse
@@ -32,7 +31,7 @@ from runs import process
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
 _WHOLE = "whole"
-SAMPLE = 40  # one in so many of the cases without relation to a defect or the change is run as well
+SAMPLE = 40  # one in this many of the cases without relation to a defect or the change is run as well
 
 
 @dataclass(frozen=True)

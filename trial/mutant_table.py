@@ -1,6 +1,5 @@
-"""Tables of mutants: each replaces methods of the reference, or of an alteration, by expressions or short bodies.
-
-A table is the YAML file next to, or in place of, a module of a topic:
+"""Tables of mutants: each mutant replaces methods of the reference, or of an alteration, by expressions or short
+bodies. A table is a YAML file next to, or in place of, the module of a topic:
 
     - NAME: What the mutant does, in a sentence.
       RULE METHOD: EXPRESSION
@@ -8,10 +7,10 @@ A table is the YAML file next to, or in place of, a module of a topic:
 `RULE blind METHOD` was written without sight of the cases, `RULE permitted METHOD` violates nothing. METHOD is one of
 the reference's device or, as CLASS.METHOD, of another class. The expression has the method's parameters and the names
 of the vocabulary and of the module next to it; `was` is what the replaced method returns for the same arguments, and
-`was(access=0)` for others. Several lines are the body of a function. Further methods of the class follow, as
-`METHOD: EXPRESSION`; what is not a method is an attribute of the class, and `setup` makes what an instance keeps.
-`also` has further marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. `departs` names the rules of the level should
-that a permitted one does not follow. Not for mutants of several methods with many lines, which are classes.
+`was(access=0)` for others. Several lines are the body of a function. Further methods of the class follow, as `METHOD:
+EXPRESSION`; other names are attributes of the class, and `setup` creates the state of an instance. `also` has further
+marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. `departs` names the rules of the level should that a permitted
+mutant does not follow. Not for mutants of several methods with many lines, which are classes.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The pytest fixture with which the engine runs cases that stand for random sequences.
+"""The pytest fixture by which the engine runs cases of random sequences.
 
 Every session loads this module, but few run sequences, so the reference is imported only when it is needed.
 """

@@ -1,4 +1,4 @@
-"""Runs tasks in several processes, which end together with this one in any case. Not for the tasks themselves."""
+"""Runs tasks in several processes, which end when this one ends in any way. Not for the tasks themselves."""
 
 import gc
 import multiprocessing
@@ -19,7 +19,7 @@ def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int
     """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
 
     Raises what a task raises, and UserError (status 3) with the name of its task if a process dies. When this iterator
-    ends, be it by an exception such as that of a signal, its processes have ended.
+    ends, also by an exception such as that of a signal, its processes have ended.
     """
     context = multiprocessing.get_context("fork")
     processes: dict[Connection, ForkProcess] = {}

@@ -39,7 +39,7 @@ def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def data_path(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Alters requests and completions of the reference; exit status as of `reference`."""
+    """Alters requests and completions of the reference; exit status as for `reference`."""
     if arguments.permitted:
         return _permitted(arguments, suite, DATA_PATH_PERMITTED)
     return _violations(arguments, suite, DATA_PATH_ALTERATIONS)

@@ -173,7 +173,7 @@ def _compile_here(folder: Path, names: Iterable[str]) -> None:
 def _in_guests(
     names: Sequence[str], folder: Path, stack: str, out: Path, say: Callable[[str], None], assume_yes: bool
 ) -> Iterator[tuple[str, tuple[int | str, str]]]:
-    """The end of each program: (exit status or what happened, output).
+    """The end of each program: (exit status, or the event that ended it, output).
 
     If a program kills its guest, a new guest runs the rest.
     """

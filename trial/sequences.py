@@ -31,9 +31,9 @@ _REGION = {"addr": "buf + 1 page", "length": "2 pages"}
 _INSIDE = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 8")
 _OUTSIDE = ("buf + 3 pages - 7", "buf + 1 page - 1", "buf + 1 page - 8", "buf + 3 pages")
 _ADDRESSES = (*_INSIDE, *_INSIDE, *_OUTSIDE)
-# Where a window of 64 bytes can begin; from the last of them it ends outside of the region.
+# Offsets at which a window of 64 bytes can begin; at the last one it ends outside of the region.
 _STARTS = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 64", "buf + 3 pages - 63")
-# Mostly the PD that all objects belong to at first.
+# Mostly the PD to which all objects belong at first.
 _DOMAINS = ("pd", "pd", "pd", "other")
 # Hypothesis shrinks towards the first elements: the widest access explains a divergence best.
 _ACCESSES = (
@@ -116,8 +116,8 @@ class Sequences(RuleBasedStateMachine):
         super().__init__()
         self.live: dict[str, str] = {}  # the existing objects, with their kinds
         self.bound: dict[str, str] = {}  # the bound windows, with their addresses
-        # Keys that have ended since the last key was given out, each with two addresses that it may have opened. A
-        # device may give out an ended key again.
+        # Keys that have ended since the last key was assigned, each with two addresses that it may have reached. A
+        # device may assign an ended key again.
         self.dead: dict[str, tuple[str, str]] = {}
         self.changes = 0  # most changes leave nothing that a window could be bound to
         self.unwritten: set[str] = set()  # the regions that were registered without LOCAL_WRITE
@@ -222,7 +222,7 @@ class Sequences(RuleBasedStateMachine):
         name, translates = self.among(_REGIONS[:2], number), "TRANSLATION" in flags
         if not name or (translates and "rereg_translation" not in self.subject.has):
             return
-        # Whether the kernel's command adds rights that write is open (REREG-12).
+        # The documents leave open whether the kernel's command adds rights to write (REREG-12).
         if (
             self.subject.entry == "uverbs"
             and name in self.unwritten
@@ -279,7 +279,7 @@ class Sequences(RuleBasedStateMachine):
         if not self.take("ibv_bind_mw" if name in _TYPE_1 else "post_bind_mw", arguments):
             self.queue_broken = True
             return
-        if name in _TYPE_1:  # a wrong key would break the queue pair of those of type 2
+        if name in _TYPE_1:  # with type 2 a wrong key would break the queue pair
             self.dead[f"{name}.old_rkey"] = (addr, self.bound.get(name, addr))
         self.bound[name] = addr
         if length == "0":
@@ -378,7 +378,7 @@ class Sequences(RuleBasedStateMachine):
 
 
 def search(subject: Subject, seed_number: int, over: Callable[[], bool]) -> Iterator[Divergence]:
-    """Yields shrunk divergences, each with another signature, until `over`. Equal seeds make equal sequences."""
+    """Yields shrunk divergences, each with a different signature, until `over`. Equal seeds make equal sequences."""
     for number in range(seed_number, seed_number + 1_000_000):
         if over():
             return

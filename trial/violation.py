@@ -20,8 +20,8 @@ _Self = TypeVar("_Self")
 class Violation:
     """`kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how.
 
-    A `permitted` one keeps `rule`, but does not follow the recommendations of the rules `departs_from`. These are of
-    the level should, and their cases fail on it rightly. `written` is BLIND if its author had not seen the cases.
+    A `permitted` mutant keeps `rule`, but not the recommendations (rules of the level should) in `departs_from`, whose
+    cases rightly fail on it. `written` is BLIND if its author had not seen the cases.
     """
 
     name: str
@@ -47,9 +47,9 @@ class _Marking:
         return mark
 
 
-# Mark what violates a rule; the docstring describes how. `name` is for a second mark, which has another name.
+# Mark a class that violates a rule; the docstring describes how. A second mark needs a `name` of its own.
 violates = _Marking(permitted=False)
-# Mark what makes a choice that the rule leaves open: no case may fail on it.
+# Mark a class that makes a choice which the rule leaves open: no case may fail on it.
 permits = _Marking(permitted=True)
 
 

@@ -1,7 +1,5 @@
 """Runs the rows of this folder's tables, each as one item."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from conformance.model.case import Case

@@ -87,7 +87,7 @@ class Mr:
 
     @classmethod
     def at(cls, pointer: int) -> "Mr":
-        """Returns the region whose structure, at the address `pointer`, the library returned."""
+        """Returns the region whose structure is at `pointer`, as the library returned it."""
         return cls(IbvMr.from_address(pointer), pointer)
 
     @property
@@ -141,8 +141,8 @@ class Told:
 class Return:
     """The result of a call: the returned value, errno (0 if the call did not set it), and the object it created.
 
-    `release` gives the object up where a deregistration is not the way to do that. `layer` is the layer that answered,
-    `kernel` if the result does not show another one.
+    `release` gives up an object that is not deregistered. `layer` is the layer that answered, `kernel` if the result
+    does not show another one.
     """
 
     value: int
@@ -158,7 +158,7 @@ class Return:
 
 @dataclass
 class Injected:
-    """An allocation that was made to fail: whether a call has reached it."""
+    """Whether a call has reached the allocation that was made to fail."""
 
     reached: bool = False
 

@@ -1,4 +1,4 @@
-"""Other ways into a verb: entries whose calls are made by another verb that can do the same.
+"""Entries that make the calls of a verb by another verb that can do the same.
 
 `reg_mr_ex`: ibv_reg_mr_ex makes every region, so that rows of the older verbs also test it. Not for the rows of
 ibv_reg_mr_ex itself, which are in a folder of their own.

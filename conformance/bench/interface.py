@@ -88,9 +88,9 @@ class NotifyingQueue(Queue, Protocol):
 class BuildingQueue(Queue, Protocol):
     """A queue pair made for the builders of ibv_wr_post(3).
 
-    `post_batch` posts requests in one posting of ibv_wr_start; it is given up if `built`, called when all are built,
-    returns False. `capacity`: how many requests the send queue holds, and the maximum of SGEs and of bytes of inline
-    data of each.
+    `post_batch` posts requests in one posting of ibv_wr_start; the posting is given up if `built`, called when all are
+    built, returns False. `capacity`: how many requests the send queue holds, and the maximum of SGEs and of bytes of
+    inline data of each.
     """
 
     @property
@@ -98,8 +98,8 @@ class BuildingQueue(Queue, Protocol):
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = ...) -> Return: ...
 
 
-# A kind of refusal: the opcode of the request, its status, and which error state is meant: 0 of the end that detected
-# it first, 1 of the other end, 2 that of a receive which is flushed there.
+# A kind of refusal: the opcode of the request, its status, and the error state that is meant: 0 that of the end that
+# detected the error first, 1 that of the other end, 2 that of a receive flushed at the other end.
 Refusal = tuple[str, str, int]
 
 
@@ -110,8 +110,8 @@ class Pair(Protocol):
 
     `connect` moves both on to RTS, `renew` restores the state of both after creation, with new queue pairs if
     `renews_by_reset` is false. `tells_state`: ibv_query_qp reports the error state. `lingering`: the refusals after
-    which an end of a pair of this device has not entered that state in time, or flushed its receive; the observer
-    adds it.
+    which an end of a pair on this device did not enter the error state, or flush its receive, in time; the observer
+    adds them.
     """
 
     @property
@@ -135,8 +135,8 @@ class Entry(Protocol):
     """The calls of one entry: a method for each verb of `verbs.VERBS`, named without `ibv_`.
 
     It takes the arguments of the prototype in their order (Pd, Mr or None for a pointer to an object, numbers for the
-    rest; of a list of SGEs without its length; of a struct its fields), and returns exactly what came. `offers`:
-    whether the entry has the verb of this name at all.
+    rest; a list of SGEs without its length; a struct as its fields), and returns exactly what came. `offers`: whether
+    the entry has the verb of this name at all.
     """
 
     @property

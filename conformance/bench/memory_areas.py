@@ -85,10 +85,9 @@ class Area:
         return "nothing" if content == self.before[skipped:] else "part"
 
     def received(self, source: "Area") -> str:
-        """Returns how much of the contents of another area has arrived here: as `moved`, or `other`.
-
-        `other`: something has changed, but none of the new contents is from the memory of `source`. A range is from
-        there if it has the wanted contents, or if four consecutive bytes of it occur anywhere in that memory.
+        """Returns how much of another area's contents has arrived here: a result of `moved`, or `other`. `other`:
+        something has changed, but none of the new contents is from the memory of `source`. A range is from there if it
+        has the wanted contents, or if four consecutive bytes of it occur anywhere in that memory.
         """
         moved = self.moved()
         if moved != "part":

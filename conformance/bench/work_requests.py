@@ -14,8 +14,8 @@ from conformance.verbs import ENUMS
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
 
-# Set in the id of the SEND that the harness posts behind a request, and in no other. If the next request fails before
-# that SEND is acknowledged, it is flushed and completes first.
+# Set only in the id of the SEND that the harness posts behind a request. If the next request fails before that SEND is
+# acknowledged, it is flushed and completes first.
 BEHIND = 1 << 63
 # The number of SGEs of a receive for a message without data, because some providers refuse a receive without SGEs.
 NO_BYTES = (Sge(0, 0, 0),)

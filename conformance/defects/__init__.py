@@ -5,11 +5,9 @@ mend, as far as that can be seen without its source: the same call, answer and c
 rows. Everything is derived from recorded results. Not for verdicts (judging/) and not for layout.
 """
 
-from conformance.defects.answering import Answering, answering_of, is_of_stack
-from conformance.defects.cause import Cause, cause_of
-from conformance.defects.defect import Defect, defects_of, worst_severity
+from conformance.defects.defect import Answering, Defect, answering_of, defects_of, is_of_stack, worst_severity
 from conformance.defects.severity import Severity, count_by_severity, severity_of, severity_of_fault
-from conformance.defects.symptom import Symptom, symptoms_of
+from conformance.defects.symptom import Cause, Symptom, cause_of, symptoms_of
 from conformance.defects.words import shorts_in
 
 __all__ = [

@@ -44,12 +44,12 @@ class Severity(Enum):
     NOT_REFUSED = (
         "not refused",
         ("refusal not given", "refusals not given"),
-        "A request that must fail succeeds: mistakes go unseen, and what the refusal protects is open.",
+        "A request that must fail succeeds: mistakes go unnoticed, and what the refusal protects is exposed.",
     )
     VALID_REFUSED = (
         "valid refused",
         ("valid call refused", "valid calls refused"),
-        "Programs that keep to the documents do not work on this stack, or need a way around.",
+        "Programs that keep to the documents do not work on this stack, or need a workaround.",
     )
     WRONG_REPORT = (
         "wrong report",

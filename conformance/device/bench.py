@@ -16,9 +16,8 @@ from conformance.bench.interface import Bench, Entry, Memory
 from conformance.device import dmabuf, fork_settings, memory, other_process, windows
 from conformance.device.device import Device, ProtectionDomain, library_release
 from conformance.device.extended_posting import try_create
-from conformance.device.failing import failing_allocation
 from conformance.device.libibverbs import Libibverbs
-from conformance.device.limits import check_lockable, locked_memory_limit
+from conformance.device.limits import check_lockable, failing_allocation, locked_memory_limit
 from conformance.device.queue_pairs import DevicePair
 from conformance.device.remote_peer import RemoteDevice, RemoteDomain
 from conformance.device.uverbs import Uverbs
@@ -134,7 +133,8 @@ class DeviceBench:
         return dmabuf.allocate(kind, size)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair:
-        """Creates and connects a pair of queue pairs, in loopback or, with a peer, the requester there."""
+        """Creates and connects a pair of queue pairs: in loopback or, with a peer, with the requester on the peer's
+        host."""
         if self._builds and not spec.extended and spec.kind in _BUILT:
             spec = replace(spec, extended=_BUILT[spec.kind])
         made = pair_type(spec)
@@ -178,5 +178,5 @@ class DeviceBench:
         return locked_memory_limit(size)
 
     def failing_allocation(self, number: int) -> AbstractContextManager[Injected]:
-        """Within the block the kernel fails this thread's allocation of that number, counted from 1; 0 means none."""
+        """Within the block the kernel fails this thread's allocation with that number, counted from 1; 0 means none."""
         return failing_allocation(number)

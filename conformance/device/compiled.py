@@ -55,7 +55,7 @@ def _loaded(path: Path | None) -> ctypes.CDLL | None:
 
 
 def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | None:
-    """Compiles and loads a source, and keeps what was compiled; None without a compiler, or if it fails."""
+    """Compiles and loads a source, and caches the result; None without a compiler, or if compiling fails."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         return None

@@ -225,10 +225,10 @@ static int post_and_wait(struct exchange *this)
     if (this->returned)
         return 0;
     ibv_post_send(initiator->qp, &behind, &bad);
-    do /* One of the SEND behind an earlier request may come first: it is flushed if it was not acknowledged yet. */
+    do /* That of the SEND behind an earlier request may come first: flushed, if it was not acknowledged yet. */
         found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->send_timeout);
     while (found > 0 && this->wc[0].wr_id & BEHIND && this->wc[0].wr_id != behind.wr_id);
-    /* The completion of the SEND behind is none of the request, which has then none. */
+    /* If the SEND behind completes first, the request has no completion. */
     if (found <= 0 || this->wc[0].wr_id == behind.wr_id)
         return found < 0 ? found : 0;
     this->found = 1;

@@ -1,5 +1,5 @@
-"""Turns on fork protection in one way and prints what it does. This is a program, because a process can decide on it
-only once.
+"""Turns on fork protection in one way and prints what it does. This is a program, because a process can turn it on only
+once.
 
 It takes a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs asks the kernel through a
 socket whether it copies the pages of regions on fork, and protects them itself if it cannot ask. With `not_asked`, no

@@ -45,7 +45,7 @@ class _BindingsPd(Pd, Protocol):
 
 
 class HeldAt:
-    """An object by the library's pointer; `end` is the verb that ends it."""
+    """An object that the library returned as a pointer; `end` is the verb that ends it."""
 
     def __init__(self, pointer: int, end: Callable[[Held], Return]) -> None:
         self.pointer, self._end, self.gone = pointer, end, False
@@ -117,7 +117,7 @@ class Libibverbs:
             self._functions[_EXPERIMENTAL_SYMBOL] = self._declare(_EXPERIMENTAL_SYMBOL, *experimental)
 
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
-        """The function of the library; for one that an older library lacks, one that answers EOPNOTSUPP."""
+        """The library's function; if an older library lacks it, a function that answers EOPNOTSUPP."""
         if not self.exports(name):
             self._absent.append(_answering_eopnotsupp(result, *arguments))
             return self._absent[-1]

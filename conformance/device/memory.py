@@ -103,8 +103,8 @@ def _sparse(addr: int, size: int) -> None:
 
 
 def _repeated(addr: int, size: int) -> None:
-    """Maps a file many times in succession. The number of its pages divides no difference of two powers of two, so that
-    an address without its upper bits is in another page.
+    """Maps a file many times in succession. The number of the file's pages divides no difference of two powers of two,
+    so that an address that loses its upper bits is in another page.
     """
     period = REPEATED_PAGES * PAGE
     fd = os.memfd_create("rdma-cts")

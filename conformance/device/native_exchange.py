@@ -88,7 +88,8 @@ class NativeConnection:
     def __init__(
         self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool, by_reset: bool
     ) -> None:
-        """`silence_s`: seconds to wait for a completion that may be missing; for others the queues have deadlines.
+        """`silence_s`: seconds to wait for a completion that may be missing; for others the deadlines of the queues
+        apply.
 
         C renews a `renewable` pair `by_reset`, or returns before it would use a stale one. After a failure it waits for
         the final state only if the pair is `renewable`.

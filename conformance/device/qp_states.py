@@ -1,13 +1,21 @@
-"""The transitions of a queue pair from RESET to its last state, with the attributes that each type needs.
+"""The states of queue pairs: the transitions from RESET to the last state, with the attributes that each type needs,
+how the two of a pair are connected to each other and renewed after an error, and asynchronous events.
 
-As ibv_modify_qp(3) requires them. On iWARP only the connection manager moves a queue pair further than to INIT.
-Not for the values of the attributes (queue_pairs.py).
+On InfiniBand and RoCE a pair is connected by the states of ibv_modify_qp(3). A queue pair of iWARP goes from RESET to
+INIT by ibv_modify_qp and to RTS when its connection over TCP is established. It does not come back from an error: RFC
+5040 ends the connection. Events come some time after their cause, or not at all. Not for the values of the attributes
+(queue_pairs.py), nor for the connection manager (connection_manager.py).
 """
 
+import ctypes
+import functools
+import select
 from collections.abc import Mapping
 from enum import IntFlag
-from typing import Any
+from typing import Any, Protocol
 
+from conformance.bench.interface import Queue
+from conformance.device.connection_manager import Connection, ConnectionManager
 from conformance.verbs import ENUMS
 
 _STATES = ENUMS["ibv_qp_state"]
@@ -75,3 +83,120 @@ def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RES
 def query_state(qp: Any) -> str:
     attributes, _ = qp.query(Attr.STATE)
     return _STATES.name_of(int(attributes.qp_state))
+
+
+# enum ibv_event_type of <infiniband/verbs.h>, from 0 upwards.
+_NAMES = tuple(
+    """
+    CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR COMM_EST SQ_DRAINED PATH_MIG PATH_MIG_ERR DEVICE_FATAL PORT_ACTIVE
+    PORT_ERR LID_CHANGE PKEY_CHANGE SM_CHANGE SRQ_ERR SRQ_LIMIT_REACHED QP_LAST_WQE_REACHED CLIENT_REREGISTER
+    GID_CHANGE WQ_FATAL
+    """.split()
+)
+# struct ibv_context: the device, 32 functions of the provider, and then cmd_fd and async_fd.
+_ASYNC_FD = 33 * ctypes.sizeof(ctypes.c_void_p) + ctypes.sizeof(ctypes.c_int)
+
+
+class _Event(ctypes.Structure):
+    """struct ibv_async_event."""
+
+    _fields_ = (("element", ctypes.c_void_p), ("type", ctypes.c_int))
+
+
+@functools.cache
+def _library() -> Any:
+    library = ctypes.CDLL("libibverbs.so.1")
+    library.ibv_get_async_event.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+    library.ibv_ack_async_event.argtypes = (ctypes.c_void_p,)
+    return library
+
+
+def events_of(qp: int, context: int, deadline_s: float = 0) -> list[str]:
+    """The names of the events of struct ibv_qp * that have come, without prefix: `QP_ACCESS_ERR`.
+
+    `context` is struct ibv_context *. Events of other objects that have come are dropped. If there is none
+    yet, waits at most `deadline_s` seconds.
+    """
+    found: list[str] = []
+    event = _Event()
+    address = ctypes.addressof(event)
+    descriptor = ctypes.c_int.from_address(context + _ASYNC_FD).value
+    while select.select([descriptor], [], [], 0 if found else deadline_s)[0] and not _library().ibv_get_async_event(
+        context, address
+    ):
+        if event.element == qp:
+            found.append(_NAMES[event.type] if 0 <= event.type < len(_NAMES) else f"event {event.type}")
+        _library().ibv_ack_async_event(address)
+    return found
+
+
+CONNECTED = ("RTS", "ERR")  # states in which a queue pair has, or had, a peer
+
+
+class End(Queue, Protocol):
+    """A queue pair of this device."""
+
+    state: str
+
+    def move_to(self, state: str, peer: int) -> None: ...
+    def fail(self) -> None: ...
+
+
+class ConnectStrategy(Protocol):
+    """How the queue pairs of one pair are connected.
+
+    `connect` moves the responder to a state, and the requester as far as necessary; `close`, called after the queue
+    pairs are destroyed, releases the rest. `by_reset`: the queue pairs can be moved to RESET and connected again.
+    """
+
+    @property
+    def by_reset(self) -> bool: ...
+    def connect(self, requester: End, responder: End, state: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class ByStates:
+    """Each queue pair gets the number of the other when it is moved to RTR."""
+
+    by_reset = True
+
+    def connect(self, requester: End, responder: End, state: str) -> None:
+        """Moves the queue pairs; both ends may be the same one, which has no peer."""
+        if requester is not responder:
+            # A responder in a lower state than RTS cannot exchange messages.
+            requester.move_to("RTS" if state in CONNECTED else "INIT", responder.number)
+        responder.move_to(state, requester.number)
+
+    def close(self) -> None:
+        """Does nothing: there is only the pair of queue pairs."""
+
+
+class ByManager:
+    """Connects a pair whose ends are those of one connection."""
+
+    by_reset = False
+
+    def __init__(self, manager: ConnectionManager) -> None:
+        self._manager = manager
+        self._connection: Connection | None = None
+
+    def connect(self, requester: End, responder: End, state: str) -> None:
+        """Moves the queue pairs to INIT and has the manager connect them; the requester asks for the connection.
+
+        Raises CmError, or PyverbsRDMAError if the device refuses a transition.
+        """
+        if state not in CONNECTED:
+            ByStates().connect(requester, responder, state)
+            return
+        for queue in (requester, responder):
+            queue.move_to("INIT", 0)
+        self._connection = self._manager.connect(requester.number, responder.number)
+        for queue in (requester, responder):
+            queue.state = "RTS"
+        if state == "ERR":
+            responder.fail()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -11,12 +11,10 @@ from typing import Any, cast
 from conformance.bench.calls import Pd, Return, Sge, Window
 from conformance.bench.interface import Refusal
 from conformance.bench.work_requests import BindInfo, Completion, SendRequest
-from conformance.device.async_events import events_of
-from conformance.device.connecting import ByManager, ByStates, ConnectStrategy
 from conformance.device.device import Device, ProtectionDomain
 from conformance.device.libibverbs import exact
 from conformance.device.posting import IbvQp, Poster
-from conformance.device.qp_states import Attr, modify_to
+from conformance.device.qp_states import Attr, ByManager, ByStates, ConnectStrategy, events_of, modify_to
 from conformance.device.remote_peer import Destination, RemoteDevice, RemoteDomain, RemoteQueue
 from conformance.device.windows import DeviceWindow
 from conformance.errors import NotConnected
@@ -266,10 +264,9 @@ class DevicePair:
     keeps_receives = False
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
-        """`responder_pd` is the PD of the regions that are accessed remotely; `spec` is that of the responder.
-
-        `device` is that of the responder; the requester is on that of its PD, which may be another one. Waits at most
-        `deadline_s` seconds for a completion.
+        """`responder_pd` is the PD of the regions that are accessed remotely; `spec` and `device` are those of the
+        responder; the requester is on the device of its PD, which may be another one. Waits at most `deadline_s`
+        seconds for a completion.
         """
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
         self.transport = device.transport

@@ -1,27 +1,63 @@
-"""Extended reliable connections (XRC) in loopback: a request names the shared receive queue at the peer.
+"""Queue pairs in loopback whose receives are in a shared receive queue: of type RC, and extended reliable connections
+(XRC), whose requests name the shared receive queue at the peer.
 
-Each end consists of an XRC_SEND queue pair, an XRC_RECV queue pair and a shared receive queue, the latter two in an XRC
-domain of their own; see ibv_open_xrcd(3), ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3). Regions must
-be in the PD of the shared receive queue. Not tested on a device with XRC: where this has run, the first call was
-refused.
+For RC see ibv_create_srq(3) and ibv_post_srq_recv(3). Each end of XRC consists of an XRC_SEND queue pair, an XRC_RECV
+queue pair and a shared receive queue, the latter two in an XRC domain of their own; see ibv_open_xrcd(3),
+ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3). Regions must be in the PD of the shared receive queue.
+XRC has not been tested on a device that offers it: every device so far has refused the first call.
 """
 
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from conformance.bench.calls import Pd, Return
 from conformance.bench.work_requests import SendRequest
-from conformance.device.device import Device
+from conformance.device.device import Device, ProtectionDomain
 from conformance.device.extended_posting import ExtendedPair
 from conformance.device.posting import Poster
 from conformance.device.qp_states import modify_to, query_state
-from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue
+from conformance.device.queue_pairs import QUEUE_DEPTH, DevicePair, DeviceQueue, elements_on
 from conformance.device.remote_peer import RemoteQueue
-from conformance.device.shared_receives import RC_SRQ, SharedReceivesPair
 from conformance.model.case import QpSpec
+
+RC_SRQ = "RC_SRQ"
+
+
+class SharedReceivesQueue(DeviceQueue):
+    """One end: a queue pair of type RC, and the shared receive queue to which its receives are posted."""
+
+    def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
+        """Waits at most `deadline_s` seconds for a completion.
+
+        Raises PyverbsRDMAError if the device refuses either.
+        """
+        from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
+
+        with ExitStack() as made:
+            attributes = SrqAttr(max_wr=QUEUE_DEPTH, max_sge=elements_on(device))
+            domain = cast(ProtectionDomain, spec.shared or pd)
+            self.shared = SRQ(domain.pyverbs, SrqInitAttr(attributes))
+            made.callback(self.shared.close)
+            super().__init__(device, pd, replace(spec, kind="RC"), deadline_s)
+            made.callback(super().close)
+            self.kind = RC_SRQ
+            self.poster = Poster(device.pointers.qp(self.qp), device.pointers.srq(self.shared, domain.pointer))
+            self._made = made.pop_all()
+
+    def close(self) -> None:
+        """Destroys the queue pair, and then its shared receive queue."""
+        self._made.close()
+
+
+class SharedReceivesPair(DevicePair):
+    """Two ends, each the peer of the other."""
+
+    kind: type[DeviceQueue] = SharedReceivesQueue
+    keeps_receives = True
+
 
 XRC = "XRC"
 _FD, _OFLAGS = 1 << 0, 1 << 1  # enum ibv_xrcd_init_attr_mask

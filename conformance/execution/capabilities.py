@@ -1,12 +1,11 @@
 """The capabilities that a device declares and that its entries offer, determined before the first case. Not for trying
-a single verb (offered.py) or claim (claims.py).
+a single verb or claim (offered.py).
 """
 
 from conformance.device import persistent
 from conformance.device.bench import DeviceBench
 from conformance.errors import HostLacks
-from conformance.execution.claims import absent_on
-from conformance.execution.offered import keeps_from_children, offered_by, reachable_on
+from conformance.execution.offered import absent_on, keeps_from_children, offered_by, reachable_on
 from conformance.model import vocabulary
 from conformance.model.capability import Capabilities
 

@@ -119,8 +119,8 @@ class LoopbackConnection:
     def _await_error(self, queue: Queue, refusal: Refusal) -> None:
         """Waits for the error state of a queue pair; only briefly if an earlier wait for it was in vain.
 
-        The specification of InfiniBand requires that state, so that a connection waits long in vain only once. On iWARP
-        the state depends on the driver and on the kind of refusal, and there is one long wait for each kind.
+        The specification of InfiniBand requires that state, so that a connection waits the full time in vain only once.
+        On iWARP the state depends on the driver and on the kind of refusal, and there is one long wait for each kind.
         """
         lingering = self.pair.lingering
         wait = Wait(_SHORT_SILENCE_S if refusal in lingering else self._error_s)
@@ -248,7 +248,7 @@ class LoopbackConnection:
         return self._native
 
     def leaves_settling(self, exchange: Exchange) -> bool:
-        """Whether C has left the wait for the final state after its last exchange, this one, to `settled`."""
+        """Whether `settled` has to wait for the final state after this exchange, the last one in C."""
         return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
 
     def update_from_native(self) -> None:

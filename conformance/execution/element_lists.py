@@ -54,7 +54,7 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     """An operation whose local side is a list of elements. Raises SetupRefused.
 
     `moved` is `all` if each element took part with its own bytes and nothing else changed. If the operation is refused,
-    `moved` and `changed` are about the memory `guarded` alone: the others may have taken part already.
+    `moved` and `changed` are about the memory `guarded` alone: other memory may have taken part already.
     """
     operation, sges = str(step.arguments["op"]), _elements(context, step)
     if operation == "READ" and len(sges) > context.bench.max_read_elements:

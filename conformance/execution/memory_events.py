@@ -67,7 +67,7 @@ def discard(context: CaseContext, step: Step) -> Observation:
 
 
 def resident(context: CaseContext, step: Step) -> Observation:
-    """Whether the memory's pages are what vocabulary.PAGES says: `returned` is 0 for all, `none` or `some`."""
+    """Whether the memory's pages are what vocabulary.PAGES says: `returned` is 0 if all are, else `none` or `some`."""
     memory = context.memory[str(step.arguments["memory"])]
     counted = paging.own_pages if step.arguments["pages"] == "own" else paging.in_core
     count, pages = counted(memory.addr, memory.size)

@@ -2,8 +2,8 @@
 
 A message of zero bytes must arrive: the positive control of all refusals. Where nothing arrives anyway, as on a device
 without loopback, every operation that must not be done would seem to be refused. If nothing answers, the path is at
-fault, and the run ends. Whatever the device answers is for the cases to judge; preflight only records it (what SEND,
-RDMA WRITE and RDMA READ come to, how a refusal shows, whether a pair works again after RESET, ibv_query_qp, further
+fault, and the run ends. Whatever the device answers is for the cases to judge; preflight only records it (the outcome
+of SEND, RDMA WRITE and RDMA READ, how a refusal shows, whether a pair works again after RESET, ibv_query_qp, further
 types of pairs), and the suite adapts. Not for judging the device.
 """
 
@@ -20,7 +20,7 @@ from conformance.bench.work_requests import NO_BYTES, Completion, Exchange, Send
 from conformance.device.limits import MEND, lockable
 from conformance.errors import HarnessFailure, SetupRefused, UserError
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, ExchangeSpec, LoopbackConnection, state_of
-from conformance.execution.harness_resources import HarnessResources
+from conformance.execution.context import HarnessResources
 from conformance.model.expected_errors import DATAGRAM_HEADER
 from conformance.model.preflight import NOT_OFFERED, WORKS, Findings
 from conformance.verbs import ENUMS
@@ -76,7 +76,7 @@ class _Preflight:
         self._bench, self._resources, self._pd = bench, resources, pd
 
     def findings(self) -> Findings:
-        self._bench.adapt(Findings(renews_by_reset=False))  # the setting that assumes least, until RESET was tried
+        self._bench.adapt(Findings(renews_by_reset=False))  # the setting that assumes least, until RESET is tried
         try:
             found = self._of_reliable(self._resources.connection("RC", "pd"))
         except SetupRefused as refused:
@@ -223,9 +223,8 @@ def _has_peer(connection: LoopbackConnection) -> bool:
 
 
 def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:
-    """The outcome of a SEND to the responder's memory, by default of zero bytes.
-
-    That one needs no region, so that only the path and the queue pairs can keep it from arriving.
+    """The outcome of a SEND to the responder's memory, by default of zero bytes. A message of zero bytes needs no
+    region, so that only the path and the queue pairs can keep it from arriving.
     """
     requester, responder = connection.pair.requester, connection.pair.responder
     header = DATAGRAM_HEADER if requester.kind == "UD" else 0

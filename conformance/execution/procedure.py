@@ -51,7 +51,7 @@ def each_allocation_fails(context: CaseContext, call: Callable[[], Observation])
 
 
 def _release(context: CaseContext, name: str) -> None:
-    """Releases the region or window that a call made although it should not have."""
+    """Releases the region or window that a call should not have made."""
     if name in context.mrs:
         kind, released = "mrs", context.owners[name].dereg_mr(context.mrs[name])
     elif name in context.windows:

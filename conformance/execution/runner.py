@@ -89,8 +89,8 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
     """Runs a case of any kind. Failures of the harness are raised as exceptions (see judging.broken).
 
     If the host lacks what the set-up needs, the case is UNREACHABLE, and the reason says how to provide it. If the
-    device does not declare a needed capability either, the reason says that first: a complete host would not prove the
-    rule.
+    device does not declare a needed capability either, the reason says that first: even a complete host would not prove
+    the rule.
     """
     case = run.basis.resolved(case)  # a point of a sweep becomes a row
     run.watch.since_last()  # discards messages from before the case

@@ -16,7 +16,7 @@ from conformance.bench.interface import NotifyingQueue, Queue
 from conformance.bench.memory_areas import BEFORE, SHOWN, pattern, repeated
 from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, SendRequest, next_rkey, other_opcode
 from conformance.errors import SetupRefused
-from conformance.execution import batches, element_lists, in_flight, memory_events, ordering, side_by_side, traffic
+from conformance.execution import batches, element_lists, in_flight, memory_events, side_by_side, traffic
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
 from conformance.execution.context import CaseContext, null_result, result_of
 from conformance.model.case import Argument, Step
@@ -252,7 +252,7 @@ def _export_buf(context: CaseContext, step: Step) -> Observation:
 
 
 def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
-    """How two exports differ from two descriptors of the buffer's memory. Closes them."""
+    """How two exports differ from two descriptors of the buffer's memory, which they should be. Closes both."""
     different = [] if len(fds) == 2 else ["one descriptor instead of two"]
     for fd in fds:
         try:
@@ -407,8 +407,8 @@ def _bind_notified(context: CaseContext, step: Step) -> Observation:
 def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> bool:
     """Returns whether the last completion of a queue had an event.
 
-    If it does not come soon, a later request is given one: events come in order, so that this one comes too if it was
-    only late.
+    If it does not come soon, a later request raises an event: events come in order, so that this one comes first if it
+    was only late.
     """
     if wanted and queue.took_event(SILENCE_S):
         return True
@@ -539,10 +539,10 @@ STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {
     "bind_and_send": traffic.bind_and_send,
     "bind_notified": _bind_notified,
     "resident": memory_events.resident,
-    "receives_in_order": ordering.receives_in_order,
-    "immediates_in_order": ordering.immediates_in_order,
+    "receives_in_order": in_flight.receives_in_order,
+    "immediates_in_order": in_flight.immediates_in_order,
     "regions_side_by_side": side_by_side.regions_side_by_side,
-    "atomics_in_order": ordering.atomics_in_order,
+    "atomics_in_order": in_flight.atomics_in_order,
     "traffic": traffic.probe,
     "local_traffic": traffic.probe,
     "list_traffic": element_lists.list_traffic,

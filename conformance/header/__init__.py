@@ -11,8 +11,7 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.header.bindings import check_bindings
-from conformance.header.check import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check
+from conformance.header.check import FAIL, NOT_COVERED, PASS, UNREACHABLE, Check, check_bindings
 from conformance.header.compare import compare
 from conformance.header.program import COMPILER_S, HEADER, Toolchain, Unreachable
 

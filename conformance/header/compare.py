@@ -37,7 +37,7 @@ def ask(
     declarations: Mapping[str, str],
     undefine: Iterable[str],
 ) -> Answers:
-    """Toolchain.ask, or what it answered before. `preprocessed` is the toolchain's header. Raises Unreachable."""
+    """Toolchain.ask, whose answers are cached. `preprocessed` is the toolchain's header. Raises Unreachable."""
     questions, macros = list(expressions), list(undefine)
     parts = json.dumps([toolchain.command, FLAGS, questions, dict(declarations), macros])
     name = f"answers-{cache.digest_of([preprocessed.encode(), parts.encode()])}.json"

@@ -23,12 +23,11 @@ from conformance.judging.faults import (
 )
 from conformance.judging.kernel_alarms import crash_location, first_alarm, kernel_alarm, kernel_remark, site_in
 from conformance.judging.sentences import format_answer, sentence
-from conformance.model.capability import BY_SYMBOL, Capabilities, titled
+from conformance.model.capability import BY_SYMBOL, Capabilities, Profile, titled
 from conformance.model.case import Case, Step
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation, with_undeclared
-from conformance.model.profile import Profile
 from conformance.model.rules import DECLARATIONS
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS
@@ -57,7 +56,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Basis:
-    """The known facts about the device, on which a verdict depends besides the case and the observation."""
+    """The known facts about the device, on which a verdict depends in addition to the case and the observation."""
 
     capabilities: Capabilities
     profile: Profile = field(default_factory=Profile)
@@ -69,7 +68,7 @@ class Basis:
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
         """The capabilities among `names` that the entry of `case` does not have.
 
-        For a case about declarations, a declared one counts as there even if it was not found.
+        For a case about declarations, a declared capability counts as present even if it was not found.
         """
         lacking = self.capabilities.undeclared(names, case.entry)
         if _is_about_declarations(case):
@@ -238,7 +237,7 @@ def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
 
 
 def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
-    """The call itself cannot be wrong; the steps after it can, unless it was refused for want of a capability."""
+    """The call itself cannot be wrong; the steps after it can, unless it was refused for lack of a capability."""
     judgement = _judge_steps(case, observed)
     # The later steps show nothing about an object that the device cannot make.
     if lack and case.afterwards and outcome_of(case.when, observed) == "refused":
@@ -348,7 +347,7 @@ def _unseen_step(case: Case, observed: Observation) -> Step | None:
 
 
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
-    """A step that should be refused, and was, because its queue pair had failed before: that shows nothing."""
+    """Whether the refusal of a step shows nothing, because its queue pair had failed before."""
     for step, seen in made_steps(case, observed):
         if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
             return f"{step} {format_answer(seen)}"

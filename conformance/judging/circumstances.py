@@ -90,7 +90,7 @@ class _Scene:
         return next(posted, step) if step.call == "await_traffic" else step
 
     def key_of(self, step: Step) -> _Key | None:
-        """The key that a step uses; None if it uses none, or one of no object."""
+        """The key that a step uses; None if it uses none, or a key of no object."""
         found = [name for quantity in _key_quantities(step.arguments) for name in quantity.names]
         if "mw" in step.arguments and step.call == "bind_and_send":
             found = [(str(step.arguments["mw"]), "rkey")]

@@ -35,7 +35,7 @@ def kernel_alarm(kernel: KernelEvidence) -> Fault | None:
 
 
 def decisive_lines(kernel: KernelEvidence) -> set[int]:
-    """The numbers of the lines on which `kernel_alarm` rests, in the log: a complaint, and what names a suspect."""
+    """The numbers of the log's lines on which `kernel_alarm` rests: a complaint, and the line that names a suspect."""
     log = kernel.get("log", ())
     about = _about_device(kernel) or range(0)
     is_named = _naming(kernel)

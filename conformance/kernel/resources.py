@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from conformance.kernel.kernel_file import KernelFile, number_after
+from conformance.kernel.log import KernelFile, number_after
 from conformance.kernel.netlink import RdmaNetlink
 from conformance.model.observation import KernelEvidence, ResourceCounts
 

@@ -1,6 +1,6 @@
-"""The capabilities of a device, by the names that rules and tables use, and how they are declared.
+"""The capabilities of a device, by the names that rules and tables use, how they are declared, and profiles of them.
 
-Not for what the device really does: the cases find that out.
+Not for what the device really does: the cases find that out. Nor for applying profiles to verdicts (judging/).
 """
 
 from collections.abc import Mapping, Sequence
@@ -165,7 +165,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "failing_allocations": "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }
-# Why a case is UNREACHABLE that needs a kernel which is built for tests: its rule is verified without it.
+# Why a case that needs a kernel built for tests is UNREACHABLE; its rule is verified without this case.
 OF_TEST_KERNELS = PRECONDITIONS["failing_allocations"]
 NAMES = tuple(MEANING)
 
@@ -262,3 +262,16 @@ class Capabilities:
         """Returns why a case with these needs cannot be run at `entry`, or an empty text if it can."""
         every = (*needs, *_OF_ENTRIES.get(entry, ()))
         return "; ".join(PRECONDITIONS[need] for need in every if self.reachable.get(need) is False)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`device` is the name of the kernel driver; `present` and `absent` map a capability to the reason.
+
+    A case that finds a `present` capability missing fails. An `absent` one explains why a case is UNSUPPORTED. If a
+    device has it nevertheless, a remark says so: no documented rule is violated, but the profile has to be updated.
+    """
+
+    device: str = ""
+    present: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)

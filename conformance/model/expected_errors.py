@@ -7,7 +7,7 @@ refusal has which. They are the subject of the rules STAT-…, and of no other. 
 
 from dataclasses import dataclass
 
-# The values of `because` in a row: what makes the operation be refused.
+# The values of `because` in a row: the reason of the refusal.
 REASONS = {
     "memory": "the key, its rights, its range or its protection domain",
     "queue_pair": "the queue pair's qp_access_flags",

@@ -45,8 +45,8 @@ class FaultKind(StrEnum):
     CHANGED = "changed-though-refused", Effect.MISPLACED  # bytes changed that the refused request did not carry
     NOT_ARRIVED = "not-arrived", Effect.MISPLACED
     OTHER_ARRIVED = "other-arrived", Effect.MISPLACED
-    ELSEWHERE = "elsewhere", Effect.MISPLACED  # bytes changed besides the range
-    BESIDE_BUFFER = "beside-buffer", Effect.MISPLACED  # bytes changed besides the buffer of the other side
+    ELSEWHERE = "elsewhere", Effect.MISPLACED  # bytes changed outside of the range
+    BESIDE_BUFFER = "beside-buffer", Effect.MISPLACED  # bytes changed outside of the buffer of the other side
     LATE = "late", Effect.MISPLACED  # the completion came before the data
     KERNEL_MEMORY = "kernel-memory", Effect.KERNEL_ALARM  # its memory is in doubt: KASAN, reference counts
     PROCESS_DIED = "process-died", Effect.PROCESS_DIED

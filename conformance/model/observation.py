@@ -78,7 +78,7 @@ class Observation(TypedDict, total=False):
     returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
     errno: str  # its name; empty if the call did not set it
     layer: str  # which layer returned the result: library, provider, kernel, device, header or none
-    not_made: bool  # the step belongs to the other outcome of the judged call, or had no queue pair to be made on
+    not_made: bool  # the step belongs to the other outcome of the judged call, or there was no queue pair for it
     no_pair: str  # the capability of the type of queue pairs that the device refused to create, such as `rc`
     no_control: str  # the errno with which the same call is refused where nothing is wrong with it
     enumerated: bool  # `returned` is a code from the verb's enumeration

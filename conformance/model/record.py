@@ -84,9 +84,9 @@ class DerivedFiles(TypedDict):
 class RuleTexts(TypedDict, total=False):
     """The fields of a rule that reports show, so that they need no other file.
 
-    `quote` holds the words of the document; a rule that has none has `unquoted`, the reason. `evidence` names what has
-    to be seen in a run that verifies it, in so many `cases`; `conditional`, of a situation that no stack needs to have,
-    says which.
+    `quote` holds the words of the document; a rule that has none has `unquoted`, the reason. `evidence` names what a
+    run must show to verify the rule, in so many `cases`; `conditional` names the situation that the rule is about, if a
+    stack need not have it.
     """
 
     verb: str
@@ -120,7 +120,8 @@ class JudgedAgain(TypedDict):
 
 
 class ShardFacts(TypedDict):
-    """Which part of a run this is, from 1, of how many, and the ids of all cases of the whole run in their order."""
+    """The number of this part of a run, from 1, the number of parts, and the ids of all cases of the run in their
+    order."""
 
     number: int
     of: int
@@ -152,9 +153,9 @@ class HeaderRecord(TypedDict):
     """The first record: what is under test, the rules, and the ids of all planned cases in their order.
 
     `left_out` is the number of cases of the default tier that are not planned. `controls` names what has to be granted
-    for a refusal to count, where that is not the same operation on the same set-up. `shard` is there if this is a part
-    of a run, `shards` if it was made of parts: the header of each, its size, and the figures of its footer. `derived`
-    is there if the guest that sent the header was given files that another one had derived.
+    for a refusal to count, where that is not the same operation on the same set-up. `shard` is there for a part of a
+    run, `shards` for a run that was made of parts: the header of each, its size, and the figures of its footer.
+    `derived` is there if the guest that sent the header was given files that another one had derived.
     """
 
     type: Literal["header"]
@@ -232,7 +233,7 @@ class Deviation(TypedDict):
 
     For points, `when` is a formula that is true at `count` of `of` points, all of which have the expectation of
     `clause`; `smallest` are the labels of the simplest one, and `set_up`, `call` and `afterwards` what that one does.
-    For a sequence, `when` is its call, and `row` is it as a table row.
+    For a sequence, `when` is its call, and `row` is the sequence as a table row.
     """
 
     when: str
@@ -312,12 +313,11 @@ class ResultRecord(TypedDict):
 
     `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case,
     `device` that worker's device if several share the cases.
-    `fault` is what a violation is about; of a sweep, and of random sequences, the deviations have theirs.
-    `set_up` is only in results that say something bad of the stack or of the harness. `claimed` is the verdict that the
-    worker gave, if its observation gives another: the case is BROKEN then, for good.
-    `deviations_left_out` is the number of further ways in which points deviate; the record has only their number.
-    `points_data` is only in records before they are stored; in the file, `points_file` names a side file with these
-    data instead.
+    `fault` is what a violation is about; for sweeps and random sequences it is in each deviation. `set_up` is only in
+    results that say something bad of the stack or of the harness. `claimed` is the verdict that the worker gave, if its
+    observation gives another: the case is then BROKEN, also when it is judged again. `deviations_left_out` is the
+    number of further ways in which points deviate; the record has only their number. `points_data` is only in records
+    before they are stored; in the file, `points_file` names a side file with these data instead.
     """
 
     type: Literal["result"]
@@ -451,7 +451,7 @@ class Occurrence(TypedDict):
 
 
 class Repetitions(TypedDict):
-    """How often a violation was seen, of how many times that its case was tried alone."""
+    """How often a violation was seen, and how often its case was tried alone."""
 
     seen: int
     of: int
@@ -462,8 +462,8 @@ class ConfirmationRecord(TypedDict):
 
     `point` is a point of a sweep, absent if the whole case was tried. `by` is "run" if the case was the first one of
     its worker, "repetition" if it was tried again alone in a fresh worker, and "company" if it occurred again, with the
-    same verdict, in a fresh worker with other violations. It is confirmed by any violation of the case alone; if that
-    is another one, or there is none, both occurrences are there. For a violation that was not seen at the first try,
+    same verdict, in a fresh worker with other violations. Any violation of the case alone confirms it; if that is
+    another one, or there is none, both occurrences are recorded. For a violation that was not seen at the first try,
     `after` are the cases after which it occurs again, empty if it did not occur again at all, and absent if they were
     not searched; then `repetitions` says how often it was tried alone, and seen.
     """
@@ -482,9 +482,8 @@ class ConfirmationRecord(TypedDict):
 class GuestRecord(TypedDict):
     """An event of a guest, only in its stream: it is up, it is broken, its command has ended, and so on.
 
-    `broken` is also what a session says, on a host too, that ends before its first case; `reason` says why.
-
-    `files` are those that it has derived from the suite, in base64, by their paths.
+    A session that ends before its first case, on a host too, also reports `broken`; `reason` says why. `files` are
+    those that the guest has derived from the suite, in base64, by their paths.
     """
 
     type: Literal["guest"]

@@ -123,7 +123,8 @@ def check(record: _Record, where: str) -> _Record:
 
 
 def completed(record: _Record) -> _Record:
-    """The record with all keys that readers need; one of a type without such keys as it is. Null counts as absent."""
+    """The record with all keys that readers need; a record of a type without such keys is returned as it is. Null
+    counts as absent."""
     whole: Any = record
     if record["type"] == "header":
         whole = _filled(record, HEADER)
@@ -152,7 +153,7 @@ def _filled(data: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _contradiction(record: Record) -> str:
-    """What parts of a record, all of the right types, say against each other; empty if nothing."""
+    """The contradiction between parts of a record, all of the right types; empty if there is none."""
     if record["type"] == "confirmation":
         unknown = (name for name in ("in_run", "alone") if name in record and "verdict" not in (record[name] or {}))
         return next((f"`{name}` has no verdict" for name in unknown), "")
@@ -164,7 +165,7 @@ def _contradiction(record: Record) -> str:
 
 
 def _wrong_fault(data: FaultData, verdict: str) -> str:
-    """What is wrong with a fault behind this verdict; a record without one is of the first version."""
+    """What is wrong with a fault behind this verdict; a record without a fault is of the first version."""
     if "kind" not in data:
         return "`fault` has no `kind`"
     if len(data.get("site") or ()) not in (0, 4):

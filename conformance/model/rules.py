@@ -1,15 +1,218 @@
-"""Rules: documented statements with ids that never change. `Registry` holds all rules by id.
+"""Rules: documented statements with ids that never change; and evidence: what a passing case shows.
 
-Frozen data. Not for reading rules from files (tables/rules_file.py).
+A rule is verified once a run has shown all its evidence. Frozen data. Not for reading rules from files
+(tables/rules_file.py), nor for what a run has shown (results/rule_conclusions.py).
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from conformance.model.evidence import Needs
-from conformance.model.record import RuleTexts
+from conformance.model.case import Arguments, Case, Flags, Step
+from conformance.model.quantity import Quantity
+from conformance.model.record import HeaderRecord, RuleTexts, Shows
+from conformance.model.row_template import Varying, axes_of
+from conformance.model.sweep import Sweep
 from conformance.yamldoc.nodes import Location
+
+GRANTED, REFUSED = "granted", "refused"
+_DIRECTIONS = {"success": GRANTED, "refused": REFUSED}
+# Operations that differ from another one only in the bytes that they leave or compare.
+_KIND = {
+    "UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
+    "UPPER_UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
+    "ZERO_FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD",
+}
+# For operations that nothing documented grants: the operation that shows that the object existed.
+_MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
+_NAMING = ("rkey", "lkey", "mw")  # arguments that name the object under test, the nearest first
+
+
+_DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine what a step shows
+
+
+@dataclass(frozen=True, order=True)
+class Shown:
+    """One operation at an entry that was granted or refused. `set_up` describes its objects: queue pair, window,
+    memory."""
+
+    direction: str
+    operation: str
+    entry: str
+    set_up: tuple[str, ...] = ()
+
+    @property
+    def item(self) -> str:
+        """The item as a rule's evidence names it: `refused RDMA_WRITE at uverbs`."""
+        return f"{self.direction} {self.operation} at {self.entry}"
+
+    @property
+    def name(self) -> str:
+        """The item with its set-up."""
+        return named(self.item, ", ".join(self.set_up))
+
+    def as_data(self) -> Shows:
+        return {"shows": self.item, "on": ", ".join(self.set_up)}
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The evidence that verifies rules: `items` by rule, and `controls` for refusals.
+
+    The control of a refusal is the same operation on the same set-up, granted. Where no case can show that (for
+    example, if the type of queue pair never allows the operation), `controls` names the nearest operation that a case
+    can show, or else the one that makes the object. `conditional` has the rules of situations that a stack need not
+    have, `cases` the number of each rule's cases.
+    """
+
+    items: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    controls: Mapping[str, str] = field(default_factory=dict)
+    conditional: frozenset[str] = frozenset()
+    cases: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_header(cls, header: HeaderRecord) -> "Needs":
+        """The evidence that a run has recorded as needed; empty for a run of an older version."""
+        rules = header.get("rules") or {}
+        items = {rule: texts["evidence"] for rule, texts in rules.items() if "evidence" in texts}
+        conditional = frozenset(rule for rule, texts in rules.items() if texts.get("conditional"))
+        cases = {rule: texts["cases"] for rule, texts in rules.items() if "cases" in texts}
+        return cls(items, header.get("controls") or {}, conditional, cases)
+
+    def control_of(self, refusal: str) -> str:
+        """The item that has to be granted for a refusal to count."""
+        return self.controls.get(refusal, refusal.replace(REFUSED, GRANTED, 1))
+
+
+def named(item: str, set_up: str) -> str:
+    """An item with its set-up, as people read it."""
+    return f"{item} ({set_up})" if set_up else item
+
+
+def controls(shown: Iterable[Shown]) -> dict[str, str]:
+    """The controls of the refusals whose operation is never granted on the same set-up, by the name of the refusal."""
+    known = set(shown)
+    granted = sorted(each for each in known if each.direction == GRANTED)
+    found = {}
+    for refusal in known:
+        same = Shown(GRANTED, refusal.operation, refusal.entry, refusal.set_up)
+        if refusal.direction == GRANTED or same in known:
+            continue
+        near = [each for each in granted if each.operation == refusal.operation]
+        near = near or [each for each in granted if each.operation == _MADE_BY.get(refusal.operation)]
+        if near:
+            found[refusal.name] = min(near, key=lambda each: _distance(each, refusal)).name
+    return dict(sorted(found.items()))
+
+
+def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
+    return one.entry != other.entry, len({*one.set_up} ^ {*other.set_up})
+
+
+def shown_by(case: Case) -> tuple[Shown, ...]:
+    """The evidence that a passing row, or resolved point of a sweep, gives for its rules; none if its outcome is open.
+
+    If later steps show something, a judged call that succeeds counts only as their preparation. The steps after a call
+    that found no memory show that nothing else was harmed, which its rule is not about.
+    """
+    if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
+        return ()
+    steps = [step for step in (case.when, *case.afterwards) if step.then.outcome in _DIRECTIONS]
+    if len(steps) > 1 and case.when.then.outcome == "success":
+        del steps[0]
+    if "failing_allocations" in case.needs:
+        del steps[1:]
+    return tuple(dict.fromkeys(_shown(case, step) for step in steps))
+
+
+def shown_of_rules(case: Case) -> Iterator[tuple[str, Shown]]:
+    """The evidence of a case on a device that declares everything, each item with its rule."""
+    if case.sweep is None:
+        yield from ((rule, shown) for rule in case.rules for shown in shown_by(case))
+        return
+    sweep = case.sweep
+    clauses = sweep.clause_numbers(lambda _: True)
+    inside = sweep.space.bytes_of(sweep.inside)
+    outside = len(sweep.deciding)
+    numbers = [number if is_in else outside for number, is_in in zip(clauses, inside, strict=True)]
+    for number, point in distinct_points(sweep, numbers):
+        if number != outside:
+            clause = sweep.deciding[number]
+            row = sweep.row_of_clause(sweep.case_at(case, point), clause, ())
+            yield from ((clause.rule, shown) for shown in shown_by(row))
+
+
+def _shown(case: Case, step: Step) -> Shown:
+    operation = str(step.arguments.get("op", "")) or step.call
+    direction = _DIRECTIONS[step.then.outcome]
+    return Shown(direction, _KIND.get(operation, operation), case.entry, tuple(_set_up(case, step)))
+
+
+def _set_up(case: Case, step: Step) -> Iterator[str]:
+    """The parts of the set-up that could make a device refuse a step, whatever its rule says."""
+    if queue := case.given.qps.get(str(step.arguments.get("qp", ""))):
+        yield queue.kind
+    elif "qp_type" in step.arguments:
+        yield str(step.arguments["qp_type"])
+    for name in _names(step.arguments.get(key, "") for key in _NAMING):
+        if window := case.given.windows.get(name):
+            yield f"window of type {window.type}"
+            name = str((window.bound or {}).get("mr", ""))
+        region = _region(case, name)
+        if region is None:
+            continue
+        access = region.get("access")
+        if isinstance(access, Flags) and "ON_DEMAND" in access.names:
+            yield "on demand"
+        buffers = {**case.given.memory, **case.given.dmabufs}
+        kinds = {buffers[each].kind for each in _names(region.values()) if each in buffers}
+        yield from sorted(kinds - {"anonymous"})
+        return
+
+
+def _names(values: Iterable[object]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, Quantity):
+            yield from (term.name for term in value.terms if term.name)
+        elif isinstance(value, str):
+            yield value
+
+
+def _region(case: Case, name: str) -> Arguments | None:
+    if name in case.given.mrs:
+        return case.given.mrs[name].arguments
+    return next((step.arguments for step in (*case.before, case.when, *case.afterwards) if step.name == name), None)
+
+
+def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """A few points that together show everything that the points of a sweep show, each with its number.
+
+    `numbers` has a number for each point: points with the same number have the same rule and expectation.
+    """
+    space = sweep.space
+    columns = [
+        [point // space.strides[axis] % space.axis(axis).size for point in range(space.size)]
+        for axis in sweep.in_order(_axes(sweep))
+    ]
+    first: dict[tuple[int, ...], int] = {}
+    for point, key in enumerate(zip(numbers, *columns, strict=True)):
+        first.setdefault(key, point)
+    yield from ((key[0], point) for key, point in first.items())
+
+
+def _axes(sweep: Sweep) -> frozenset[str]:
+    """The axes that, besides the expectation, determine what a point shows."""
+    row = sweep.row
+    steps = (row.when, *row.afterwards)
+    axes = axes_of(step.arguments[name] for step in steps for name in _DECISIVE if name in step.arguments)
+    axes |= axes_of(step.then for step in row.afterwards if step.then)
+    if any(name in step.first.arguments for step in steps for name in _NAMING):
+        given = row.given
+        windows = [window for window in given.windows.values() if isinstance(window, Varying)]
+        axes |= axes_of([*given.memory.values(), *given.dmabufs.values(), *given.mrs.values(), *windows])
+        axes |= axes_of(row.when.arguments[name] for name in ("access", "addr") if name in row.when.arguments)
+    return axes
+
 
 LEVELS = ("must", "should", "may")
 # The `since` of a rule that only a vendor's document has.

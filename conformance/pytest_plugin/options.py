@@ -1,11 +1,15 @@
 """The options of pytest for the engine, and the suite, profile, cases and device that they specify.
 
-Options that `rdma-cts run` also has are in run_options.py. Not for running cases (plugin.py) and not for writing
-results (recorder.py).
+If several devices are named, each xdist worker owns one of them. A worker that dies is replaced by one with another
+number, so that devices are assigned by locks, not by numbers. Options that `rdma-cts run` also has are in
+run_options.py. Not for running cases (plugin.py) and not for writing results (recorder.py).
 """
 
 import argparse
+import fcntl
 import functools
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,24 +17,80 @@ from typing import Any
 import pytest
 
 from conformance.device.device import Device
+from conformance.device.port import device_names
 from conformance.device.remote_peer import RemoteDevice
 from conformance.errors import UserError
+from conformance.model.capability import Profile
 from conformance.model.case import Case
-from conformance.model.profile import Profile
 from conformance.model.record import DeviceFacts
 from conformance.model.transport import IWARP
-from conformance.pytest_plugin.device_lock import check_workers, own_device
 from conformance.run_options import OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.yamldoc.reader import suggestion
+
+_OWNED = pytest.StashKey[tuple[str, int]]()
+
+
+def has_several(config: pytest.Config) -> bool:
+    """Whether more than one device is named."""
+    return "," in str(config.getoption("--rdma-device") or "")
+
+
+def named_devices(config: pytest.Config) -> list[str]:
+    """The devices under test: those of --rdma-device, or the only device of this host. Raises UserError."""
+    names = [name for name in str(config.getoption("--rdma-device") or "").split(",") if name]
+    if len(set(names)) < len(names):
+        raise UserError(f"--rdma-device {','.join(names)} has a duplicate")
+    if not names:
+        names = device_names()
+        if len(names) != 1:
+            here = f"devices here: {', '.join(names)}" if names else "this host has no RDMA device"
+            raise UserError(f"name the device under test with --rdma-device; {here}", status=2 if names else 4)
+    return names
+
+
+def check_workers(config: pytest.Config) -> None:
+    """Raises UserError unless each of several devices has a worker, and each worker a device."""
+    if not has_several(config):
+        return
+    names = named_devices(config)
+    workers = config.getoption("numprocesses", None)
+    if workers != len(names):
+        raise UserError(f"{len(names)} devices need as many workers, one each", hint=f"add -n {len(names)}")
+
+
+def own_device(config: pytest.Config) -> str:
+    """The device of this process: with several devices, one that no other worker has; else the first one."""
+    names = named_devices(config)
+    worker = getattr(config, "workerinput", None)
+    if worker is None or len(names) == 1:
+        return names[0]
+    if _OWNED not in config.stash:
+        config.stash[_OWNED] = _lock_device(names, str(worker["testrunuid"]))
+    return config.stash[_OWNED][0]
+
+
+def _lock_device(names: Sequence[str], run: str) -> tuple[str, int]:
+    """A free device, and the descriptor of its lock, which this process holds until it ends."""
+    for name in names:
+        path = Path(tempfile.gettempdir()) / f"rdma-cts-{run}-{name}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        return name, descriptor
+    raise UserError(f"more workers than devices ({', '.join(names)})")
+
 
 # Capabilities that a requester needs as well as the responder.
 _AT_BOTH_ENDS = ("xrc", "atomics", "flush_global", "flush_persistent", "atomic_write")
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
-# By the name of a file in an option, its text, for a session that received the text and not the file.
+# The text of each file that an option names, by that name, for a session that received the text and not the file.
 HANDED = pytest.StashKey[dict[str, str]]()
 
 
@@ -177,7 +237,7 @@ def check(config: pytest.Config) -> DeviceFacts | None:
 
 
 def open_device(config: pytest.Config) -> Device:
-    """The device that this process uses (see device_lock.py). Raises UserError."""
+    """The device that this process uses. Raises UserError."""
     return Device(own_device(config), config.getoption("--rdma-port"), config.getoption("--rdma-gid-index"))
 
 

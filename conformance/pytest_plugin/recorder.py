@@ -20,14 +20,21 @@ from conformance.kernel.build_ids import under_test
 from conformance.model.capability import Capabilities
 from conformance.model.fault import FaultKind
 from conformance.model.record import SCHEMA, DeviceFacts, HeaderRecord, ProgressRecord, Record, ResultRecord
-from conformance.pytest_plugin.device_lock import has_several, named_devices
-from conformance.pytest_plugin.options import case_of, cases_of, options_of, suite_of, text_of
+from conformance.pytest_plugin.options import (
+    case_of,
+    cases_of,
+    has_several,
+    named_devices,
+    options_of,
+    suite_of,
+    text_of,
+)
 from conformance.results.files import write_all
 from conformance.results.records import FILE_NAME, decode, encode, footer_record, result_record
 from conformance.results.writer import ResultsFile
 from conformance.run_options import RunOptions
 from conformance.supervision import WorkerEnd
-from conformance.supervision.losses import loss_of
+from conformance.supervision.examiner import loss_of
 from conformance.tables.profile import named_profile
 from conformance.tables.suite import VERSION, Suite
 from conformance.tables.tiers import left_out
@@ -175,7 +182,7 @@ class Recorder:
         assert record["type"] == "result"
         if self.sink and not any(known["case"] == record["case"] for known in self.results[-1:]):
             case = suite_of(self.config).find(record["case"])
-            if case is not None and not self.live:  # a supervisor says it
+            if case is not None and not self.live:  # a supervisor adds its own
                 record = {**record, "repro": self.options.reproduction(case)}
             if isinstance(self.sink, ResultsFile):
                 record = self.sink.prepared(record, case)

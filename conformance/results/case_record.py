@@ -1,4 +1,4 @@
-"""The record of a case in the process that ran it, of every kind; that of a sweep has its points in itself.
+"""The record of a case in the process that ran it, of every kind; a sweep's record contains its points.
 
 Not for the record and its side file on disk (points.py), nor for writing it (writer.py).
 """

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from conformance.model.evidence import Needs
 from conformance.model.record import Deviation, FooterRecord, ResultRecord
+from conformance.model.rules import Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:
-    """The verdict of a result on one of its rules: the effective one, or of a sweep that of the rule's points."""
+    """The verdict of a result on one of its rules: the effective one or, for a sweep, that of the rule's points."""
     points = Verdict(record.get("rule_verdicts", {}).get(rule, record["effective"]))
     waived = record["effective"] != record["verdict"] and points in VIOLATIONS
     return record["effective"] if waived else points
@@ -64,7 +64,8 @@ def format_more(number: int) -> str:
 VERIFIED, IN_PART, TOUCHED, VIOLATED = "verified", "in part", "touched", "violated"
 WAIVED, OF_STACK = "waived", "of the stack"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE = "unsupported", "unreachable", "undecided", "not run"
-# Rules of a vendor's dialect that were not judged, as without its library. No headline counts them among the rules.
+# Rules of a vendor's dialect that were not judged, usually because its library is missing. No headline counts them
+# among the rules.
 APART = "apart"
 STANDING: Mapping[str, str] = {
     Verdict.PASS: VERIFIED,

@@ -12,8 +12,8 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from conformance.defects import is_of_stack
-from conformance.model.evidence import Needs
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord
+from conformance.model.rules import Needs
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import VERSION
@@ -156,7 +156,7 @@ def _compared(
 
 
 def _parts(key: str, said: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
-    """A figure, or each of those in an object that differs."""
+    """A figure that differs, or each such figure in an object."""
     if isinstance(said, Mapping) and isinstance(found, Mapping):
         said, found = _without_zeros(said), _without_zeros(found)
         for name in sorted({*said, *found}):

@@ -1,6 +1,6 @@
 """Merges shards into one run: the records of several machines, as if one machine had run all cases.
 
-Pure, except that messages name the directories. Not for dividing cases (tables/shards.py), nor for files
+Pure, except that messages name the directories. Not for dividing cases (tables/tiers.py), nor for files
 (commands/merge.py).
 """
 
@@ -15,9 +15,8 @@ from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import stack_change
 from conformance.results.records import Recorded, footer_record
 from conformance.results.waivers import Waivers
-from conformance.tables.shards import Shard
 from conformance.tables.suite import Suite
-from conformance.tables.tiers import left_out
+from conformance.tables.tiers import Shard, left_out
 
 # The keys that must be the same in all headers, besides suite, device and environment, and their names.
 _SAME = (("stack", "the stack"), ("tier", "the tier"), ("subject", "what is judged"), ("seed", "the seed"))

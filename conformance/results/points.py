@@ -64,7 +64,7 @@ def _file_name(case: str) -> str:
 def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[Deviation]:
     """The deviating points by outcome, the most frequent first, as many as a record keeps.
 
-    `repro` is the command that runs the sweep alone. No formula tells apart points that deviate `by_chance`.
+    `repro` is the command that runs the sweep alone. Points that deviate `by_chance` get no formula.
     """
     counts = points.counts()
     found: list[Deviation] = []

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from conformance.errors import UserError
 from conformance.judging import Basis, conclude
-from conformance.model.capability import Capabilities
+from conformance.model.capability import Capabilities, Profile
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation, without_undeclared
-from conformance.model.profile import Profile
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.case_record import sweep_record

@@ -1,6 +1,6 @@
 """Conclusions about rules: the verdict on each, which evidence of it was seen in a run, and what is missing. Pure.
 
-A rule needs what model/evidence.py says. Not for the conclusion about a run (conclusions.py).
+A rule needs what model/rules.py says. Not for the conclusion about a run (conclusions.py).
 """
 
 from collections import Counter
@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conformance.model.capability import OF_TEST_KERNELS
-from conformance.model.evidence import GRANTED, REFUSED, Needs, named
 from conformance.model.record import EvidenceFacts, Missing, ResultRecord, Shows
-from conformance.model.rules import Registry
+from conformance.model.rules import GRANTED, REFUSED, Needs, Registry, named
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT

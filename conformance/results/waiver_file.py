@@ -1,23 +1,27 @@
-"""Reads the YAML file of waivers, with the location of every mistake; waivers.schema.json describes it to editors.
+"""The YAML file of waivers: reads one, with the location of every mistake, and makes the text of one from the defects
+in recorded runs.
 
-Not for applying waivers (waivers.py).
+waivers.schema.json describes it to editors. Not for applying waivers (waivers.py).
 """
 
 import hashlib
+import json
 import re
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from conformance.defects import Severity
-from conformance.errors import UserError
-from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.defects import Defect, Severity, defects_of, shorts_in
+from conformance.model.record import HeaderRecord, ResultRecord
+from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.regular_file import read_regular
 from conformance.results.waivers import DefectWaiver, KnownOutcome, Waiver, Waivers, WaiverScope, version
 from conformance.tables.suite import Suite
-from conformance.yamldoc.nodes import Location, Node, TextError, quoted, read_file
-from conformance.yamldoc.reader import Reader, suggestion
+from conformance.yamldoc.nodes import Location, Node, quoted
+from conformance.yamldoc.reader import Reader, document, suggestion
 
 LONGEST = timedelta(days=180)
 _KEYS = ("case", "rule", "defect", "where", "observed", "issue", "owner", "expires")
@@ -30,24 +34,18 @@ _OBSERVED = ("verdict", "returned", "errno", "wc", "reason", "when")
 
 def read_waivers(path: Path, suite: Suite, today: date) -> Waivers:
     """The waivers in a file. Raises UserError with a line for each mistake."""
-    try:
-        root = read_file(path, str(path))
-    except TextError as error:
-        raise UserError(*map(str, error.mistakes)) from error
-    reader = Reader()
-    fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
-    cases = {case.id for case in suite.cases}
-    nodes = reader.items(fields.get("waivers"), "waivers")
-    read = [_waiver(node, reader, cases, suite.registry, today) for node in nodes if not _is_of_defect(node)]
-    defects = [_defect_waiver(node, reader, today) for node in nodes if _is_of_defect(node)]
-    met: dict[tuple[str, WaiverScope], Waiver | DefectWaiver] = {}
-    every: list[Waiver | DefectWaiver] = [*filter(None, read), *filter(None, defects)]
-    for waiver in every:
-        first = met.setdefault((waiver.target, waiver.where), waiver)
-        if first is not waiver:
-            reader.note(waiver.location, f"{waiver.target} is waived twice (first at {first.location})")
-    if reader.mistakes:
-        raise UserError(*map(str, reader.mistakes))
+    with document(path) as (root, reader):
+        fields = reader.mapping(root, "a file of waivers", ("waivers",), ("waivers",))
+        cases = {case.id for case in suite.cases}
+        nodes = reader.items(fields.get("waivers"), "waivers")
+        read = [_waiver(node, reader, cases, suite.registry, today) for node in nodes if not _is_of_defect(node)]
+        defects = [_defect_waiver(node, reader, today) for node in nodes if _is_of_defect(node)]
+        met: dict[tuple[str, WaiverScope], Waiver | DefectWaiver] = {}
+        every: list[Waiver | DefectWaiver] = [*filter(None, read), *filter(None, defects)]
+        for waiver in every:
+            first = met.setdefault((waiver.target, waiver.where), waiver)
+            if first is not waiver:
+                reader.note(waiver.location, f"{waiver.target} is waived twice (first at {first.location})")
     digest = hashlib.sha256(read_regular(path)).hexdigest()
     exact_first = tuple(sorted(filter(None, read), key=lambda waiver: not waiver.case))
     return Waivers(str(path), digest, exact_first, today, tuple(filter(None, defects)))
@@ -176,3 +174,105 @@ def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
     if expires > today + LONGEST:
         reader.note(node.location, f"expires is more than {LONGEST.days} days ahead; the latest is {today + LONGEST}")
     return expires
+
+
+# The placeholder for the fingerprint in an issue's address.
+FINGERPRINT = "{defect}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The input for waivers: a run's header, and its results with every key of record_shape.RESULT."""
+
+    name: str
+    header: HeaderRecord
+    results: Sequence[ResultRecord]
+
+    @property
+    def driver(self) -> str:
+        """The kernel driver; empty if it is not known."""
+        return str(self.header["device"].get("driver", ""))
+
+    @property
+    def kernel(self) -> str:
+        """The first two numbers of the kernel's version: a waiver holds for any third number."""
+        return ".".join(map(str, version(str(self.header["env"].get("kernel", "")))[:2]))
+
+
+def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> str:
+    """The file: a waiver for each defect of each driver, the most severe first."""
+    lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from the runs of these stacks:"]
+    lines += [f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}" for run in runs]
+    blocks = [
+        block
+        for driver in dict.fromkeys(run.driver for run in runs)
+        for block in _of_driver([run for run in runs if run.driver == driver], owner, issue, expires)
+    ]
+    return "\n".join([*lines, "waivers:" if blocks else "waivers: []", *("\n".join(block) for block in blocks)]) + "\n"
+
+
+def _of_driver(runs: Sequence[Run], owner: str, issue: str, expires: date) -> Iterator[list[str]]:
+    found: list[list[tuple[Run, Defect]]] = []
+    for run in runs:
+        for defect in defects_of(run.results, shorts_in(run.header)):
+            same = [seen for seen in found if any(_is_same(defect, other) for _, other in seen)]
+            found = [seen for seen in found if seen not in same]
+            found.append([pair for seen in same for pair in seen] + [(run, defect)])
+    for seen in sorted(found, key=_rank):
+        yield list(_lines_of(runs, seen, owner, issue, expires))
+
+
+def _is_same(one: Defect, other: Defect) -> bool:
+    return bool(set(one.fingerprints) & set(other.fingerprints))
+
+
+def _rank(seen: Sequence[tuple[Run, Defect]]) -> tuple[int, int]:
+    return min(defect.severity.rank for _, defect in seen), -max(len(defect.cases) for _, defect in seen)
+
+
+def _lines_of(
+    runs: Sequence[Run], seen: Sequence[tuple[Run, Defect]], owner: str, issue: str, expires: date
+) -> Iterator[str]:
+    worst = min((defect for _, defect in seen), key=lambda defect: defect.severity.rank)
+    kernels = sorted({run.kernel for run, _ in seen if run.kernel}, key=version)
+    cases = list(dict.fromkeys(case for _, defect in seen for case in defect.cases))
+    yield f"  - defect: {as_yaml(worst.fingerprint)}"
+    also = sorted({each for _, defect in seen for each in defect.fingerprints} - {worst.fingerprint})
+    if also:
+        yield f"    also: [{', '.join(map(as_yaml, also))}]"
+    yield f"    title: {as_yaml(worst.title)}"
+    span = f", kernel: {{from: {as_yaml(kernels[0])}, to: {as_yaml(kernels[-1])}}}" if kernels else ""
+    yield f"    where: {{driver: {as_yaml(runs[0].driver)}{span}}}"
+    yield f"    observed: {{severity: {worst.severity.label}}}"
+    yield f"    issue: {as_yaml(issue.replace(FINGERPRINT, worst.fingerprint))}"
+    yield f"    owner: {as_yaml(owner)}"
+    yield f"    expires: {expires.isoformat()}"
+    yield "    cases:"
+    yield from (f"      - {as_yaml(case)}" for case in cases)
+    unsteady = {case: text for case in cases if (text := _unsteady(case, runs))}
+    if unsteady:
+        yield "    unsteady:"
+    yield from (f"      - {{case: {as_yaml(case)}, seen: {as_yaml(text)}}}" for case, text in unsteady.items())
+
+
+def _unsteady(case: str, runs: Sequence[Run]) -> str:
+    """How often the rarest verdict occurred on one kernel; empty if the verdict was always the same on each kernel."""
+    count: Counter[str] = Counter()
+    for kernel in {run.header["env"].get("kernel") for run in runs}:
+        own = Counter(
+            str(record["verdict"])
+            for run in runs
+            if run.header["env"].get("kernel") == kernel
+            for record in run.results
+            if record["case"] == case and record["verdict"] not in INCOMPLETE
+        )
+        count += own if len(own) > 1 else Counter()
+    if not count:
+        return ""
+    *others, rarest = sorted(count, key=lambda verdict: -count[verdict])
+    return f"{' or '.join(others)} or {rarest}, {rarest} seen {count[rarest]} of {count.total()}"
+
+
+def as_yaml(text: str) -> str:
+    """The text as a YAML scalar that every reader takes as text: a JSON string."""
+    return json.dumps(text)

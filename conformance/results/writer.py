@@ -14,8 +14,8 @@ from pathlib import Path
 from conformance.errors import PROGRAM, UserError
 from conformance.model.bounds import MOST_RESULTS_BYTES, MOST_RESULTS_VALUES
 from conformance.model.case import Case, Expectation
-from conformance.model.evidence import distinct_points, shown_by
 from conformance.model.record import Record, ResultRecord, Shows
+from conformance.model.rules import distinct_points, shown_by
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.checked_json import values_in
 from conformance.results.files import not_written, write_all
@@ -106,7 +106,7 @@ class ResultsFile:
             if not os.fstat(self._fd).st_nlink:  # another run has just removed it
                 raise BlockingIOError
         except BlockingIOError as error:
-            hint = "choose another --out, or let it come to its end"
+            hint = "choose another --out, or let it end"
             raise UserError(f"a run is going on in {self.path.parent}", hint=hint) from error
         except OSError as error:
             raise UserError(f"{self.path} cannot be locked: {error.strerror}", status=3) from error

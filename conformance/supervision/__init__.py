@@ -6,8 +6,7 @@ flight gets CRASH or HANG, and another worker runs its remaining cases. Not for 
 for judging.
 """
 
-from conformance.supervision.recording import Recording
-from conformance.supervision.run_plan import RunPlan
+from conformance.supervision.recording import Recording, RunPlan
 from conformance.supervision.supervisor import Supervisor
 from conformance.supervision.worker import TRIES, Listener, Start, Worker, WorkerEnd
 

@@ -17,13 +17,11 @@ from conformance.model.record import ConfirmationRecord, ResultRecord
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import occurrence
 from conformance.supervision.recording import Recording
-from conformance.supervision.repetition import repeat
-from conformance.supervision.threads import run_together
-from conformance.supervision.violations import Violation
-from conformance.supervision.worker import TRIES, Start, Worker
+from conformance.supervision.repetition import Violation, repeat
+from conformance.supervision.worker import TRIES, Start, Worker, run_together
 from conformance.sweeps.outcome import Points
 
-# How many violations are searched for the cases that bring them back, and how many workers each search may use.
+# For how many violations the suite searches the cases that make them occur again, and the workers of each search.
 MOST_SEARCHED = 5
 MOST_WORKERS = 16
 # How often a violation is tried alone before it counts as not confirmed.

@@ -1,26 +1,27 @@
-"""Judges the observations of a worker in the supervisor. The worker's own verdict is only compared.
+"""Judges the observations of a worker in the supervisor, and the death or hang of one in a case.
 
 The code under test runs in the worker's process, so that a line from there is only evidence: rules, level, call and
-source are those of the plan, and the verdict follows from the observation, as in `rdma-cts judge`. Not for the order of
-lines (session.py) and not for writing results (recording.py).
+source are those of the plan, and the verdict follows from the observation, as in `rdma-cts judge`; the worker's own
+verdict is only compared. Not for the order of lines (session.py) and not for writing results (recording.py).
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from conformance.judging import Basis, Judgement, conclude
+from conformance.judging import Basis, Judgement, conclude, crash_location, first_alarm, located, site_in
 from conformance.judging.kernel_alarms import decisive_lines
 from conformance.model.bounds import MOST_NOTES, cut
-from conformance.model.capability import Capabilities
+from conformance.model.capability import Capabilities, Profile
 from conformance.model.case import Case
+from conformance.model.fault import Fault, FaultKind
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, without_undeclared
-from conformance.model.profile import Profile
 from conformance.model.record import HeaderRecord, OfferedRecord, ResultRecord
 from conformance.model.record_shape import mismatch_of
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.records import encode, result_record
+from conformance.supervision.worker import WorkerEnd
 
 # The limits of a result for data from a worker; a cut is recorded (docs/results.md has these figures).
 MOST_LOG_LINES = 200
@@ -148,3 +149,12 @@ def bounded_log(lines: Sequence[str], decisive: Collection[int] = ()) -> list[st
         found.append(cut(lines[number]))
         end = number + 1
     return found
+
+
+SILENT = WorkerEnd("no answer within its deadline", kind=FaultKind.HUNG)
+
+
+def loss_of(case: Case, end: WorkerEnd, log: Sequence[str], at: str = "") -> Fault:
+    """The fault; `at` is the last point or sequence that the worker has named."""
+    came = (end.what, end.by, at, first_alarm(log), crash_location(log))
+    return located(Fault(end.kind, seen=tuple(cut(each) for each in came), site=site_in(log)), case)

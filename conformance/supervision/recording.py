@@ -1,17 +1,19 @@
-"""The records of a run so far: its header, a result for each case that is done, and their file.
+"""The plan of a run, and its records so far: its header, a result for each case that is done, and their file.
 
 Although workers run at the same time, only one thread at a time may use it (supervisor.py). Not for the streams of
-workers (session.py).
+workers (session.py), nor for the file from which a run is resumed (runs/plan.py).
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from conformance.errors import UserError
 from conformance.judging import Judgement
 from conformance.model.bounds import cut
+from conformance.model.capability import Profile
 from conformance.model.case import Case
+from conformance.model.deadline import CASE_DEADLINE_S, longest_case_s
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence
 from conformance.model.record import (
@@ -25,19 +27,55 @@ from conformance.model.record import (
     ProgressRecord,
     ResultRecord,
     StartRecord,
+    SupervisorFacts,
     WorkerRecord,
 )
 from conformance.model.verdict import Verdict
 from conformance.results.prior_sessions import PriorSessions, stack_change
 from conformance.results.records import Recorded, encode, footer_record, result_record
-from conformance.results.waivers import with_effective
+from conformance.results.waivers import Waivers, with_effective
 from conformance.results.writer import ResultsFile
-from conformance.supervision.examiner import Examiner, bounded_log
-from conformance.supervision.losses import loss_of
-from conformance.supervision.run_plan import RunPlan
-from conformance.supervision.violations import Violation, violations
+from conformance.supervision.examiner import Examiner, bounded_log, loss_of
+from conformance.supervision.repetition import Violation, violations
 from conformance.supervision.worker import Listener, WorkerEnd
+from conformance.tables.suite import Suite
 from conformance.tables.tiers import left_out
+
+
+def _alone(case: Case, _: str) -> str:
+    return f"./rdma-cts run --only {case.id}"
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The cases of a run, and the data that decide on their verdicts.
+
+    `facts` are those of the header that workers do not know. `reproduction` returns the command that runs one case on
+    the same target, on the device of that name if several devices share the cases. `boot_id` returns what identifies
+    the boot of the kernel under test if that is the kernel of a host, which may die together with this process: the
+    file then records the start of each case, too. `waivers` determine effective verdicts, and `profile` what the device
+    must have. `devices` are the names of the devices that a worker may have, if they are known. `durations` are the
+    seconds that cases took in an earlier run, by id; they only decide which worker runs which case. Random sequences
+    are tried for `sequences_s` seconds.
+    """
+
+    suite: Suite
+    cases: Sequence[Case]
+    facts: SupervisorFacts
+    reproduction: Callable[[Case, str], str] = _alone
+    boot_id: Callable[[], str] = str
+    waivers: Waivers | None = None
+    profile: Profile = field(default_factory=Profile)
+    devices: Sequence[str] = ()
+    case_deadline_s: float = CASE_DEADLINE_S
+    durations: Mapping[str, float] = field(default_factory=dict)
+    sequences_s: float = 0.0
+
+    @property
+    def longest_case_s(self) -> float:
+        """The maximum duration of a case in seconds, whatever progress it makes."""
+        return longest_case_s(self.case_deadline_s) + self.sequences_s
+
 
 NO_WORKER = 0
 _MOST_HEADER_BYTES = 1 << 20  # of the parts that a run uses
@@ -83,7 +121,8 @@ class Recording:
         return Recorded(self.header, list(self.done.values()), self._footer, others=others)
 
     def carry_on(self) -> None:
-        """Begins a further session, if there was an earlier one. Raises UserError if its header is not of this plan."""
+        """Begins a further session, if there was an earlier one. Raises UserError if its header belongs to another
+        plan."""
         prior = self._prior
         if not prior:
             return
@@ -121,7 +160,7 @@ class Recording:
             self._append_worker(each)
 
     def check(self, worker_header: HeaderRecord) -> None:
-        """Raises UserError if this run was begun on another stack or device, or if the header is larger than any."""
+        """Raises UserError if this run was begun on another stack or device, or if the header is too large."""
         size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
         if size > _MOST_HEADER_BYTES:
             raise UserError(f"a worker's header has {size:,} bytes", status=3)

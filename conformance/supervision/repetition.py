@@ -1,20 +1,75 @@
-"""Runs a few cases in a worker of their own, to see them once more. Records nothing.
+"""The violations of a run, each with the cases that ran before it in its worker; and a worker in which a few cases are
+run once more. Records nothing.
 
 Not for deciding what to repeat (confirmation.py).
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 
+from conformance.defects import Cause, cause_of, symptoms_of
 from conformance.model.case import Case
 from conformance.model.deadline import longest_case_s
 from conformance.model.fault import verdict_of
-from conformance.model.record import HeaderRecord, OfferedRecord, Record, ResultRecord
+from conformance.model.kind import Kind
+from conformance.model.record import HeaderRecord, Occurrence, OfferedRecord, Record, ResultRecord
 from conformance.model.record_shape import mismatch_of
-from conformance.results.records import decode
-from conformance.supervision.examiner import Examiner
-from conformance.supervision.losses import SILENT, loss_of
-from conformance.supervision.worker import START_DEADLINE_S, Worker, WorkerEnd
+from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.results.records import decode, occurrence
+from conformance.supervision.examiner import SILENT, Examiner, loss_of
+from conformance.supervision.worker import START_DEADLINE_S, Worker, WorkerEnd, starts_slowly
+from conformance.tables.suite import POINT
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A violation of a run: of a case, or at a point of a sweep.
+
+    `before` are the cases that ran before it in its worker; `first`: there was none, as far as known. `cause` is that
+    of the defect that it shows.
+    """
+
+    case: str
+    point: str
+    seen: Occurrence
+    before: tuple[str, ...]
+    first: bool
+    cause: Cause
+
+    @property
+    def name(self) -> str:
+        """The case, or case and point, to run in order to see it alone."""
+        return f"{self.case}{POINT}{self.point}" if self.point else self.case
+
+
+def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
+    """The violations among results, which are in the order of completion.
+
+    Violations that random sequences found are left out: each was already repeated to make it short. A sweep whose
+    points are tries of one thing is one violation.
+    """
+    by_worker: dict[int, list[str]] = {}
+    for case, record in results.items():
+        number = record.get("worker", 0)
+        before = tuple(by_worker.setdefault(number, []))
+        by_worker[number].append(case)
+        if record["verdict"] not in VIOLATIONS or cases[case].kind is Kind.SEQUENCES:
+            continue
+        first = bool(number) and not before
+        causes = {each.name: cause_of(each) for each in symptoms_of(record)}
+        other = next(iter(causes.values()))
+        tries = record.get("space", {}).get("tries")
+        points = [each for each in record.get("deviations", ()) if each.get("smallest") and not tries]
+        for each in points:
+            if each.get("verdict", Verdict.FAIL) in VIOLATIONS:
+                text = ",".join(f"{axis}={label}" for axis, label in each["smallest"].items())
+                seen: Occurrence = {"verdict": each["verdict"], "reason": each["observed"]}
+                cause = causes.get(f"{case}{POINT}{text}", other)
+                yield Violation(case, text, seen, before if number else (), False, cause)
+        if not points:
+            yield Violation(case, "", occurrence(record), before if number else (), first, other)
+
 
 _EVIDENCE_LINES = 30
 # Returns the judge of the lines of a worker that has sent these records; raises UserError if its stack differs.
@@ -31,22 +86,26 @@ def repeat(
     """
     hearing = _Hearing(cases, examiner)
     found: dict[str, ResultRecord] = {}
-    until = time.monotonic() + START_DEADLINE_S
+    changed = time.monotonic()
+    until = changed + START_DEADLINE_S
     last = until + longest_case_s(case_deadline_s) * len(cases)
     try:
-        while raw := worker.next_line(max(0.0, until - time.monotonic())):
+        while (raw := worker.next_line(max(0.0, until - time.monotonic()))) != b"":
             before = hearing.changes
-            answer = hearing.take(raw)
+            answer = hearing.take(raw) if raw else None
             if answer:
                 assert hearing.examiner is not None
                 found[answer["case"]] = hearing.examiner.judged(cases[answer["case"]], answer)
                 if len(found) == len(cases):
                     return found
             if hearing.changes != before:
-                until = min(time.monotonic() + case_deadline_s, last)
-            elif time.monotonic() >= until:
-                raw = None
-                break
+                changed = time.monotonic()
+                until = min(changed + case_deadline_s, last)
+            elif raw is None or time.monotonic() >= until:
+                if hearing.in_flight or not starts_slowly(worker, changed):
+                    raw = None
+                    break
+                until = time.monotonic() + START_DEADLINE_S
         if not hearing.in_flight or time.monotonic() >= last:
             return found
         held = raw is None and worker.held_up()

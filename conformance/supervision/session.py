@@ -16,10 +16,9 @@ from conformance.model.record import HeaderRecord, ProgressRecord, Record, Resul
 from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
-from conformance.supervision.examiner import Examiner
-from conformance.supervision.losses import SILENT
+from conformance.supervision.examiner import SILENT, Examiner
 from conformance.supervision.recording import Recording
-from conformance.supervision.worker import LONGEST_START_S, START_DEADLINE_S, TRIES, Worker, WorkerEnd
+from conformance.supervision.worker import START_DEADLINE_S, TRIES, Worker, WorkerEnd, starts_slowly
 
 EVIDENCE_LINES = 80
 
@@ -91,11 +90,10 @@ class Session:
                     self._endless()
                     return
                 if raw is None or (self._changes == before and time.monotonic() >= until):
-                    longest = changed + LONGEST_START_S
-                    if self._in_flight or time.monotonic() >= longest or not self._worker.busy():
+                    if self._in_flight or not starts_slowly(self._worker, changed):
                         self._hung()
                         return
-                    until = min(longest, time.monotonic() + START_DEADLINE_S)
+                    until = time.monotonic() + START_DEADLINE_S
             if self._changes != before:
                 plan = self._recording.plan
                 changed = time.monotonic()
@@ -106,8 +104,8 @@ class Session:
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
         """The record of a line, or the problem of a line that is not a record.
 
-        Neither for an incomplete last line, nor for the result of a case that is not in flight. A result is returned as
-        judged on this side.
+        Returns neither for an incomplete last line and for the result of a case that is not in flight. A result is
+        returned as judged on this side.
         """
         if not raw.endswith(b"\n"):
             return None, ""

@@ -16,8 +16,7 @@ from conformance.supervision.confirmation import Confirmation
 from conformance.supervision.recording import Recording
 from conformance.supervision.schedule import Schedule
 from conformance.supervision.session import Session, Shared
-from conformance.supervision.threads import run_together
-from conformance.supervision.worker import Start, Worker
+from conformance.supervision.worker import Start, Worker, run_together
 
 
 class Supervisor:

@@ -1,5 +1,8 @@
-"""The interfaces that the supervisor uses: workers, their ends, and observers of the progress. Not for logic."""
+"""The interfaces that the supervisor uses: workers, their ends, observers of the progress; and threads for several
+workers. Not for what these share."""
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,7 +12,7 @@ from conformance.model.record import DerivedFiles, HeaderRecord, ResultRecord
 
 # The deadline until the first case, in seconds: pytest starts and reads the tables, under emulation.
 START_DEADLINE_S = 180.0
-# A worker that is busy is given this long: several of them start slowly on a host that other work keeps busy.
+# A busy worker is given this long, because several workers start slowly on a busy host.
 LONGEST_START_S = 900.0
 # A case whose worker is killed externally is started this many times, then it is BROKEN.
 TRIES = 3
@@ -34,7 +37,7 @@ class Worker(Protocol):
     `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
     says why no other worker can use the device, or is empty. `held_up` says what outside the run kept it from running
     while it was silent, or is empty; `busy` whether it has used the processor in that silence. `kill` may be called
-    from another thread. `derived` are the files that a guest was given of those that other guests had derived."""
+    from another thread. `derived` are the files that other guests had derived and that this one was given."""
 
     @property
     def derived(self) -> DerivedFiles | None: ...
@@ -48,6 +51,11 @@ class Worker(Protocol):
     def stuck_reason(self) -> str: ...
 
 
+def starts_slowly(worker: Worker, since: float) -> bool:
+    """Returns whether a worker that has been silent since its start at that time is busy, and may go on."""
+    return time.monotonic() < since + LONGEST_START_S and worker.busy()
+
+
 # Starts a worker for cases with the given ids. Raises UserError.
 Start = Callable[[Sequence[str]], Worker]
 
@@ -59,3 +67,39 @@ class Listener(Protocol):
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None: ...
     def worker_restarted(self, reason: str) -> None: ...
     def say(self, text: str) -> None: ...
+
+
+# How long an interrupted caller waits for the other threads, in seconds.
+_JOIN_S = 5.0
+
+
+def run_together(functions: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
+    """Returns when all functions have returned. Calls `stop`, which must make them return soon, if one raises an
+    exception.
+
+    Raises that exception, the first one if there are several.
+    """
+    errors: list[BaseException] = []
+
+    def guarded(function: Callable[[], None]) -> None:
+        try:
+            function()
+        except BaseException as error:  # of whatever kind: the caller's thread raises it
+            errors.append(error)
+            stop()
+
+    # If the caller is interrupted while another thread starts a guest, the program need not wait for that guest.
+    threads = [threading.Thread(target=guarded, args=(function,), daemon=True) for function in functions[1:]]
+    for thread in threads:
+        thread.start()
+    try:
+        functions[0]()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        stop()
+        for thread in threads:
+            thread.join(_JOIN_S)
+        raise
+    if errors:
+        raise errors[0]

@@ -113,7 +113,7 @@ def _one_or_more(labels: Sequence[str]) -> str:
 
 
 def _variables_of(space: Space) -> tuple[_Variable, ...]:
-    """The variables of a space; their classes, in this order, number its points."""
+    """The variables of a space; the numbers of its points count through their classes, in this order."""
     names = [flag for axis in space.axes for flag in axis.flags]
     found = []
     for axis in space.axes:

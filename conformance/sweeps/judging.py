@@ -15,8 +15,7 @@ from conformance.model.observation import Alarm, KernelEvidence, Observation, Po
 from conformance.model.sweep import Sweep
 from conformance.model.verdict import Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
-from conformance.sweeps.outcome import OUTSIDE, Outcome, Points, overall
-from conformance.sweeps.point_observations import PointObservations
+from conformance.sweeps.outcome import OUTSIDE, Outcome, PointObservations, Points, overall
 
 # By the refused call: the rule that is violated if a set-up was refused at one point and succeeded when it was made
 # again.

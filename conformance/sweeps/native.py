@@ -1,7 +1,7 @@
 """The loop of loop.c, compiled once per process if there is a compiler, and its structures.
 
 A call from Python to C takes longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler
-sweeps take longer and have the same results. Not for choosing the functions (registration_loop.py, rereg_loop.py).
+sweeps take longer and have the same results. Not for choosing the functions (registration_loop.py).
 """
 
 from __future__ import annotations

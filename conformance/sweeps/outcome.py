@@ -1,7 +1,7 @@
-"""The outcomes of a sweep's points, and how many points have each.
+"""The observations and outcomes of a sweep's points, and how many points have each.
 
 An outcome is the record of a point: its verdict, short texts of what was expected and observed, and the rule. Points
-with equal outcomes share one, so that a large space needs little memory.
+with equal observations, or outcomes, share one, so that a large space needs little memory.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from conformance.judging import verdict_key
 from conformance.model.fault import Fault
-from conformance.model.observation import PointExample
+from conformance.model.observation import Observation, PointExample
 from conformance.model.record import OutcomeFacts, PointsFile
 from conformance.model.space import MAX_POINTS, Space
 from conformance.model.typed import mismatch
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
+from conformance.sweeps.grouping import PointNumbers
 
 OUTSIDE = 0xFFFF  # the index of a point that is not in the space
 MAX_OUTCOMES = OUTSIDE - 1
@@ -174,3 +176,33 @@ def little(words: array[int]) -> array[int]:
     swapped = array(words.typecode, words)
     swapped.byteswap()
     return swapped
+
+
+class PointObservations:
+    """`codes[point]` is an index of `observations`."""
+
+    def __init__(self, size: int) -> None:
+        self.codes = array("H", [OUTSIDE]) * size
+        self.observations: list[Observation] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, observed: Observation) -> int:
+        """The number of an observation. If several have the same verdict key, the first is kept."""
+        key = repr(verdict_key(observed))
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.observations)
+            if number >= MAX_OUTCOMES:
+                raise OverflowError("the points of a sweep have too many different observations")
+            self.observations.append(observed)
+        return number
+
+    def record_all(self, points: PointNumbers, numbers: array[int]) -> None:
+        if isinstance(points, range):
+            self.codes[points.start : points.stop] = numbers
+            return
+        for point, number in zip(points, numbers, strict=True):
+            self.codes[point] = number
+
+    def record(self, point: int, observed: Observation) -> None:
+        self.codes[point] = self.number(observed)

@@ -3,8 +3,6 @@
 execution/steps.py makes the calls, as for every row; judging.py judges the points.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable
@@ -32,11 +30,18 @@ from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import Alarm, Observation
 from conformance.model.sweep import Sweep
 from conformance.model.verdict import VIOLATIONS
-from conformance.sweeps.grouping import MAX_GROUP, MAX_GROUP_IN_C, Group, PointNumbers, groups, setup_axes, shares_base
+from conformance.sweeps.grouping import (
+    MAX_GROUP,
+    MAX_GROUP_IN_C,
+    Group,
+    PointNumbers,
+    PointTemplate,
+    groups,
+    setup_axes,
+    shares_base,
+)
 from conformance.sweeps.judging import PointJudge, SweepResult, conclusion_of
-from conformance.sweeps.outcome import Points
-from conformance.sweeps.point_observations import PointObservations
-from conformance.sweeps.point_template import PointTemplate
+from conformance.sweeps.outcome import PointObservations, Points
 from conformance.sweeps.registration_loop import loop_for
 
 # The minimum number of points between two checks of the kernel's log and counters, and two progress reports.
@@ -255,8 +260,8 @@ def call_all(
 ) -> None:
     """Makes the calls of each point on the set-up of `context`, and records the observations.
 
-    Handles ever more points at a time while they are quick, up to as many as C can execute exchanges in one call, and
-    calls `report` after each time, with the last point and the number of points that are done.
+    Handles more and more points at a time while they are quick, up to the number of exchanges that C can execute in one
+    call, and calls `report` after each time, with the last point and the number of points that are done.
     """
     done, size = 0, 1
     while done < len(points):

@@ -1,8 +1,8 @@
 """Expands the axes of a row: `$flag` is replaced by each value of the axis `flag`.
 
-Works on located YAML nodes, before they are interpreted, so that a mistake in an axis value is
-reported at the location of that value. The order is that of the file, the same on every machine.
-Not for the axes of a sweep (sweep_reader.py).
+Works on located YAML nodes, before they are interpreted, so that a mistake in an axis value is reported at the location
+of that value. The order is that of the file, the same on every machine. The axis `{unknown bits of: ibv_access_flags}`
+is derived from verbs/, so that a bit leaves it when it gets a name. Not for the axes of a sweep (sweep_reader.py).
 """
 
 import itertools
@@ -10,9 +10,34 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from conformance.tables import unknown_bits
+from conformance.verbs import ENUMS, OPTIONAL_ACCESS
 from conformance.yamldoc.nodes import Node, plain, quoted
 from conformance.yamldoc.reader import Reader, suggestion
+
+UNKNOWN, WHICH = "unknown bits of", "which"
+FLAG_ENUMS = tuple(name for name, enum in ENUMS.items() if enum.flags)
+# Unknown bits that a stack must refuse (mandatory) or ignore (optional). Only the access flags have both.
+PARTS = {"mandatory": ~OPTIONAL_ACCESS, "optional": OPTIONAL_ACCESS}
+_WITH_PARTS = "ibv_access_flags"
+
+
+def is_axis(node: Node) -> bool:
+    return isinstance(node.value, dict) and UNKNOWN in node.value
+
+
+def unknown_values(reader: Reader, name: str, node: Node) -> tuple[Node, ...]:
+    """The values of the axis: `bit 10`, `bit 11` and so on; an empty tuple after a mistake."""
+    fields = reader.mapping(node, f"axis {name!r}", (UNKNOWN, WHICH), (UNKNOWN,))
+    enum = reader.word(fields.get(UNKNOWN), "enumeration of flags", FLAG_ENUMS)
+    part = reader.word(fields.get(WHICH), "part of the unknown bits", PARTS)
+    if enum is None or (WHICH in fields and part is None):
+        return ()
+    if part and enum != _WITH_PARTS:
+        reader.note(fields[WHICH].location, f"only {_WITH_PARTS} has optional bits; leave {WHICH!r} out")
+        return ()
+    bits = [bit for bit in ENUMS[enum].unnamed_bits if not part or 1 << bit & PARTS[part]]
+    return tuple(Node(f"bit {bit}", node.location) for bit in bits)
+
 
 # Far more than any real table needs. The bounds prevent a mistake in a table from exhausting memory.
 MAX_CASES = 4096
@@ -51,8 +76,8 @@ def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Bindin
 def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
     """Returns the values of an axis, or an empty tuple if there is a mistake."""
     before = len(reader.mistakes)
-    if unknown_bits.is_axis(node):
-        return unknown_bits.values(reader, name, node)
+    if is_axis(node):
+        return unknown_values(reader, name, node)
     values = reader.items(node, f"axis {name!r}")
     if isinstance(node.value, tuple) and not values:
         reader.note(node.location, f"axis {name!r} has no values")

@@ -6,32 +6,25 @@ Both map a capability to the reason. Not for applying a profile to verdicts (jud
 import hashlib
 from pathlib import Path
 
-from conformance.errors import UserError
 from conformance.model import capability
-from conformance.model.profile import Profile
+from conformance.model.capability import Profile
 from conformance.model.record import GivenFile
 from conformance.regular_file import read_regular
-from conformance.yamldoc.nodes import Node, TextError, read_file
-from conformance.yamldoc.reader import Reader, suggestion
+from conformance.yamldoc.nodes import Node
+from conformance.yamldoc.reader import Reader, document, suggestion
 
 _KEYS = ("device", "present", "absent")
 
 
 def read_profile(path: Path) -> Profile:
     """The profile in a file. Raises UserError with a line for each mistake."""
-    try:
-        root = read_file(path, str(path))
-    except TextError as error:
-        raise UserError(*map(str, error.mistakes)) from error
-    reader = Reader()
-    fields = reader.mapping(root, "a profile", _KEYS, ("device",))
-    device = reader.text(fields.get("device"), "device") or ""
-    present, absent = (_capabilities(reader, fields.get(key), key) for key in ("present", "absent"))
-    for name in present:
-        if name in absent:
-            reader.note(fields["absent"].location, f"{name} is both present and absent")
-    if reader.mistakes:
-        raise UserError(*map(str, reader.mistakes))
+    with document(path) as (root, reader):
+        fields = reader.mapping(root, "a profile", _KEYS, ("device",))
+        device = reader.text(fields.get("device"), "device") or ""
+        present, absent = (_capabilities(reader, fields.get(key), key) for key in ("present", "absent"))
+        for name in present:
+            if name in absent:
+                reader.note(fields["absent"].location, f"{name} is both present and absent")
     return Profile(device, present, absent)
 
 

@@ -1,15 +1,25 @@
 """Resolves the row of a sweep while its table is loaded, into templates for its parts (model/row_template.py).
 
 An axis can occur in arguments, in expectations and in `given`. Each such part is read once for each combination of its
-axes. Not for the keys of the sweep itself (sweep_reader.py).
+axes; lists of flags element by element, because an axis of subsets can have too many values to list them. Not for the
+keys of the sweep itself (sweep_reader.py).
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from conformance.model import vocabulary
-from conformance.model.case import Expectation, Given, MemorySpec, MrSpec, QpSpec, Step, WindowSpec
+from conformance.model.case import Argument, Expectation, Flags, Given, MemorySpec, MrSpec, QpSpec, Step, WindowSpec
 from conformance.model.row_template import (
+    ArgumentTemplate,
+    FlagsPart,
+    FlagSubsets,
+    FlagsUnion,
     GivenTemplate,
     MrTemplate,
     QpTemplate,
@@ -18,14 +28,146 @@ from conformance.model.row_template import (
     Varying,
     WindowTemplate,
 )
-from conformance.tables.arguments import Names, product, read_then
+from conformance.model.space import Axis
+from conformance.tables.arguments import Names, product, read_argument, read_flags, read_then
 from conformance.tables.expansion import names_in
 from conformance.tables.given import names_of, read_memlock, read_memory, read_mr, read_qp, read_window
-from conformance.tables.part_resolution import PartResolver
-from conformance.tables.row import RowBody
-from conformance.tables.row_text import RowText, elements, entries, format_arguments, one_at_a_time
+from conformance.tables.row import RowBody, RowText, elements, entries, format_arguments, one_at_a_time
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader
+
+# Far more than any real table needs. The bound prevents a mistake in a table from exhausting memory.
+MAX_COMBINATIONS = 1 << 14
+T = TypeVar("T")
+_Read = Callable[[Reader, Node], T | None]
+
+
+class PartResolver:
+    """Resolves parts of one row. Notes mistakes in `reader`; results after a mistake must not be used.
+
+    `inside` is the column of the sweep's points. A combination of values without a point may be invalid.
+    """
+
+    def __init__(self, reader: Reader, text: RowText, inside: int) -> None:
+        self._reader, self._text, self._inside = reader, text, inside
+
+    def varying(self, node: Node, read: _Read[T]) -> Varying[T]:
+        """Resolves a part with `read`, which returns its value after the axes are replaced, or None after a mistake."""
+        axes = self._text.axes_in(node)
+        names = tuple(axis.name for axis in axes)
+        values: dict[tuple[int, ...], T] = {}
+        if not self._each_axis(node, axes, read, values):
+            return Varying(names, values)
+        size = math.prod(axis.size for axis in axes)
+        if size > MAX_COMBINATIONS:
+            self._reader.note(
+                node.location,
+                f"the axes in this part have {size} combinations; at most {MAX_COMBINATIONS} are possible",
+            )
+            return Varying(names, values)
+        for key in itertools.product(*(range(axis.size) for axis in axes)):
+            if key in values:
+                continue
+            trial = Reader()
+            value = read(trial, self._text.fill(node, axes, key, trial))
+            if value is not None and not trial.mistakes:
+                values[key] = value
+            elif self._column(axes, key) & self._inside:
+                for mistake in trial.mistakes:
+                    self._reader.note(mistake.location, mistake.message)
+        return Varying(names, values)
+
+    def _each_axis(self, node: Node, axes: Sequence[Axis], read: _Read[T], values: dict[tuple[int, ...], T]) -> bool:
+        """Reads the part at each value of each axis, the others at their first value, into `values`.
+
+        False after mistakes.
+        """
+        before = len(self._reader.mistakes)
+        for key in one_at_a_time(axes):
+            value = read(self._reader, self._text.fill(node, axes, key, self._reader))
+            if value is not None:
+                values[key] = value
+        return len(self._reader.mistakes) == before
+
+    def flags(self, node: Node, enum: str) -> FlagsUnion:
+        """A list of flags of an enumeration."""
+        axes = self._text.axes_in(node)
+        read = functools.partial(_read_flags, enum)
+        if not self._each_axis(node, axes, read, {}):
+            return FlagsUnion(())
+        parts: list[FlagsPart] = []
+        for element in elements(node) or (node,):
+            one = Node((element,), element.location)
+            own = self._text.axes_in(element)
+            if not own:
+                parts.append(read(self._reader, one))
+            elif own[0].flags and len(own) == 1:
+                parts.append(self._subsets(one, own[0], read))
+            else:
+                parts.append(self.varying(one, read))
+        self._note_duplicates(node, parts)
+        return FlagsUnion(tuple(parts))
+
+    def _subsets(self, node: Node, axis: Axis, read: Callable[[Reader, Node], Flags]) -> FlagSubsets:
+        single = [
+            read(self._reader, self._text.fill(node, [axis], [1 << bit], self._reader))
+            for bit in range(len(axis.flags))
+        ]
+        return FlagSubsets(axis.name, tuple(flags.mask for flags in single), axis.flags)
+
+    def _note_duplicates(self, node: Node, parts: Sequence[FlagsPart]) -> None:
+        """Notes flags that two parts have at the same point."""
+        space = self._text.space
+        for one, other in itertools.combinations([dict(self._flag_columns(part)) for part in parts], 2):
+            for name in one.keys() & other.keys():
+                both = one[name] & other[name] & self._inside
+                if both:
+                    point = ((both & -both).bit_length() - 1) // 8
+                    self._reader.note(node.location, f"duplicate flag {name} at the point {space.text(point)}")
+
+    def _flag_columns(self, part: FlagsPart) -> Iterator[tuple[str, int]]:
+        """Yields each flag of a part, with the column of the points at which the part has it."""
+        space = self._text.space
+        if isinstance(part, Flags):
+            yield from ((name, space.everywhere()) for name in part.names)
+        elif isinstance(part, FlagSubsets):
+            axis = space.axis(part.axis)
+            yield from ((name, space.column(axis.name, axis.truths(name))) for name in part.names)
+        else:
+            axes = [space.axis(name) for name in part.axes]
+            for name in dict.fromkeys(name for flags in part.values.values() for name in flags.names):
+                columns = [self._column(axes, key) for key, flags in part.values.items() if name in flags.names]
+                yield name, functools.reduce(operator.or_, columns)
+
+    def _column(self, axes: Sequence[Axis], key: Sequence[int]) -> int:
+        space = self._text.space
+        columns = [
+            space.column(axis.name, bytes(each == value for each in range(axis.size)))
+            for axis, value in zip(axes, key, strict=True)
+        ]
+        return functools.reduce(operator.and_, columns)
+
+    def arguments(self, call: str, nodes: Mapping[str, Node], names: Names) -> dict[str, ArgumentTemplate]:
+        """The arguments of a call that depend on axes. `names` are the existing objects with their kinds."""
+        return {
+            key: self._argument(call, key, node, names)
+            for key, node in nodes.items()
+            if key in vocabulary.CALLS[call] and names_in(node)
+        }
+
+    def _argument(self, call: str, key: str, node: Node, names: Names) -> ArgumentTemplate:
+        spec = vocabulary.CALLS[call][key]
+        if spec.kind == "flags":
+            return self.flags(node, spec.of)
+
+        def read(reader: Reader, filled: Node) -> Argument | None:
+            return read_argument(reader, call, key, filled, names)
+
+        return self.varying(node, read)
+
+
+def _read_flags(enum: str, reader: Reader, node: Node) -> Flags:
+    return read_flags(reader, node, enum)
 
 
 def resolve(reader: Reader, text: RowText, inside: int) -> tuple[RowTemplate, RowBody] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conformance.model import capability, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID, Registry, Rule
-from conformance.tables import keys, unknown_bits
+from conformance.tables import expansion, keys
 from conformance.tables.keys import CONDITIONAL, EVIDENCE, QUOTE, UNQUOTED
 from conformance.tables.stray_files import display_path
 from conformance.verbs import ENUMS
@@ -80,11 +80,11 @@ def _predicate(reader: Reader, name: str, node: Node) -> str:
     """The text of a predicate. One that is derived from an enumeration of flags becomes `ONE | ANOTHER`."""
     if not isinstance(node.value, dict):
         return reader.text(node, "a predicate") or ""
-    if unknown_bits.is_axis(node):
-        words = tuple(str(bit.value).replace(" ", "") for bit in unknown_bits.values(reader, name, node))
+    if expansion.is_axis(node):
+        words = tuple(str(bit.value).replace(" ", "") for bit in expansion.unknown_values(reader, name, node))
     else:
         fields = reader.mapping(node, "a predicate", (FLAGS, EXCEPT), (FLAGS,))
-        enum = reader.word(fields.get(FLAGS), "enumeration of flags", unknown_bits.FLAG_ENUMS)
+        enum = reader.word(fields.get(FLAGS), "enumeration of flags", expansion.FLAG_ENUMS)
         known = ENUMS[enum].short_names if enum else ()
         others = reader.words(fields.get(EXCEPT), "flag", known) if enum else ()
         words = tuple(flag for flag in known if flag not in others)

@@ -11,10 +11,9 @@ from typing import Any
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables import keys
-from conformance.tables.expansion import PLACEHOLDER
+from conformance.tables.expansion import FLAG_ENUMS, PARTS, PLACEHOLDER, UNKNOWN, WHICH
 from conformance.tables.rules_file import EXCEPT, FLAGS
 from conformance.tables.sweep_reader import FACTOR, SUBSETS
-from conformance.tables.unknown_bits import FLAG_ENUMS, PARTS, UNKNOWN, WHICH
 from conformance.verbs import ENUMS, ArgumentSpec
 from conformance.yamldoc.nodes import MAX_NUMBER
 

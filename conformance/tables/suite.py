@@ -1,6 +1,7 @@
-"""All rules and tables as one value. It is read once and has every case that can be run.
+"""All rules and tables as one value, which is read once and has every case that can be run; and selections of its
+cases, by verb, by rule, by words in the id, or by exact ids of cases and points.
 
-Not for selecting cases (selection.py) and not for running them.
+Not for the order of the cases and what a tier contains (tiers.py), nor for running them.
 """
 
 import contextlib
@@ -15,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 
 from conformance import cache
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
-from conformance.model.evidence import Needs, Shown, controls, shown_of_rules
-from conformance.model.rules import Registry
+from conformance.model.rules import Needs, Registry, Shown, controls, shown_of_rules
+from conformance.model.vocabulary import TIERS
 from conformance.tables.loader import Table, read_tables
 from conformance.tables.rules_file import read_registry
 from conformance.tables.stray_files import not_run_once, stray_files
-from conformance.tables.tiers import DEFAULT, SMOKE, of_tier
+from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, SMOKE, of_tier
 from conformance.yamldoc.nodes import Mistake, quoted
 from conformance.yamldoc.reader import suggestion
 
@@ -91,7 +92,7 @@ class Suite:
 
     @cached_property
     def smoke(self) -> frozenset[str]:
-        """The ids of the smallest tier, which take long to find."""
+        """The ids of the smallest tier, which take long to compute."""
         return frozenset(case.id for case in of_tier(self.cases, SMOKE))
 
     @property
@@ -188,3 +189,58 @@ def tables_digest(folders: Sequence[Path]) -> str:
             digest.update(f"{path.parent.name}/{path.name}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that shows all of them
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The criteria of a selection; an empty one selects everything. All `words` must be in a case's id.
+
+    The others select among the cases of the `tier`, which does not apply to the cases that `only` names.
+    """
+
+    verbs: Sequence[str] = ()
+    rules: Sequence[str] = ()
+    words: Sequence[str] = ()
+    only: Sequence[str] = ()
+    tier: str = EXHAUSTIVE
+
+    def apply(self, suite: Suite) -> list[Case]:
+        """Returns the matching cases of `suite`, in the suite's order; single points come last.
+
+        Raises UserError if a verb, rule or id does not exist, or if no case matches.
+        """
+        verbs = sorted({table.verb for table in suite.tables})
+        wanted = [verb if verb in verbs else f"ibv_{verb.removeprefix('ibv_')}" for verb in self.verbs]
+        _check("verb", wanted, verbs)
+        _check("rule", self.rules, suite.registry)
+        points = [suite.find(case) for case in self.only if POINT in case]
+        _check("case", [case for case in self.only if POINT not in case], [case.id for case in suite.cases])
+        chosen = larger = [
+            case
+            for case in suite.cases
+            if (not wanted or case.verb in wanted)
+            and (not self.rules or set(self.rules) & set(case.rules))
+            and (not self.only or case.id in self.only)
+            and all(word.lower() in case.id.lower() for word in self.words)
+        ]
+        if not self.only:
+            in_tier = suite.smoke if self.tier == SMOKE else {case.id for case in of_tier(suite.cases, self.tier)}
+            chosen = [case for case in larger if case.id in in_tier]
+            if larger and not chosen:
+                tier = min((case.tier for case in larger), key=list(TIERS).index)
+                raise UserError(f"no case of tier {self.tier} matches the selection", hint=f"--tier {tier} has some")
+        chosen += [case for case in points if case is not None]
+        if not chosen:
+            raise UserError("no case matches the selection", hint=f"see {PROGRAM} list")
+        return chosen
+
+
+def _check(what: str, words: Sequence[str], known: object) -> None:
+    names = list(known)  # type: ignore[call-overload]
+    for word in words:
+        if word not in names:
+            near = suggestion(word, names)
+            raise UserError(f"unknown {what} {word!r}{near}", hint="" if near else f"see {PROGRAM} {_LISTED[what]}")

@@ -12,11 +12,9 @@ from conformance.model.space import MAX_POINTS, Axis, Space
 from conformance.model.sweep import Clause, Sweep, points_where
 from conformance.tables import keys
 from conformance.tables.arguments import read_then
-from conformance.tables.expansion import label, names_in
-from conformance.tables.row import RowBody
+from conformance.tables.expansion import FLAG_ENUMS, UNKNOWN, label, names_in
+from conformance.tables.row import RowBody, RowText, elements, entries
 from conformance.tables.row_resolution import resolve
-from conformance.tables.row_text import RowText, elements, entries
-from conformance.tables.unknown_bits import FLAG_ENUMS, UNKNOWN
 from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Node, quoted
 from conformance.yamldoc.reader import Reader

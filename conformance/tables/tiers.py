@@ -1,15 +1,24 @@
-"""How many cases a run has, and in which order: tiers and seeds.
+"""How many cases a run has, and in which order: tiers, seeds, and shards for several machines.
 
-Each tier contains the cases of the smaller ones. The cases of the smallest tier depend on the tables
-only, so that two runs of it are the same. Not for other criteria of a selection (selection.py).
+Each tier contains the cases of the smaller ones. The cases of the smallest tier depend on the tables only, so that two
+runs of it are the same. The contents of a shard depend only on the ids, the shipped durations and the number of shards,
+so that machines agree without communicating. Not for other criteria of a selection (suite.py).
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
 
+from conformance.errors import UserError
 from conformance.model.case import Case
-from conformance.model.evidence import shown_of_rules
 from conformance.model.kind import Kind
+from conformance.model.rules import shown_of_rules
 from conformance.model.vocabulary import TIERS
 
 DEFAULT = "default"
@@ -75,3 +84,60 @@ def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
     if seed is None:
         return list(cases)
     return sorted(cases, key=lambda case: hashlib.sha256(f"{seed} {case.id}".encode()).digest())
+
+
+# Seconds in the guest of the long cases, by id; all others count as _OTHER_S. A machine's own durations are not
+# used: those of another machine differ.
+DURATIONS = Path(__file__).with_name("durations.json")
+_OTHER_S = 0.15
+_MOST = 10_000  # shards
+_SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})")
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Number `number` of `of` shards, from 1."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    @staticmethod
+    def parse(text: str) -> "Shard":
+        """The shard in a text such as 1/4. Raises ArgumentTypeError."""
+        match = _SHARD.fullmatch(text)
+        number, of = map(int, match.groups()) if match else (1, 0)
+        if not number <= of <= _MOST:
+            raise ArgumentTypeError(f"{text!r} is not a shard K/N, such as 1/4, with K from 1 to N")
+        return Shard(number, of)
+
+    def part(
+        self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
+    ) -> list[_Item]:
+        """The items of this shard, in their order; by default all take equally long.
+
+        The longest are assigned first, each to the shard with the least time so far. Raises UserError if this one has
+        none.
+        """
+        known = seconds or {}
+        spent = [(0.0, number) for number in range(1, self.of + 1)]
+        own = set()
+        for id_ in sorted({id_of(item) for item in items}, key=lambda id_: (-known.get(id_, _OTHER_S), id_)):
+            least, number = min(spent)
+            spent[number - 1] = (least + known.get(id_, _OTHER_S), number)
+            if number == self.number:
+                own.add(id_)
+        if not own:
+            raise UserError(f"--shard {self}: no case is left for it among {len(items)}", hint="take fewer shards")
+        return [item for item in items if id_of(item) in own]
+
+
+@cache
+def shipped_durations() -> Mapping[str, float]:
+    """Seconds by case id."""
+    found: dict[str, float] = json.loads(DURATIONS.read_text(encoding="ascii"))
+    return found

@@ -93,7 +93,7 @@ REG_DM_MR = _verb(
         _DM,
         _OFFSET,
         _LENGTH,
-        Parameter("access", "uint32_t", "The rights of the region; ZERO_BASED is a must.", enum="ibv_access_flags"),
+        Parameter("access", "uint32_t", "The rights of the region; ZERO_BASED is required.", enum="ibv_access_flags"),
     ),
     convention=Convention.POINTER_OR_NULL,
     success="A pointer to the region, whose keys take offsets from its first byte.",

@@ -1,7 +1,5 @@
 """ibv_alloc_dmah(3): dma handles, which ibv_reg_mr_ex takes. Data only."""
 
-from __future__ import annotations
-
 from conformance.verbs.types import Convention, Linkage, Parameter, Verb
 
 DOCUMENT = "ibv_alloc_dmah(3)"

@@ -42,7 +42,7 @@ REG_MR = _registration(
         _RIGHTS,
         "HUGETLB has an effect only together with ON_DEMAND in explicit mode, and the caller keeps the pages huge.",
         "An implicit ODP region covers the address space: ON_DEMAND, addr 0 and length SIZE_MAX.",
-        "RELAXED_ORDERING frees the order of writes, but a completion still means that all data is visible, "
+        "RELAXED_ORDERING relaxes the order of writes, but a completion still means that all data is visible, "
         "receives match in order, and nothing overtakes an atomic.",
         "Unless the compiler can tell that access has no optional flag, the macro calls ibv_reg_mr_iova2.",
     ),
@@ -108,7 +108,7 @@ REG_DMABUF_MR = _registration(
 
 REG_MR_EX = _registration(
     name="ibv_reg_mr_ex",
-    summary="Register memory, part of a dma-buf or of a buffer, as the fields say that the mask selects.",
+    summary="Register memory, part of a dma-buf or of a buffer, as the fields say which the mask selects.",
     parameters=(
         _PD,
         Parameter(

@@ -6,10 +6,13 @@ people write. Not for the meaning of a particular file.
 """
 
 import difflib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
-from conformance.yamldoc.nodes import Location, Mistake, Node, quoted
+from conformance.errors import UserError
+from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
 
 T = TypeVar("T")
 
@@ -155,3 +158,16 @@ def _quote_hint(node: Node) -> str:
 
 def _plural(what: str) -> str:
     return f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+
+
+@contextmanager
+def document(path: Path) -> Iterator[tuple[Node, Reader]]:
+    """The root of a file, and a reader for the block, at whose end UserError is raised with a line for each mistake."""
+    try:
+        root = read_file(path)
+    except TextError as error:
+        raise UserError(*map(str, error.mistakes)) from error
+    reader = Reader()
+    yield root, reader
+    if reader.mistakes:
+        raise UserError(*map(str, reader.mistakes))

@@ -1,1 +1,2 @@
-"""How requests and completions are altered, on the real stack and before the reference (trial/mutants/data_path/)."""
+"""Alters requests and completions, on the real stack and on the reference. The alterations are in
+trial/mutants/data_path/."""

@@ -1,6 +1,5 @@
-"""The provider's functions on top of the reference: requests and completions pass through struct ibv_context here too.
-
-So alterations of the data path can be tried without a device. Not for the real stack (trial/inside.py).
+"""The provider's functions on top of the reference: requests and completions pass through struct ibv_context here too,
+so that alterations of the data path can be tried without a device. Not for the real stack (trial/inside.py).
 """
 
 import ctypes
@@ -33,7 +32,7 @@ _KINDS = {"RC": 2, "RC_SRQ": 2, "UC": 3, "UD": 4, "XRC_SEND": 9}
 _NAMES = {number: name for name, number in WR_OPCODES.items()}
 _STATUSES = {wc_status(number): number for number in range(24)}
 _OPCODES = {wc_opcode(number): number for number in (*range(10), 128, 129)}
-_IDLE = 8  # polls without a completion after which there is none
+_IDLE = 8  # after this many polls without a completion there is none
 
 
 class Provider:
@@ -154,7 +153,7 @@ class EmulatedWindow:
 
 
 class EmulatedQueue(Wrapper):
-    """A queue pair with a struct ibv_qp, whose address stands for its completion queue as well."""
+    """A queue pair with a struct ibv_qp, whose address also stands for its completion queue."""
 
     def __init__(self, provider: Provider, held: Any) -> None:
         super().__init__(held, cast(Any, None))

@@ -63,9 +63,8 @@ class Binding:
 
 @dataclass
 class Sent:
-    """A request in a send queue. `completed_as` is the opcode of its completion, `byte_len` its byte_len if not None.
-
-    An alteration may use `status` for the status to report instead of success, and `note` for anything else.
+    """A request in a send queue. `completed_as` is the opcode of its completion, and `byte_len` the byte_len, if not
+    None. An alteration may put the status to report instead of success into `status`, and anything else into `note`.
     """
 
     wr_id: int

@@ -1,7 +1,7 @@
 """The structures that a program passes to ibv_post_send, ibv_post_recv, ibv_poll_cq and ibv_bind_mw.
 
-The layouts of <infiniband/verbs.h>, which are part of the library's stable ABI. Here each field can be changed, which
-device/posting.py has no use for.
+The layouts of <infiniband/verbs.h>, which are part of the library's stable ABI. Unlike in device/posting.py, each field
+can be changed.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """Mutants of real drivers: changes of the mended rxe or of siw that break a rule, or that make a choice which the
 documents leave open.
 
-`rxe/` and `siw/` have them, one file for each file of the driver. mutant.py reads them, modules.py compiles them,
+They are in `rxe/` and `siw/`, in one file for each file of the driver. mutant.py reads them, modules.py compiles them,
 inside.py runs cases in the guest, guest.py speaks with it, trying.py judges, report.py reports. Not for the mended
 stack itself (fixtures/guest/mended/).
 """

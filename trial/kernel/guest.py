@@ -26,7 +26,7 @@ from fixtures.guest.driver import Driver
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.job import Job
 from fixtures.guest.request import Request, encode
-from fixtures.guest.start import Starter
+from fixtures.guest.template import Starter
 from fixtures.guest.under_test import Prepared, UnderTest
 from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS
@@ -148,7 +148,7 @@ class MutantGuest:
                     return
 
     def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Runs other tests by a packed program of Python; each one's name and outcome. Raises Lost."""
+        """Runs other tests in a packed Python program; yields each test's name and outcome. Raises Lost."""
         self._order(program=_packed(program), arguments=list(arguments))
         running = ""
         while (answer := self._next(f"in {running}", running))["event"] != "done":

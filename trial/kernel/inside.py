@@ -61,7 +61,7 @@ class Orders:
 
 
 def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> None:
-    """Runs the cases in this process, all of them or until one reports a violation; answers for each."""
+    """Runs the cases in this process, all of them or until one reports a violation, and writes the outcome of each."""
     obey_locked_memory_limit()
     try:
         device = Device(DEVICE)
@@ -101,7 +101,7 @@ def _violates(case: Case, context: Any, orders: Orders) -> bool:
 
 
 def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a process of their own, whose end releases what they hold; its status."""
+    """Runs the cases in a process of their own, whose end releases what they hold; returns its status."""
     child = os.fork()
     if child == 0:
         try:
@@ -115,7 +115,7 @@ def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
 
 
 def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
-    """Runs a program of Python, packed in one file, and passes on its lines of JSON; its status."""
+    """Runs a program of Python, packed in one file, and passes on its lines of JSON; returns its status."""
     _PROGRAM.write_bytes(unpacked(packed))
     command = [sys.executable, str(_PROGRAM), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:

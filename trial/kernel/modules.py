@@ -42,7 +42,7 @@ class Modules:
             self._unmutated = apply(changes, shop.pristine)[0]
 
     def check(self, changes: Sequence[Change]) -> dict[str, str]:
-        """The sources with these changes. Raises NotMade if they do not fit, or not together."""
+        """The sources with these changes. Raises NotMade if they do not fit, alone or together."""
         texts, misfits = apply(changes, self._unmutated)
         if misfits:
             raise NotMade(next(iter(misfits.values())), fits=False)

@@ -1,4 +1,4 @@
-"""The mutants of a driver: anchored edits of its sources, those of rxe mended, several documents in one file.
+"""The mutants of a driver: anchored edits of its sources (of the mended ones for rxe), several documents in one file.
 
 An anchor may lie in the text of a change of the mended stack. Not for compiling a mutant (modules.py).
 """

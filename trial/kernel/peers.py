@@ -1,7 +1,7 @@
 """rdma-core's own tests on mutants of the driver, in the guests of the trial: the first test that detects each of them.
 
 A test counts if it passes with the mended driver, before and after, and fails twice with the mutant. Several mutants
-share a module until a test fails, because a list of a hundred tests takes minutes. Not for the cases (trying.py).
+share a module until a test fails, because a hundred tests take minutes. Not for the cases (trying.py).
 """
 
 import io

@@ -25,7 +25,7 @@ HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not comp
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
 TOGETHER = 20  # mutants in one module
 _LOADS = 40  # of modules in one guest: each leaves a little behind
-_TRIES = 3  # of a mutant in a new guest, after one that died without a case to blame
+_TRIES = 3  # tries of a mutant in a new guest, after a guest that died without a case to blame
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 def suited(cases: Sequence[Case]) -> list[Case]:
     """The cases of the default tier that a driver can fail: rows before sweeps, and cases that may crash a kernel last.
 
-    Neighbours in a table are similar, so that the first of each table come first and detect a mutant sooner. Without
-    comparisons with a header, and without cases about fork protection, which test the library.
+    Neighbours in a table are similar, so that the first of each table come first and detect a mutant sooner. Leaves out
+    comparisons with a header, and cases about fork protection, which test the library.
     """
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
@@ -152,13 +152,13 @@ class Trial:
         return Answer(lost.case, str(lost).partition(" ")[0], tuple(rules), str(lost), 0.0)
 
     def _with_rules(self, answer: Answer) -> Answer:
-        """The answer; if the process under test has ended in the case, with the rules of the case."""
+        """The guest's answer; if the process under test has ended in the case, the case's rules are added."""
         if answer.verdict != Verdict.CRASH:
             return answer
         return replace(answer, rules=next(tuple(case.rules) for case in self._cases if case.id == answer.case))
 
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
-        """The outcome of a detection, which must happen twice with the mutant and not without it; empty if it does not
+        """The outcome of a detection, which must occur twice with the mutant and not without it; empty if it does not
         count."""
         without = self._without(answer.case)
         if set(answer.rules) <= {*without.rules, *mutant.departs_from}:
@@ -210,8 +210,8 @@ class Trial:
         return self._guest
 
     def try_together(self, survivors: Sequence[Mutant]) -> Iterator[Finding]:
-        """Runs all cases on survivors, or permitted mutants, combined in one module; then each one that a case detects
-        alone with that case.
+        """Runs all cases on survivors, or permitted mutants, combined in one module; then, alone, each one that a case
+        detects, with that case.
 
         Of mutants whose edits touch the same words, all but the first wait for another module.
         """
@@ -252,7 +252,7 @@ class Trial:
         return together, module
 
     def _failing(self, module: Any) -> dict[str, Answer]:
-        """The cases that report a violation with a module, of all."""
+        """Those of all cases that report a violation with a module."""
         failing: dict[str, Answer] = {}
         names = collections.deque(case.id for case in self._cases)
         while names:

@@ -1,4 +1,4 @@
-"""Advice: lists of which only some elements are followed or looked at."""
+"""Advice: lists of which only some elements are followed or checked."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Pages of on-demand regions: the pages that the device brings in, for which access, and when."""
+"""Pages of on-demand regions: which pages the device brings in, for which access, and when."""
 
 import ctypes
 from typing import NamedTuple
@@ -54,7 +54,7 @@ class _DevicePages(Device):
         raise NotImplementedError
 
     def elsewhere(self, use: _Use) -> int:
-        """Memory of the device alone, with the present contents of the pages."""
+        """Memory that only the device uses, with the present contents of the pages."""
         content = self.memory.read(use.addr, use.length) or bytes(use.length)
         buffer = ctypes.create_string_buffer(content, use.length)
         self.kept.append(buffer)

@@ -6,7 +6,7 @@ from reference.reregistration import Change
 
 
 class _Hurt(Device):
-    """The state of a region after an error of the vendor's verb."""
+    """The state of a region after the vendor's verb has failed."""
 
     def setup(self) -> None:
         self._hurt: set[int] = set()

@@ -1,4 +1,5 @@
-"""Behaviours that hide seeded violations: a driver with both answers as it would without the violation."""
+"""Behaviours that hide seeded violations: a driver with the behaviour answers the same with and without the
+violation."""
 
 from collections.abc import Mapping
 
@@ -50,9 +51,9 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     # The old key is that of a new region.
     LowestFreeKey: ("posted-receives-keep-their-region",),
     LastKeyComesBack: ("posted-receives-keep-their-region",),
-    # Every address is a pointer, so that none is an offset too far.
+    # Every address is a pointer, so that no address is wrong by an offset.
     ZeroBasedIsDropped: ("zero-based-from-the-page", "zero-based-to-the-pages-end"),
-    # No region has another address for peers than its own.
+    # Peers address every region by its own address.
     HcaVaIsDropped: (
         "regions-past-the-end-have-no-end",
         "keys-of-other-addresses-outlive",
@@ -80,7 +81,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "refused-changes-move-the-region",
         "local-invalidation-over-uc-holds-the-region",
     ),
-    # Windows are allocated all the same.
+    # Windows can be allocated nevertheless.
     WindowsCannotBeBound: ("windows-claimed", "type-two-claimed"),
     # The change that would open the memory is refused.
     NoNewRightToWrite: _OPENING,

@@ -8,8 +8,7 @@ from reference.stack import Stack
 from trial.personas.sysfs_port import ETHERNET, SysfsPort
 
 _REACHED = ("swap", "persistent_memory", "pci_bar")
-# Capabilities that no driver has on Linux, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses it
-# for all.
+# Capabilities that no driver has on Linux, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses them.
 _NOT_ON_LINUX = ("iova_page_offset",)
 # The rules that every driver on Linux violates for that reason, each with its place in the source.
 _VIOLATED_ON_LINUX = {"IOVA-02a": "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr"}
@@ -22,11 +21,10 @@ class Persona:
     """A driver as the suite may meet it. Each value of the mappings is its place in the driver's source: `file:
     function`.
 
-    `lacks` are capabilities that it does not have. `claims` are those among them that it nevertheless declares, `hides`
+    `lacks` are capabilities that it does not have. `claims` are those of them that it nevertheless declares, `hides`
     those that it has without declaring them. `behaves` are classes that override one decision of the reference;
-    `mistakes` are the rules that some of them violate.
-    `raw_registration`: why the kernel's commands do not suffice to register memory, without the driver's own part.
-    `port`: what its port looks like before anything is opened.
+    `mistakes` are the rules that some of them violate. `raw_registration`: why the kernel's commands do not suffice to
+    register memory, without the driver's own part. `port`: what its port looks like before anything is opened.
     """
 
     name: str
@@ -52,7 +50,8 @@ class Persona:
         return Stack(self.name, lacks, frozenset(reaches), frozenset(self.claims), frozenset(self.hides))
 
     def kind(self, base: type[Device] = Device) -> type[Device]:
-        """The reference that behaves so; the methods of `base`, a reference with a violation, are called first."""
+        """The reference with these behaviours; the methods of `base`, a reference with a violation, are called
+        first."""
         kinds = (base, *self.behaves) if base is not Device else (*self.behaves,)
         return type(f"{base.__name__}On{self.name}", kinds, {"setup": _set_up_all})
 

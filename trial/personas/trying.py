@@ -1,8 +1,8 @@
 """Tries the suite on personas: without a mistake, where no case may fail, and with each seeded violation.
 
-A violation is offered on a persona if a case that passes there kills the violation on the plain reference, even with
-only the persona's capabilities: the persona then has the behaviour that the violation breaks. Such a violation must be
-killed there as well, unless a behaviour of the persona masks it (masking.py).
+A violation is offered on a persona if a case that passes there kills the violation on the plain reference, even if that
+has only the persona's capabilities: the persona then has the behaviour that the violation breaks. Such a violation must
+be killed there as well, unless a behaviour of the persona masks it (masking.py).
 """
 
 import collections

@@ -1,5 +1,5 @@
 /* FORK-04, ibv_fork_init(3): after a registration that failed, children get all
- * pages again. Of memory with a hole, which madvise(2) refuses in part, the
+ * pages again. For memory with a hole, which madvise(2) refuses in part, the
  * library leaves the protection as it is.
  * cc FILE -libverbs; 0: kept, 1: violated, 2: not set up */
 #include <err.h>

@@ -1,5 +1,5 @@
-/* QMR-01, rdma/ib_user_ioctl_cmds.h: UVERBS_METHOD_QUERY_MR tells lkey, rkey,
- * length and iova of a region. Of one of UVERBS_METHOD_REG_MR the kernel tells
+/* QMR-01, rdma/ib_user_ioctl_cmds.h: UVERBS_METHOD_QUERY_MR reports lkey, rkey,
+ * length and iova of a region. For one of UVERBS_METHOD_REG_MR the kernel reports
  * neither length nor iova. It is for rxe: a command has the driver's number.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */
 #include <err.h>

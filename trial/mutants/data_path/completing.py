@@ -1,6 +1,6 @@
 """Violations in completions: a status, opcode, length or number that does not belong to the request; immediate data.
 
-The permitted variants at the end leave fields undefined, take time, or return few at a time.
+The permitted variants at the end leave fields undefined, take time, or return few completions at a time.
 """
 
 from trial.data_path.alteration import DataPath

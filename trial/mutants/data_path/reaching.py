@@ -1,4 +1,4 @@
-"""Violations that grant what must be refused: other domains, other keys, and what is outside of a range."""
+"""Violations that grant what must be refused: access by other domains, by other keys, and outside of a range."""
 
 from reference.objects import LOCAL_WRITE, REMOTE_ATOMIC, REMOTE_READ
 from trial.data_path.objects import QueuePair, Region, Sent
