@@ -64,7 +64,8 @@ _HINT = "bundle --sign KEY writes BUNDLE.sig; SIGNERS has lines as in ssh-keygen
 
 
 def _run(arguments: Sequence[str], wrong: str, data: bytes = b"") -> str:
-    """The output of ssh-keygen -Y. Raises UserError, which begins with `wrong`, if it fails or is missing."""
+    """The output of ssh-keygen -Y. Raises UserError, whose text begins with `wrong`, if ssh-keygen fails or is
+    missing."""
     program = shutil.which(_PROGRAM)
     if program is None:
         raise UserError(f"the program {_PROGRAM} is not installed", hint="install openssh-client", status=3)

@@ -91,8 +91,8 @@ def _offer(words: str) -> str:
 
 
 def _zsh(commands: dict[str, Parser]) -> str:
-    """The script for bash, as zsh reads it; when compinit has loaded it as a function, the first call completes,
-    too."""
+    """The script for bash in a form that zsh can read; loaded as a function by compinit, it completes from the first
+    call on."""
     load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
     load += "autoload -U +X bashcompinit && bashcompinit"
     first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"

@@ -115,7 +115,7 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
 
 
 def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
-    """The recorded symptom of a violated case, or None; or of a defect: its first symptom whose case is still in the
+    """The recorded symptom of a violated case, or None; for a defect, its first symptom whose case is still in the
     tables. Raises UserError.
     """
     if FINGERPRINT.fullmatch(wanted):
@@ -129,7 +129,7 @@ def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
 
 
 def _has(suite: Suite, name: str) -> bool:
-    """Whether the tables have a case, and its sweep the point."""
+    """Whether the tables have a case and, if a point is named, the point."""
     try:
         return suite.find(name) is not None
     except UserError:

@@ -112,7 +112,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def prune(paths: Iterable[Path], kept: int) -> None:
-    """Removes all of these files and directories but the `kept` that were used last."""
+    """Removes these files and directories, except the `kept` ones that were used last."""
     for path in sorted(paths, key=lambda path: path.stat().st_mtime)[:-kept]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -27,7 +27,7 @@ _LINK = re.compile(r"^- \[.*\]\(([\w-]+)\.md\)$", re.MULTILINE)
 
 
 def _completed(app: Any, name: str, source: list[str]) -> None:
-    """Makes the links of the index the table of contents, which Sphinx wants in its own words, and adds the options."""
+    """Writes the links of the index as a table of contents in Sphinx's own syntax, and adds the options."""
     source[0] = _OUTSIDE.sub(r"\1", source[0])
     if name == "commands":
         source[0] += f"\n{options.text()}"

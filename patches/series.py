@@ -260,7 +260,7 @@ class Scratch:
 
 
 def _with(below: bytes, mail: bytes) -> bytes:
-    """The mail with a text where `git am` expects none for the commit: below the first line of three dashes."""
+    """The mail with a text that `git am` leaves out of the commit: it is below the first line of three dashes."""
     return mail.replace(b"\n---\n", b"\n---\n" + below + b"\n", 1) if below else mail
 
 

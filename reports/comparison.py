@@ -131,8 +131,8 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether two violations of a case show the same defects: whether a defect kills may depend on the contents of
-    memory."""
+    """Whether two violations of a case show the same defects; whether a defect crashes may depend on memory
+    contents."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 

@@ -208,7 +208,7 @@ class Digest:
 
     @cached_property
     def apart(self) -> frozenset[str]:
-        """The rules of a vendor's dialect that were not judged, as without its library."""
+        """The rules of a vendor's dialect that were not judged, usually because its library is missing."""
         absent = (None, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
         return frozenset(
             id_ for id_, rule in self.rules.items() if rule.since == VENDOR and self.verdicts.get(id_) in absent

@@ -200,7 +200,7 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 
 def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
-    """The defect of a run with a fingerprint that begins so. Raises UserError; `option` names another run."""
+    """The defect of a run whose fingerprint begins with these digits. Raises UserError; `option` names another run."""
     if run is None:
         raise UserError(f"there is no run to look for the defect {wanted} in", hint=f"{option} RUN names one")
     found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]

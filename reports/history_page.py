@@ -48,7 +48,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Step:
-    """A night on which a state became another one, and the names of what was different under test."""
+    """A night on which a state changed, and the names of what was different under test."""
 
     night: str
     old: str

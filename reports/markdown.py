@@ -75,7 +75,7 @@ def _run(run: Digest) -> Iterator[str]:
 
 
 def _detail(run: Digest, defect: Defect) -> Iterator[str]:
-    """The defect's first symptom in full, but for the kernel's log."""
+    """The defect's first symptom in full, except the kernel's log."""
     record = defect.first.record
     yield f"#### {defect.severity.label}: {escaped(defect.title)}"
     yield ""

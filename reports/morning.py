@@ -124,7 +124,7 @@ class Morning:
         return self._known_of(partial(Facts.shows, fingerprints=own))
 
     def _known_of(self, has: Callable[[Facts], bool | None]) -> Mapping[str, bool]:
-        """The answer from the facts of each night, where known."""
+        """For each night, the answer of `has`, if it is known."""
         text = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
         return {night: each for night, each in text.items() if each is not None}
 

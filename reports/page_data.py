@@ -194,7 +194,7 @@ class PageData:
     def __init__(self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]) -> None:
         self._texts = ["null"]
         self._numbers: dict[str | tuple[str], int] = {}
-        self._known: dict[tuple[str, int], int] = {}  # by column and value, which the digests keep
+        self._known: dict[tuple[str, int], int] = {}  # by column and id() of a value, which the digests keep alive
         self._rules = array("I", (self._number(first_of(records)["rules"]) for records in cases.values()))
         self._runs = [
             self._columns(run, (records[number] for records in cases.values())) for number, run in enumerate(runs)

@@ -103,7 +103,7 @@ class Guests:
         if self._image.expired:
             self.given["expired"] = self._refused_if_strict(self._image.expired)
         # Nothing of the user's runs in the guest.
-        self._is_alone = not (self._environment or tools or options.cases)  # but for a build that is exchanged
+        self._is_alone = not (self._environment or tools or options.cases)  # except a build that is exchanged
         self._is_clean = set(self.given) <= {"image", "expired"} and self._is_alone
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out

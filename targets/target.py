@@ -42,7 +42,7 @@ class Target:
 
     `given` are the hashes of the user's own builds. `boot_id` returns what identifies the boot of the kernel under test
     if that is the kernel of a host, else nothing. Each of `again` starts a worker in which violations are tried once
-    more. `durations` are those of cases in earlier runs, if that matters.
+    more. `durations` are those of cases in earlier runs, if they matter.
     """
 
     stack: str

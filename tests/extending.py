@@ -110,7 +110,7 @@ def retired(suite: Suite, planned: Collection[str]) -> Iterator[str]:
 
 
 def capabilities(meaning: Collection[str] = capability.MEANING) -> Iterator[str]:
-    """A capability: the way in which it is found out."""
+    """A capability: the code that finds out whether a stack has it."""
     known = ReferenceBench().capabilities()
     found = {*known.declared, *known.reachable, *(name for each in known.offered.values() for name in each)}
     for name in meaning:

@@ -371,14 +371,14 @@ def by_judge(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) 
 
 
 def by_founded(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`judge` reports that nothing supports it, and its status is not that of a run without violation."""
+    """`judge` reports that nothing supports the verdict, and its exit status is 1."""
     status, said = said_by(capsys, "judge", written(lines, folder / "run"))
     assert (status, attack.said in said) == (1, True), said
     assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
 
 
 def by_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`verify` reports that it supports nothing."""
+    """`verify` reports that the bundle supports nothing."""
     run = written(lines, folder / "run")
     pack(folder / "bundle", claims(digest.read(run)), {"results.jsonl": (run / "results.jsonl").read_bytes()})
     status, said = said_by(capsys, "verify", folder / "bundle")
@@ -386,7 +386,7 @@ def by_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says)
 
 
 def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """A worker dies, and its last progress was a row of its own."""
+    """A worker dies, and its last progress named a row and a rule of its own invention for a case of the tables."""
     row = {"type": "progress", "case": IDS[0], "point": "p", "row": "- {}", "rule": "REG-15"}
     stage = Stage(folder)
     recorded = stage.play([HEADER, start(0), encode(row)], ran(1, 2, 3))
@@ -519,7 +519,7 @@ def by_told(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -
 
 
 def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """A bundle with a signature that is not one of it by an allowed signer."""
+    """A bundle with a signature that no allowed signer has made of it."""
     for name in ("own", "strange"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", folder / name], check=True)
     (folder / "signers").write_text(f"me@lab {(folder / 'own.pub').read_text()}")

@@ -141,7 +141,7 @@ def test_the_files_used_last_are_kept(folder: Path) -> None:
     for number in range(cache.KEPT):
         cache.store(f"{number}", b"")
         os.utime(folder / f"{number}", (number, number))
-    assert cache.lookup("0")  # which is a use
+    assert cache.lookup("0")  # counts as a use
     cache.store("new", b"")
     assert {path.name for path in folder.iterdir()} == {"0", "new", *map(str, range(2, cache.KEPT))}
 

@@ -399,9 +399,9 @@ def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
 
 @pytest.fixture
 def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
-    """Makes a connection of one queue pair of a provider, and its address: `polled` has the completions to come.
-
-    Each is a wr_id, a status and an opcode of <infiniband/verbs.h>; the last one is given again and again.
+    """Makes a connection over one queue pair of a made-up provider; returns it and the queue pair's address. The
+    completions in `polled`, each a wr_id, a status and an opcode of <infiniband/verbs.h>, come in turn, the last one
+    again and again.
     """
     assert native_exchange.available(), "the project's tests need gcc"
     take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
@@ -462,7 +462,7 @@ def test_a_flushed_send_behind_an_earlier_request_is_no_completion_of_the_next_o
 
 
 def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:
-    """They share queue pairs, whose completions may be those of an earlier branch."""
+    """A completion on a shared queue pair may belong to a request of an earlier branch."""
     case = cast(Any, SimpleNamespace(entry="libibverbs"))
     trunk = CaseContext(case, cast(Any, SimpleNamespace(entry=lambda _: None)))
     ids = [context.next_wr_id() for context in (trunk, trunk.branch(case), trunk.branch(case), trunk)]
@@ -495,7 +495,7 @@ def test_a_wait_gives_up_the_processor_however_late_the_clock_is(monkeypatch: py
     assert len(turns) + 1 == 0.2 * TURNS_PER_S
 
 
-# enum ibv_wc_opcode of <infiniband/verbs.h>, a second time, by the request.
+# The opcode of <infiniband/verbs.h>'s enum ibv_wc_opcode for each request, stated independently of the code.
 COMPLETED = {
     opcode: opcode for opcode in ("RDMA_WRITE", "SEND", "RDMA_READ", "LOCAL_INV", "BIND_MW", "ATOMIC_WRITE")
 } | {

@@ -92,7 +92,7 @@ def test_one_cause_that_shows_at_many_rules_is_one_defect() -> None:
 
 @pytest.mark.parametrize("name", ["forky", "trixie"])
 def test_title_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(name: str) -> None:
-    """For the cases of each verb, for orders and for thirds. Whether one defect kills depends on what is in memory."""
+    """This is tried with the cases of each verb, in other orders, and with thirds. One defect kills only at times."""
     every, shorts = list(results(name)), {rule.id: rule.short for rule in load_suite().registry.values()}
     unsteady = "7862f7654354"
     whole = {defect.fingerprint: defect for defect in defects_of(every, shorts)}

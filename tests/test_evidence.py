@@ -130,7 +130,7 @@ def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict
 
 @pytest.mark.parametrize("effective", ["FAIL", "WAIVED", "STACK", "BROKEN"])
 def test_what_passed_in_a_sweep_is_evidence_whatever_its_violation_counts_as(effective: str) -> None:
-    """The granted write is of REG-05, and the control of its refusal; another rule is violated at other points."""
+    """The granted write is evidence of REG-05 and the control of its refusal; other points violate another rule."""
     verdicts = {"REG-05": "PASS", "REG-17": "FAIL"}
     (shown,) = line(GRANTED)["evidence"]
     evidence = [{**shown, "rule": rule, "verdict": verdict} for rule, verdict in verdicts.items()]

@@ -56,7 +56,7 @@ def only(checks: list[Check], item: str) -> Check:
 
 
 def struct_with(name: str, old: str, new: str) -> Edit:
-    """An edit of one field, given with the struct's text up to it so that it is found once."""
+    """An edit of one field, which includes the struct's text before the field, so that it fits only once."""
     text = own_header()
     start = text.index(f"struct {name} {{")
     body = text[start : text.index("};", start)]
@@ -268,7 +268,7 @@ def test_nothing_is_left_behind(broken: bool, monkeypatch: Patch, header: Callab
 
 
 def own_bindings() -> ModuleType:
-    """pyverbs' enumerations made of the descriptions, macros with the underscore pyverbs gives them."""
+    """The enumerations of pyverbs, made from the descriptions; macros have the underscore that pyverbs gives them."""
     module = ModuleType("own_bindings")
     for described in ENUMS.values():
         members = {each.name: each.value for each in described if each.value is not None}

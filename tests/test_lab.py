@@ -161,7 +161,7 @@ def test_a_resumed_lab_leaves_a_host_alone_that_has_ended(tmp_path: Path) -> Non
     assert done.returncode == 3, done.stderr
     reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
     assert f"one: the run in {tmp_path / 'out/one'} is complete" in done.stdout
-    # A reader of a run of other tables cannot know that.
+    # A run of other tables does not show how much that is.
     assert "one: partial: not known how much of the default tier was run" in done.stdout
     assert f"two: not run: two {reason}" in done.stdout
     assert f"three: not run: three {reason}" in done.stdout

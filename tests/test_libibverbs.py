@@ -58,7 +58,7 @@ int ibv_exp_rereg_mr(void *mr, int flags, void *pd, void *addr, size_t length, u
 
 @pytest.fixture(scope="session", params=["mainline", "vendor"])
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the stub; the vendor's exports the experimental call too."""
+    """The folder of the stub; the stub of the vendor also exports the experimental call."""
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "stub.c").write_text(STUB)
     options = ["-DEXPERIMENTAL"] if request.param == "vendor" else []

@@ -348,7 +348,7 @@ def test_a_peer_that_is_lost_ends_the_session_and_not_the_device(host: Far) -> N
     for _ in range(2):  # the second time without waiting
         with pytest.raises(PeerLost, match=r"^the peer is lost: node2") as caught:
             channel.call("create")
-        assert isinstance(caught.value, LoopbackLost)  # which is BROKEN, and never a verdict on the device
+        assert isinstance(caught.value, LoopbackLost)  # recorded as BROKEN, never as a verdict on the device
     channel.close()
 
 

@@ -163,7 +163,7 @@ def test_a_command_for_people_is_short() -> None:
 
 @pytest.mark.usefixtures("project")
 def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, tmp_path: Path) -> None:
-    """It reaches the target: it is neither left out nor is another case chosen."""
+    """The target gets exactly this case."""
     own = tmp_path / "own"
     (own / "reg_mr").mkdir(parents=True)
     rows = "".join(f"  {line}\n" for line in ROWS.splitlines())

@@ -117,7 +117,7 @@ def test_the_sequences_of_a_seed_are_the_same_again() -> None:
 
 @pytest.fixture
 def hardly_shrunk(monkeypatch: Patch) -> None:
-    """For tests of what is found and not of its length."""
+    """For tests of what is found, not of how short it is."""
     monkeypatch.setattr(sequences, "_SHRINKS", 10)
 
 

@@ -89,7 +89,8 @@ class AlteredEntry:
         self.name = real.name
 
     def __getattr__(self, verb: str) -> Any:
-        """A verb: one that registers goes through `register`, another one through the hook of its name, if any."""
+        """A verb: a registering one is called through `register`, any other through the hook of its name, if there is
+        one."""
         if verb in _REGISTRATIONS:
             return lambda pd, *where: self._alteration.register(self._real, verb, pd, where[:-1], where[-1])
         hook = getattr(self._alteration, verb, None)

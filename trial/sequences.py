@@ -279,7 +279,7 @@ class Sequences(RuleBasedStateMachine):
         if not self.take("ibv_bind_mw" if name in _TYPE_1 else "post_bind_mw", arguments):
             self.queue_broken = True
             return
-        if name in _TYPE_1:  # a wrong key would break the queue pair of those of type 2
+        if name in _TYPE_1:  # with type 2 a wrong key would break the queue pair
             self.dead[f"{name}.old_rkey"] = (addr, self.bound.get(name, addr))
         self.bound[name] = addr
         if length == "0":
@@ -378,7 +378,7 @@ class Sequences(RuleBasedStateMachine):
 
 
 def search(subject: Subject, seed_number: int, over: Callable[[], bool]) -> Iterator[Divergence]:
-    """Yields shrunk divergences, each with another signature, until `over`. Equal seeds make equal sequences."""
+    """Yields shrunk divergences, each with a different signature, until `over`. Equal seeds make equal sequences."""
     for number in range(seed_number, seed_number + 1_000_000):
         if over():
             return

@@ -20,8 +20,8 @@ _Self = TypeVar("_Self")
 class Violation:
     """`kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how.
 
-    A `permitted` one keeps `rule`, but does not follow the recommendations (rules of the level should) in
-    `departs_from`, whose cases rightly fail on it. `written` is BLIND if its author had not seen the cases.
+    A `permitted` mutant keeps `rule`, but not the recommendations (rules of the level should) in `departs_from`, whose
+    cases rightly fail on it. `written` is BLIND if its author had not seen the cases.
     """
 
     name: str

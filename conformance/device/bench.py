@@ -133,7 +133,8 @@ class DeviceBench:
         return dmabuf.allocate(kind, size)
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> DevicePair:
-        """Creates and connects a pair of queue pairs, in loopback or, with a peer, the requester there."""
+        """Creates and connects a pair of queue pairs: in loopback or, with a peer, with the requester on the peer's
+        host."""
         if self._builds and not spec.extended and spec.kind in _BUILT:
             spec = replace(spec, extended=_BUILT[spec.kind])
         made = pair_type(spec)

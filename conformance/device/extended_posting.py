@@ -19,9 +19,8 @@ from conformance.verbs import ENUMS
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
-# The operations, among those that the page lists, with which queue pairs of a type are created; more where windows are
-# used. FLUSH (and ATOMIC_WRITE for other types) is requested only where it is used; LOCAL_INV on UC is the subject of a
-# row.
+# The operations of the manual page for which queue pairs of a type are created; those with windows have more. FLUSH
+# (and ATOMIC_WRITE for other types) is requested only where it is used; LOCAL_INV on UC is the subject of a row.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}

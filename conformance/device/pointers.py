@@ -132,7 +132,7 @@ class Pointers:
             struct = IbvMr.from_address(pointer)
             return (struct.lkey, struct.rkey, struct.length) == (mr.lkey, mr.rkey, mr.length)
 
-        memory = ctypes.create_string_buffer(4 * PAGESIZE)  # of which a whole page with room around it is registered
+        memory = ctypes.create_string_buffer(4 * PAGESIZE)  # a whole page inside it is registered
         addr = (ctypes.addressof(memory) // PAGESIZE + 2) * PAGESIZE
         try:
             mr = MR(pd, PAGESIZE, ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE"), address=addr)

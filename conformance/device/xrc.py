@@ -4,7 +4,7 @@
 For RC see ibv_create_srq(3) and ibv_post_srq_recv(3). Each end of XRC consists of an XRC_SEND queue pair, an XRC_RECV
 queue pair and a shared receive queue, the latter two in an XRC domain of their own; see ibv_open_xrcd(3),
 ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3). Regions must be in the PD of the shared receive queue.
-XRC was not tested on a device with it: where this has run, the first call was refused.
+XRC has not been tested on a device that offers it: every device so far has refused the first call.
 """
 
 import os

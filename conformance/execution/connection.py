@@ -119,8 +119,8 @@ class LoopbackConnection:
     def _await_error(self, queue: Queue, refusal: Refusal) -> None:
         """Waits for the error state of a queue pair; only briefly if an earlier wait for it was in vain.
 
-        The specification of InfiniBand requires that state, so that a connection waits long in vain only once. On iWARP
-        the state depends on the driver and on the kind of refusal, and there is one long wait for each kind.
+        The specification of InfiniBand requires that state, so that a connection waits the full time in vain only once.
+        On iWARP the state depends on the driver and on the kind of refusal, and there is one long wait for each kind.
         """
         lingering = self.pair.lingering
         wait = Wait(_SHORT_SILENCE_S if refusal in lingering else self._error_s)

@@ -88,7 +88,7 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
-    discards, statuses = SimpleQueue[bool](), set[str]()  # False ends them
+    discards, statuses = SimpleQueue[bool](), set[str]()  # False ends the discards
 
     def discard() -> Return:
         while discards.get():

@@ -223,9 +223,8 @@ def _has_peer(connection: LoopbackConnection) -> bool:
 
 
 def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:
-    """The outcome of a SEND to the responder's memory, by default of zero bytes.
-
-    That one needs no region, so that only the path and the queue pairs can keep it from arriving.
+    """The outcome of a SEND to the responder's memory, by default of zero bytes. A message of zero bytes needs no
+    region, so that only the path and the queue pairs can keep it from arriving.
     """
     requester, responder = connection.pair.requester, connection.pair.responder
     header = DATAGRAM_HEADER if requester.kind == "UD" else 0

@@ -252,7 +252,7 @@ def _export_buf(context: CaseContext, step: Step) -> Observation:
 
 
 def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
-    """How two exports differ from what they should be, two descriptors of the buffer's memory. Closes both."""
+    """How two exports differ from two descriptors of the buffer's memory, which they should be. Closes both."""
     different = [] if len(fds) == 2 else ["one descriptor instead of two"]
     for fd in fds:
         try:

@@ -36,7 +36,8 @@ def _is_of_core(case: Case, code: str) -> bool:
             return code == "ENOENT"  # the handle is looked up before the driver is asked
         return code == "EINVAL" and bool(_mask(arguments, "flags") & ~_FLUSH)
     if step.call == "ibv_rereg_mr":
-        # Not EACCES for memory pinned to be read: drivers ask the core for that, and may register again instead.
+        # EACCES for memory pinned read-only is not the core's: drivers ask for the check, and may register again
+        # instead.
         return code == "EINVAL" and bool(_mask(arguments, "flags") & _CHANGE_ACCESS) and _changes_alone(arguments)
     if step.call in _SAME_OFFSET and code == "EINVAL":
         one, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])

@@ -192,7 +192,7 @@ def _reception_fault(seen: Observation) -> Fault | None:
 
 
 def without_status(step: Step, seen: Observation) -> str:
-    """The reason why a status of a refusal, which a row asks for, is missing; empty if there is one.
+    """Why the status of a refusal that a row asks for is missing; empty if there is one.
 
     Whether the operation is refused at all is the subject of other rows.
     """

@@ -17,7 +17,7 @@ _CHUNK = 1 << 16
 class KernelFile:
     """A file of the kernel that stays open. The kernel generates its text at each read.
 
-    To look up its path takes longer than to read it. A process that has been forked opens it again, because the kernel
+    Looking up its path takes longer than reading it. A process that has been forked opens it again, because the kernel
     answers for the process that has opened /proc/self.
     """
 

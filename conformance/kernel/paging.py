@@ -115,7 +115,7 @@ def inherited(addr: int, size: int) -> tuple[int, int]:
 
 
 def _kept(addr: int, size: int) -> list[range]:
-    """Returns the mappings with bytes of a range that a forked child does not get."""
+    """Returns the mappings that have bytes of the range and that a forked child does not inherit."""
     return [mapping for mapping, words in _mapped(addr, size, "VmFlags:") if "dc" in words]
 
 
@@ -124,7 +124,7 @@ def _mapped(addr: int, size: int, field: str) -> list[tuple[range, list[str]]]:
     found = []
     with open("/proc/self/smaps") as smaps:
         for line in smaps:
-            if line[0] in "0123456789abcdef":  # the line of a mapping; those of its fields begin with a capital letter
+            if line[0] in "0123456789abcdef":  # a mapping's first line; the others begin with a capital letter
                 mapping = range(*(int(part, 16) for part in line.partition(" ")[0].split("-")))
                 if mapping.start >= addr + size:
                     break

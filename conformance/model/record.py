@@ -233,7 +233,7 @@ class Deviation(TypedDict):
 
     For points, `when` is a formula that is true at `count` of `of` points, all of which have the expectation of
     `clause`; `smallest` are the labels of the simplest one, and `set_up`, `call` and `afterwards` what that one does.
-    For a sequence, `when` is its call, and `row` is it as a table row.
+    For a sequence, `when` is its call, and `row` is the sequence as a table row.
     """
 
     when: str

@@ -165,7 +165,7 @@ def _contradiction(record: Record) -> str:
 
 
 def _wrong_fault(data: FaultData, verdict: str) -> str:
-    """What is wrong with a fault behind this verdict; a record without one is of the first version."""
+    """What is wrong with a fault behind this verdict; a record without a fault is of the first version."""
     if "kind" not in data:
         return "`fault` has no `kind`"
     if len(data.get("site") or ()) not in (0, 4):

@@ -28,7 +28,7 @@ _MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
 _NAMING = ("rkey", "lkey", "mw")  # arguments that name the object under test, the nearest first
 
 
-_DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments on which it depends what a step shows
+_DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine what a step shows
 
 
 @dataclass(frozen=True, order=True)

@@ -16,7 +16,7 @@ from conformance.verbs import ArgumentSpec, arguments_of, product_of
 from conformance.verbs.reg_mr import INVENTED
 
 ENTRIES = ("libibverbs", "uverbs")
-# Other ways into a verb, through which a table can run its rows as well (bench/doors.py).
+# Verbs that can do the same as another verb; a table can run its rows by them as well (bench/doors.py).
 DOORS = ("reg_mr_ex",)
 # The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
 DIALECTS = ("mainline", "experimental")

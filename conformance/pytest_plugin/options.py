@@ -90,7 +90,7 @@ _AT_BOTH_ENDS = ("xrc", "atomics", "flush_global", "flush_persistent", "atomic_w
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
-# By the name of a file in an option, its text, for a session that received the text and not the file.
+# The text of each file that an option names, by that name, for a session that received the text and not the file.
 HANDED = pytest.StashKey[dict[str, str]]()
 
 

@@ -182,7 +182,7 @@ class Recorder:
         assert record["type"] == "result"
         if self.sink and not any(known["case"] == record["case"] for known in self.results[-1:]):
             case = suite_of(self.config).find(record["case"])
-            if case is not None and not self.live:  # a supervisor says it
+            if case is not None and not self.live:  # a supervisor adds its own
                 record = {**record, "repro": self.options.reproduction(case)}
             if isinstance(self.sink, ResultsFile):
                 record = self.sink.prepared(record, case)

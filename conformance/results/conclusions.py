@@ -64,7 +64,8 @@ def format_more(number: int) -> str:
 VERIFIED, IN_PART, TOUCHED, VIOLATED = "verified", "in part", "touched", "violated"
 WAIVED, OF_STACK = "waived", "of the stack"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE = "unsupported", "unreachable", "undecided", "not run"
-# Rules of a vendor's dialect that were not judged, as without its library. No headline counts them among the rules.
+# Rules of a vendor's dialect that were not judged, usually because its library is missing. No headline counts them
+# among the rules.
 APART = "apart"
 STANDING: Mapping[str, str] = {
     Verdict.PASS: VERIFIED,

@@ -1,4 +1,4 @@
-"""Results whose values earlier lines of the same file have: they are neither parsed nor checked again.
+"""Results whose values occur in earlier lines of the same file: they are neither parsed nor checked again.
 
 Large files repeat most values many times. A value that was accepted once is recognized by its text and shared by all
 results: no code may change a part of a result in place. Not for what is wrong with a line (records.py).

@@ -51,12 +51,12 @@ class RunPlan:
     """The cases of a run, and the data that decide on their verdicts.
 
     `facts` are those of the header that workers do not know. `reproduction` returns the command that runs one case on
-    the same target, on the device of that name if several share the cases. `boot_id` returns what identifies the boot
-    of the kernel under test if that is the kernel of a host, which may die together with this process: the file then
-    records the start of each case, too. `waivers` determine effective verdicts, and `profile` what the device must
-    have. `devices` are the names of the devices that a worker may have, if they are known. `durations` are the seconds
-    that cases took in an earlier run, by id; they only decide which worker runs which case. Random sequences are tried
-    for `sequences_s` seconds.
+    the same target, on the device of that name if several devices share the cases. `boot_id` returns what identifies
+    the boot of the kernel under test if that is the kernel of a host, which may die together with this process: the
+    file then records the start of each case, too. `waivers` determine effective verdicts, and `profile` what the device
+    must have. `devices` are the names of the devices that a worker may have, if they are known. `durations` are the
+    seconds that cases took in an earlier run, by id; they only decide which worker runs which case. Random sequences
+    are tried for `sequences_s` seconds.
     """
 
     suite: Suite
@@ -121,7 +121,8 @@ class Recording:
         return Recorded(self.header, list(self.done.values()), self._footer, others=others)
 
     def carry_on(self) -> None:
-        """Begins a further session, if there was an earlier one. Raises UserError if its header is not of this plan."""
+        """Begins a further session, if there was an earlier one. Raises UserError if its header belongs to another
+        plan."""
         prior = self._prior
         if not prior:
             return
@@ -159,7 +160,7 @@ class Recording:
             self._append_worker(each)
 
     def check(self, worker_header: HeaderRecord) -> None:
-        """Raises UserError if this run was begun on another stack or device, or if the header is larger than any."""
+        """Raises UserError if this run was begun on another stack or device, or if the header is too large."""
         size = len(encode({key: worker_header.get(key) for key in _FROM_WORKERS}))
         if size > _MOST_HEADER_BYTES:
             raise UserError(f"a worker's header has {size:,} bytes", status=3)

@@ -37,7 +37,7 @@ class Worker(Protocol):
     `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
     says why no other worker can use the device, or is empty. `held_up` says what outside the run kept it from running
     while it was silent, or is empty; `busy` whether it has used the processor in that silence. `kill` may be called
-    from another thread. `derived` are the files that a guest was given of those that other guests had derived."""
+    from another thread. `derived` are the files that other guests had derived and that this one was given."""
 
     @property
     def derived(self) -> DerivedFiles | None: ...
@@ -74,7 +74,8 @@ _JOIN_S = 5.0
 
 
 def run_together(functions: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
-    """Returns when all functions have. Calls `stop`, which must make them return soon, if one raises an exception.
+    """Returns when all functions have returned. Calls `stop`, which must make them return soon, if one raises an
+    exception.
 
     Raises that exception, the first one if there are several.
     """

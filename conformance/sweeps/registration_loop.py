@@ -205,8 +205,7 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
 
 
 def _is_of_device(entry: Entry) -> bool:
-    """Whether an entry, or the library behind another way into a verb (bench/doors.py), is that of a device and not
-    altered."""
+    """Whether an entry, or the library behind one of bench/doors.py, is that of a device and not altered."""
     return type(entry.library if isinstance(entry, RegMrEx) else entry) in (Libibverbs, Uverbs)
 
 

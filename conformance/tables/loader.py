@@ -151,7 +151,7 @@ class _Rows:
         self.ids: dict[str, Node] = {}
 
     def _doors(self, node: Node | None) -> dict[str, str]:
-        """The other ways into the verb (bench/doors.py) through which the rows are also run, each with its rule."""
+        """The other verbs that can do the same (bench/doors.py), by which the rows are also run, each with its rule."""
         fields = self.reader.mapping(node, "also", vocabulary.DOORS) if node else {}
         return {door: self.reader.word(rule, "rule", self.registry) or "" for door, rule in fields.items()}
 
@@ -264,7 +264,7 @@ class _Rows:
 
 
 def _through_door(case: Case, rule: str, registry: Registry) -> Case:
-    """The case through another way into the verb: it proves that way's rule, which says that all rules of the row hold
+    """The case run by another verb that can do the same: it proves that verb's rule, by which all rules of the row hold
     there. Its needs are unchanged."""
     needs = registry[rule].needs
     sweep = case.sweep

@@ -54,7 +54,7 @@ class Operations:
         def guarded(*arguments: Any) -> int:
             try:
                 return function(*(each or 0 for each in arguments))
-            except BaseException as error:  # ctypes would print it and return 0
+            except BaseException as error:  # ctypes would print the exception and return 0
                 self._faults.append(error)
                 return failed
 

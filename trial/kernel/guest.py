@@ -148,7 +148,7 @@ class MutantGuest:
                     return
 
     def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Runs other tests by a packed program of Python; each one's name and outcome. Raises Lost."""
+        """Runs other tests in a packed Python program; yields each test's name and outcome. Raises Lost."""
         self._order(program=_packed(program), arguments=list(arguments))
         running = ""
         while (answer := self._next(f"in {running}", running))["event"] != "done":

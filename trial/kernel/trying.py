@@ -152,7 +152,7 @@ class Trial:
         return Answer(lost.case, str(lost).partition(" ")[0], tuple(rules), str(lost), 0.0)
 
     def _with_rules(self, answer: Answer) -> Answer:
-        """The answer; if the process under test has ended in the case, with the rules of the case."""
+        """The guest's answer; if the process under test has ended in the case, the case's rules are added."""
         if answer.verdict != Verdict.CRASH:
             return answer
         return replace(answer, rules=next(tuple(case.rules) for case in self._cases if case.id == answer.case))

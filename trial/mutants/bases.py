@@ -85,7 +85,7 @@ class Remembering(Device):
 
 
 def granted(region: Region, right: int, wrongly: int, by: int) -> bool:
-    """Whether a right is there, or another one that counts as it."""
+    """Whether a region has a right; if this is `wrongly`, the right `by` counts as it."""
     return region.access & right == right or (right == wrongly and region.access & by == by)
 
 

@@ -1,4 +1,4 @@
-"""On-demand memory by transport: declared operations that are not carried out, windows over it, and advice by its
+"""On-demand memory by transport: declared operations that are not carried out, windows over it, and advice for its
 addresses."""
 
 from reference.device import Device

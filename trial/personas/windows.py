@@ -11,7 +11,7 @@ _LONGEST, _TAG = 1 << 31, 0xFF
 
 
 class NoZeroBasedTypeOne(Device):
-    """ibv_bind_mw refuses ZERO_BASED, which the InfiniBand specification keeps from windows of type 1."""
+    """ibv_bind_mw refuses ZERO_BASED, which the InfiniBand specification does not allow for windows of type 1."""
 
     def bind_fault(self, queue: Queue, window: Window, region: Region | None, info: BindInfo, posted: bool) -> int:
         fault = super().bind_fault(queue, window, region, info, posted)
