@@ -4,6 +4,7 @@ Facts are always compared. Sentences and figures depend on the version that pack
 version packed it. Not for the manifest's own form (archive.py), nor for verdicts (commands/verify.py).
 """
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,10 +45,15 @@ def claims(run: Digest) -> dict[str, Any]:
 
 def packer() -> dict[str, str]:
     """The manifest's entry for this version: its number, and the SHA-256 over the code that judges and words."""
+    return {"version": VERSION, "engine_sha256": _engine_sha256()}
+
+
+@functools.cache
+def _engine_sha256() -> str:
     found = hashlib.sha256()
     for path in sorted(path for folder in _WORDING for path in (ROOT / folder).rglob("*.py")):
         found.update(f"{path.relative_to(ROOT)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return {"version": VERSION, "engine_sha256": found.hexdigest()}
+    return found.hexdigest()
 
 
 def wrong_claim(manifest: Manifest, run: Digest) -> str:

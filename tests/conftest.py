@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from commands.__main__ import main
 from conformance import cache
 from conformance.tables import suite
 from conformance.tables.suite import CASES, ROOT
 from fixtures.system.cache import cache_directory
+from kinds import Cli, Said, Says
 from project import TABLE, Project
 
 # Tests read the tables hundreds of times: all processes of a session use the tables that the first one has parsed.
@@ -107,6 +109,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Prints the count in the last line."""
     if (left := config.stash.get(_LEFT, 0)) and not hasattr(config, "workeroutput"):
         print(f"left for the night: {left} tests (./rdma-cts test --nightly)")
+
+
+@pytest.fixture
+def cli(capsys: Says) -> Cli:
+    """Runs a command in this process; its exit status must be this one, and its output is returned."""
+
+    def run(status: int, *arguments: object) -> Said:
+        found = main([*map(str, arguments)])
+        said = Said(*capsys.readouterr())
+        assert found == status, said
+        return said
+
+    return run
 
 
 @pytest.fixture

@@ -26,8 +26,6 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import catalogue
 
-# The ending of a call of a vendor's dialect; its verb is in VENDOR_VERBS.
-_DIALECT = "_experimental"
 _CAPABILITY = "conformance/model/capability.py"
 
 

@@ -62,11 +62,12 @@ def told_by(
     """
     console = folder / "console.log"
     tree = [*((ROOT / part, part) for part in _PARTS), *((ROOT / "tests" / name, name) for name in (script, _HELPER))]
-    command = " ".join((f"PYTHONPATH=/suite {settings} python3 {script}", *arguments))
+    command = " ".join((f"PYTHONPATH=/suite {settings} python3 {script}", *arguments, "&& exit 7"))
     with boot_own([*tree, *files], command, console) as guest:
-        while guest.next_line(PATIENCE_S):
-            pass
+        while line := guest.next_line(PATIENCE_S):
+            last = line
     text = console.read_text(errors="replace")
     found = [line.removeprefix(_RESULT) for line in text.splitlines() if line.startswith(_RESULT)]
     assert found, text[-4000:]
+    assert json.loads(last) == {"type": "guest", "event": "exit", "status": 7}
     return json.loads(found[-1])

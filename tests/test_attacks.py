@@ -4,6 +4,7 @@ Each row tries to get "conforms", or a better verdict, out of a run that has not
 and a function in TRIED if none fits.
 """
 
+import functools
 import itertools
 import json
 import subprocess
@@ -49,8 +50,8 @@ class Attack:
     That function checks the outcome; `said` is part of the message for the user.
     """
 
-    name: str
     by: str
+    name: str
     said: str
     how: Callable[[list[Line]], Sequence[Line]] = list
 
@@ -106,208 +107,181 @@ def given(**builds: Any) -> Callable[[list[Line]], list[Line]]:
     return head(under_test={"given": builds})
 
 
+IN_FILE, IN_GOOD_FILE = (functools.partial(Attack, by) for by in ("file", "good file"))
 FILE = {"file": "w.yaml", "sha256": "0" * 64}
 ALL_PASS = {"PASS": 8}
 CONTRADICTS = "the file contradicts itself: the footer's "
 ATTACKS = (
     # A results file that contradicts itself
-    Attack("the footer counts no violation", "file", f":10: {CONTRADICTS}`verdicts`", footer(verdicts=ALL_PASS)),
-    Attack("the footer verifies the rule", "file", f"{CONTRADICTS}`rules.REG-01`", footer(rules={"REG-01": "PASS"})),
-    Attack(
-        "the footer counts other rules", "file", f"{CONTRADICTS}`rule_totals.FAIL`", footer(rule_totals={"PASS": 1})
-    ),
-    Attack("the footer counts more calls", "file", f"{CONTRADICTS}`points`", footer(points=99_999)),
-    Attack(
-        "an incomplete run is complete", "file", f":9: {CONTRADICTS}`complete`", lambda lines: [*lines[:4], *lines[5:]]
-    ),
-    Attack(
+    IN_FILE("the footer counts no violation", f":10: {CONTRADICTS}`verdicts`", footer(verdicts=ALL_PASS)),
+    IN_FILE("the footer verifies the rule", f"{CONTRADICTS}`rules.REG-01`", footer(rules={"REG-01": "PASS"})),
+    IN_FILE("the footer counts other rules", f"{CONTRADICTS}`rule_totals.FAIL`", footer(rule_totals={"PASS": 1})),
+    IN_FILE("the footer counts more calls", f"{CONTRADICTS}`points`", footer(points=99_999)),
+    IN_FILE("an incomplete run is complete", f":9: {CONTRADICTS}`complete`", lambda lines: [*lines[:4], *lines[5:]]),
+    IN_FILE(
         "the violation was not confirmed",
-        "file",
         f"{CONTRADICTS}`confirmation",
         footer(confirmation={"confirmed": 0, "not_confirmed": 1, "not_tried": 0}),
     ),
-    Attack(
+    IN_FILE(
         "a violation was not confirmed, as nobody has seen",
-        "file",
         "c3: it is not confirmed, and what was seen when it was tried again is absent",
         unconfirmed(),
     ),
-    Attack(
+    IN_FILE(
         "a violation that was seen again is not confirmed",
-        "file",
         "c3: it is not confirmed, and it was seen when it was tried again",
         unconfirmed(in_run={"verdict": "FAIL", "reason": "x"}, alone={"verdict": "CRASH", "reason": "x"}),
     ),
-    Attack(
+    IN_FILE(
         "two sweeps share their points",
-        "file",
         "its points_file points/a.json is that of another case",
         lambda lines: [
             {**line, "points_file": "points/a.json"} if line["type"] == "result" else line for line in lines
         ],
     ),
-    Attack(
+    IN_FILE(
         "a second result, which passes",
-        "file",
         ":10: case reg_mr/sample/c3: it has a result already",
         lambda lines: consistent([*lines[:-1], {**lines[1], "case": "reg_mr/sample/c3"}, lines[-1]]),
     ),
-    Attack("a result after the footer", "file", ":11: a result after the footer", lambda lines: [*lines, lines[1]]),
-    Attack("a second footer", "file", ":11: a footer after the footer", lambda lines: [*lines, lines[-1]]),
-    Attack("a result before the header", "file", "no header of schema", lambda lines: [lines[1], lines[0], *lines[2:]]),
-    Attack(
+    IN_FILE("a result after the footer", ":11: a result after the footer", lambda lines: [*lines, lines[1]]),
+    IN_FILE("a second footer", ":11: a footer after the footer", lambda lines: [*lines, lines[-1]]),
+    IN_FILE("a result before the header", "no header of schema", lambda lines: [lines[1], lines[0], *lines[2:]]),
+    IN_FILE(
         "a violation counts as PASS",
-        "file",
         ":5: case reg_mr/sample/c3: its verdict is FAIL, which cannot count as PASS",
         failing(effective="PASS"),
     ),
-    Attack(
-        "a violation is waived, without waivers",
-        "file",
-        "it counts as WAIVED, and the run had no waivers",
-        without_waivers,
+    IN_FILE(
+        "a violation is waived, without waivers", "it counts as WAIVED, and the run had no waivers", without_waivers
     ),
-    Attack(
+    IN_FILE(
         "a violation is waived, without its waiver",
-        "file",
         "it counts as WAIVED, and has no waiver",
         failing(effective="WAIVED"),
     ),
-    Attack(
-        "the waiver of another case",
-        "file",
-        "its waiver is for reg_mr/sample/c4",
-        of_waivers(**{"for": "reg_mr/sample/c4"}),
+    IN_FILE(
+        "the waiver of another case", "its waiver is for reg_mr/sample/c4", of_waivers(**{"for": "reg_mr/sample/c4"})
     ),
-    Attack(
-        "a waiver that had expired", "file", "its waiver had expired on 2025-12-31", of_waivers(expires="2025-12-31")
-    ),
-    Attack(
+    IN_FILE("a waiver that had expired", "its waiver had expired on 2025-12-31", of_waivers(expires="2025-12-31")),
+    IN_FILE(
         "a violation is of the stack",
-        "file",
         "it counts as STACK, and the run is not about a device",
         failing(effective="STACK"),
     ),
-    Attack(
+    IN_FILE(
         "it is not what the stack answers",
-        "file",
         "it counts as STACK, and is not of the stack",
         lambda lines: failing(effective="STACK")(head(subject="device")(lines)),
     ),
-    Attack(
+    IN_FILE(
         "a guest is judged as a device",
-        "file",
         ":1: the run is in a guest, and its subject is the device",
         head(subject="device", stack="forky"),
     ),
-    Attack(
+    IN_FILE(
         "a case passes, and a point of it fails",
-        "file",
         "its verdict is PASS, and a part of it is FAIL",
         lambda lines: failing(points={"PASS": 9, "FAIL": 1})(passes(lines)),
     ),
-    Attack(
+    IN_FILE(
         "a rule of a case that passes is violated",
-        "file",
         "its verdict is PASS, and a part of it is CRASH",
         lambda lines: failing(rule_verdicts={"REG-01": "CRASH"})(passes(lines)),
     ),
-    Attack(
+    IN_FILE(
         "a case planned twice",
-        "file",
         ":1: a case is planned twice",
         lambda lines: head(planned=[*lines[0]["planned"], "reg_mr/sample/c3"])(lines),
     ),
-    Attack(
+    IN_GOOD_FILE(
         "a case is no more planned",
-        "good file",
         "its header says 0",
         lambda lines: head(planned=lines[0]["planned"][1:])([lines[0], *lines[2:]]),
     ),
-    Attack(
+    IN_GOOD_FILE(
         "the rules of a header ask for less",
-        "good file",
         "the rules of its header are not those of the tables",
         lambda lines: head(rules={"REG-01": {**lines[0]["rules"]["REG-01"], "level": "may"}})(lines),
     ),
-    Attack(
+    IN_GOOD_FILE(
         "the controls of a header ask for nothing",
-        "good file",
         "the controls of its header are not those",
         head(controls={"refused X": "granted Y"}),
     ),
     # A worker that wants another verdict, or to be waited for
-    Attack("a crash names a sequence and another rule", "crash", "CRASH"),
-    Attack("progress without end", "progress", "although it made progress"),
-    Attack("a record for which the file has no room", "large", "a file of results has"),
-    Attack("a sweep with megabytes of examples", "examples", "more than 4,194,304"),
+    Attack("crash", "a crash names a sequence and another rule", "CRASH"),
+    Attack("progress", "progress without end", "although it made progress"),
+    Attack("large", "a record for which the file has no room", "a file of results has"),
+    Attack("examples", "a sweep with megabytes of examples", "more than 4,194,304"),
     Attack(
-        "a library on a host changes the results, in place or by another file",
         "changed",
+        "a library on a host changes the results, in place or by another file",
         "results.jsonl was changed by another process while the run wrote it",
     ),
     Attack(
-        "a run on a host passes for one in a guest",
         "verified",
+        "a run on a host passes for one in a guest",
         "on a host: the library under test ran with the rights of the suite there",
         head(stack="host"),
     ),
     Attack(
-        "a run on a host, as another user",
         "verified",
+        "a run on a host, as another user",
         "on a host: the library under test ran as the user nobody there, who could not write what was recorded",
         head(stack="host", isolated="nobody"),
     ),
     # What makes a reader work forever, or fill the memory
-    Attack("a sweep whose points differ in 500 ways", "sweep", "400"),
-    Attack("a bundle that expands without end", "bomb", "100 times as large unpacked"),
-    Attack("a file of a million small records", "records", "lines, more than the"),
-    Attack("a file of millions of values", "values", "values, more than the"),
+    Attack("sweep", "a sweep whose points differ in 500 ways", "400"),
+    Attack("bomb", "a bundle that expands without end", "100 times as large unpacked"),
+    Attack("records", "a file of a million small records", "lines, more than the"),
+    Attack("values", "a file of millions of values", "values, more than the"),
     # Inputs that change a verdict, in a bundle
-    Attack("another file of waivers", "waivers.yaml", "waivers.yaml is not the file of", head(waivers=FILE)),
-    Attack("waivers that the run did not have", "waivers.yaml", "it has waivers.yaml, and its header names"),
-    Attack("the run's waivers are left out", "nothing", "its header names waivers, and it", head(waivers=FILE)),
-    Attack("another profile", "profile.yaml", "profile.yaml is not the file of", head(profile=FILE)),
+    Attack("waivers.yaml", "another file of waivers", "waivers.yaml is not the file of", head(waivers=FILE)),
+    Attack("waivers.yaml", "waivers that the run did not have", "it has waivers.yaml, and its header names"),
+    Attack("nothing", "the run's waivers are left out", "its header names waivers, and it", head(waivers=FILE)),
+    Attack("profile.yaml", "another profile", "profile.yaml is not the file of", head(profile=FILE)),
     Attack(
-        "a profile that the run did not have",
         "profile.yaml",
+        "a profile that the run did not have",
         "it has profile.yaml, and its header names none",
         head(profile=None),
     ),
-    Attack("the run's profile is left out", "nothing", "its header names profile, and", head(profile=FILE)),
+    Attack("nothing", "the run's profile is left out", "its header names profile, and", head(profile=FILE)),
     Attack(
-        "an overlay with a preloaded library",
         "told",
+        "an overlay with a preloaded library",
         "the stack was changed, not as shipped: overlay 12345678 with a preload; ",
         given(overlay={"sha256": "12345678" * 8, "files": {"etc/ld.so.preload": "0"}}),
     ),
     Attack(
-        "a preload by a variable",
         "told",
+        "a preload by a variable",
         "the stack was changed, not as shipped: environment LD_PRELOAD=/x.so; ",
         given(environment={"LD_PRELOAD": "/x.so"}),
     ),
     # Signatures of a bundle
-    Attack("no signature", "unsigned", "bundle.sig cannot be read: No such file"),
-    Attack("a signature of another bundle", "other", "bundle.sig is not a signature of"),
-    Attack("a stranger's signature", "stranger", "bundle.sig is not a signature of"),
-    Attack("a signature of something else", "namespace", "bundle.sig is not a signature of"),
-    Attack("what is no signature", "garbage", "bundle.sig is not a signature of"),
+    Attack("unsigned", "no signature", "bundle.sig cannot be read: No such file"),
+    Attack("other", "a signature of another bundle", "bundle.sig is not a signature of"),
+    Attack("stranger", "a stranger's signature", "bundle.sig is not a signature of"),
+    Attack("namespace", "a signature of something else", "bundle.sig is not a signature of"),
+    Attack("garbage", "what is no signature", "bundle.sig is not a signature of"),
     # A verdict that nobody has judged
-    Attack("a verdict is edited", "judged", "PASS -> FAIL", passes),
+    Attack("judged", "a verdict is edited", "PASS -> FAIL", passes),
     Attack(
-        "a PASS of which nothing was observed",
         "good judged",
+        "a PASS of which nothing was observed",
         "PASS of reg_mr/sample/c3: nothing was observed",
         failing(observed={}),
     ),
     Attack(
-        "a PASS of other calls",
         "good judged",
+        "a PASS of other calls",
         "PASS of reg_mr/sample/c3: its calls are others now",
         failing(call="ibv_other()"),
     ),
-    Attack("a verdict is edited, in a bundle", "bundle", "verdict is recorded as PASS, and is FAIL", passes),
+    Attack("bundle", "a verdict is edited, in a bundle", "verdict is recorded as PASS, and is FAIL", passes),
 )
 
 

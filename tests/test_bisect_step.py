@@ -15,7 +15,7 @@ from commands.bisect_step import status_of
 from conformance.errors import UserError
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT
-from kinds import Patch, Says
+from kinds import Cli, Patch
 from launched import git
 from samples import header, numbered, result
 
@@ -65,12 +65,11 @@ def test_git_bisect_finds_the_commit_and_passes_over_one_that_does_not_boot(tmp_
     assert "bisect-step: FAIL: 1" in said
 
 
-def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
+def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path: Path, monkeypatch: Patch, cli: Cli) -> None:
     (tmp_path / "driver").write_text("a mistake of the suite\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "execute", of_the_driver)
-    assert main(["bisect-step", "--only", CASE]) == 128
-    assert "KeyError" in capsys.readouterr().err
+    assert "KeyError" in cli(128, "bisect-step", "--only", CASE).err
 
 
 @pytest.mark.parametrize(
@@ -82,11 +81,10 @@ def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path: Path, monkeypa
     ],
 )
 def test_a_mistake_ends_the_bisection(
-    arguments: list[str], line: str, tmp_path: Path, monkeypatch: Patch, capsys: Says
+    arguments: list[str], line: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["bisect-step", *arguments]) == 128
-    assert line in capsys.readouterr().err
+    assert line in cli(128, "bisect-step", *arguments).err
     assert os.listdir(tmp_path) == []
 
 

@@ -14,7 +14,7 @@ from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from fixtures.guest import capacity
-from kinds import Patch, Says
+from kinds import Cli, Patch, Says
 from samples import user_error
 
 GUEST_MB = 2048
@@ -115,21 +115,18 @@ def test_image_and_template_are_made_for_the_options_that_decide_them(capsys: Sa
     assert capsys.readouterr().out == "image and template of trixie are ready; ./rdma-cts run --guest uses them\n"
 
 
-def test_a_template_that_cannot_be_made_is_status_3(capsys: Says, monkeypatch: Patch) -> None:
+def test_a_template_that_cannot_be_made_is_status_3(cli: Cli, monkeypatch: Patch) -> None:
     monkeypatch.setattr(FakeGuests, "obstacle", "guests are booted here")
-    assert main(["prepare"]) == 3
-    assert "the image of forky is ready, but its template is not" in capsys.readouterr().err
+    assert "the image of forky is ready, but its template is not" in cli(3, "prepare").err
 
 
-def test_without_templates_the_image_is_all(capsys: Says, monkeypatch: Patch) -> None:
+def test_without_templates_the_image_is_all(cli: Cli, monkeypatch: Patch) -> None:
     monkeypatch.setattr(FakeGuests, "obstacle", "nobody may ask")
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
-    assert main(["prepare"]) == 0
-    assert "RDMA_CTS_TEMPLATES is off" in capsys.readouterr().out
+    assert "RDMA_CTS_TEMPLATES is off" in cli(0, "prepare").out
 
 
-def test_an_unknown_stack_is_a_mistake(capsys: Says) -> None:
-    assert main(["prepare", "--stack", "forkey"]) == 2
-    assert capsys.readouterr().err == (
+def test_an_unknown_stack_is_a_mistake(cli: Cli) -> None:
+    assert cli(2, "prepare", "--stack", "forkey").err == (
         "rdma-cts: prepare: --stack 'forkey' does not exist (did you mean forky?); see ./rdma-cts prepare --help\n"
     )

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from commands.__main__ import main
 from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS
 from conformance.results.records import Recorded, encode, footer_record
 from conformance.sweeps.outcome import Outcome
-from kinds import Says
+from kinds import Cli
 from made_sweeps import FLAGS, OUTCOMES, sweep
 from patience import calls_of
 from reports.comparison import KINDS, Change, compare, kind_of
@@ -178,12 +177,10 @@ def test_a_hundred_thousand_points_cost_hardly_more_than_a_call_each(tmp_path: P
     assert [change.points for change in found.of("regressed")] == [0, 1]
 
 
-def test_runs_of_other_tables_are_compared_only_when_told(tmp_path: Path, capsys: Says) -> None:
+def test_runs_of_other_tables_are_compared_only_when_told(tmp_path: Path, cli: Cli) -> None:
     old, new = (run(tmp_path / name, [result(SUITE.cases[0])], name * 64) for name in ("a", "b"))
-    assert main(["compare", str(old), str(new)]) == 2
-    assert "different tables; --unlike-tables" in capsys.readouterr().err
-    assert main(["compare", str(old), str(new), "--unlike-tables"]) == 0
-    assert "1 case compared: nothing has changed" in capsys.readouterr().out
+    assert "different tables; --unlike-tables" in cli(2, "compare", old, new).err
+    assert "1 case compared: nothing has changed" in cli(0, "compare", old, new, "--unlike-tables").out
 
 
 def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: Path) -> None:
@@ -213,11 +210,10 @@ def test_what_changed_under_test_comes_before_what_that_changed() -> None:
     assert "has changed:" not in "".join(text(compare(new, new), None))
 
 
-def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, capsys: Says) -> None:
+def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, cli: Cli) -> None:
     old = run(tmp_path / "old", [result(SUITE.cases[0])])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL", "it\x1b[31m should not")])
-    assert main(["compare", str(old), str(new)]) == 1
-    said = capsys.readouterr().out
+    said = cli(1, "compare", old, new).out
     assert "PASS -> FAIL  REG-01  reg_mr/sample/c0" in said
     assert "./rdma-cts run --only reg_mr/sample/c0" in said
     assert "\x1b" not in said
@@ -241,25 +237,23 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, caps
     ],
 )
 def test_points_that_are_none_are_one_clear_line(
-    tmp_path: Path, spoil: Callable[[Any], Any], what: str, capsys: Says
+    tmp_path: Path, spoil: Callable[[Any], Any], what: str, cli: Cli
 ) -> None:
     directories = [tmp_path / name for name in ("old", "new")]
     for directory in directories:
         run(directory, swept(directory))
     (points,) = (tmp_path / "new" / "points").iterdir()
     points.write_text(json.dumps(spoil(json.loads(points.read_text()))))
-    assert main(["compare", *map(str, directories)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = cli(2, "compare", *directories).err.splitlines()
     assert str(points) in line
     assert what in line
 
 
-def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, capsys: Says) -> None:
+def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, cli: Cli) -> None:
     directories = [tmp_path / name for name in ("old", "new")]
     for directory in directories:
         run(directory, [{**line, "points_file": "../../etc/passwd"} for line in swept(directory)])
-    assert main(["compare", *map(str, directories)]) == 2
-    assert "lies outside of" in capsys.readouterr().err
+    assert "lies outside of" in cli(2, "compare", *directories).err
 
 
 def two_runs(tmp_path: Path) -> tuple[str, str]:
@@ -274,9 +268,8 @@ def two_runs(tmp_path: Path) -> tuple[str, str]:
     return str(run(tmp_path / "old", old)), str(run(tmp_path / "new", new))
 
 
-def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, capsys: Says) -> None:
-    assert main(["compare", *two_runs(tmp_path)]) == 1
-    said = capsys.readouterr().out
+def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, cli: Cli) -> None:
+    said = cli(1, "compare", *two_runs(tmp_path)).out
     assert "defects: 2 new, 1 gone, 0 in both" in said
     gone, *new = sorted(line.split(maxsplit=2)[2] for line in said.splitlines() if re.match(r"  (new|gone)  ", line))
     assert gone.endswith("a registration is refused with EINVAL: REG-01")
@@ -288,28 +281,25 @@ def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, capsys: Says
 
 
 @pytest.mark.parametrize("again", ["MISSED", "BROKEN", ""])
-def test_a_defect_whose_case_was_not_decided_is_not_gone(again: str, tmp_path: Path, capsys: Says) -> None:
+def test_a_defect_whose_case_was_not_decided_is_not_gone(again: str, tmp_path: Path, cli: Cli) -> None:
     first, second = SUITE.cases[:2]
     old = run(tmp_path / "old", [result(first, "FAIL"), result(second)])
     new = run(tmp_path / "new", [*([result(first, again)] if again else []), result(second)])
-    assert main(["compare", str(old), str(new)]) == (3 if again else 0)
-    said = capsys.readouterr().out
+    said = cli(3 if again else 0, "compare", old, new).out
     assert "defects: 0 new, 0 gone, 0 in both, 1 not decided\n" in said
     assert "  gone  " not in said
 
 
-def test_what_is_only_newly_wrong_is_no_regression_and_is_reported(tmp_path: Path, capsys: Says) -> None:
+def test_what_is_only_newly_wrong_is_no_regression_and_is_reported(tmp_path: Path, cli: Cli) -> None:
     old = run(tmp_path / "old", [result(SUITE.cases[0], "UNSUPPORTED")])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL")])
-    assert main(["compare", str(old), str(new)]) == 1
-    assert capsys.readouterr().out.endswith(
+    assert cli(1, "compare", old, new).out.endswith(
         "what is newly supported is wrong: 1 new defect, the worst: wrong report (exit status 1)\n"
     )
 
 
-def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, capsys: Says) -> None:
-    assert main(["compare", *two_runs(tmp_path), "--format", "json"]) == 1
-    data = json.loads(capsys.readouterr().out)
+def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, cli: Cli) -> None:
+    data = json.loads(cli(1, "compare", *two_runs(tmp_path), "--format", "json").out)
     assert (data["schema"], data["exit_status"], data["cases_compared"]) == ("rdma-cts-comparison/1", 1, 4)
     assert [change["kind"] for change in data["changes"]] == [
         "regressed",
@@ -321,22 +311,19 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, 
     assert counts == {"new": 2, "gone": 1, "in both": 0, "not decided": 0}
 
 
-def test_a_comparison_for_ci_systems_keeps_to_the_schema(tmp_path: Path, capsys: Says) -> None:
+def test_a_comparison_for_ci_systems_keeps_to_the_schema(tmp_path: Path, cli: Cli) -> None:
     schema = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
     paths = two_runs(tmp_path)
-    assert main(["compare", *paths, "--format", "junit"]) == 1
-    document = etree.fromstring(capsys.readouterr().out.encode())
+    document = etree.fromstring(cli(1, "compare", *paths, "--format", "junit").out.encode())
     schema.assertValid(document)
     assert [document[0].get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "2", "1", "1"]
-    assert main(["compare", paths[0], paths[0], "--format", "junit"]) == 0
-    document = etree.fromstring(capsys.readouterr().out.encode())
+    document = etree.fromstring(cli(0, "compare", paths[0], paths[0], "--format", "junit").out.encode())
     schema.assertValid(document)
     assert document[0].get("tests") == "1"
 
 
-def test_a_comparison_in_markdown_carries_no_markup_of_the_runs(tmp_path: Path, capsys: Says) -> None:
-    assert main(["compare", *two_runs(tmp_path), "--format", "markdown"]) == 1
-    said = capsys.readouterr().out
+def test_a_comparison_in_markdown_carries_no_markup_of_the_runs(tmp_path: Path, cli: Cli) -> None:
+    said = cli(1, "compare", *two_runs(tmp_path), "--format", "markdown").out
     assert said.startswith("## ❌ rdma-cts compare: something has regressed")
     assert "### newly supported, and wrong: 1 case" in said
     assert "<b>" not in said

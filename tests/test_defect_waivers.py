@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 import yaml
 
-from commands.__main__ import main
 from conformance.defects import Severity
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
@@ -19,7 +18,7 @@ from conformance.model.verdict import VIOLATIONS
 from conformance.results.waiver_file import Run, read_waivers, waivers_text
 from conformance.results.waivers import Waivers
 from conformance.tables.suite import ROOT, Suite
-from kinds import Says
+from kinds import Cli
 from reports.digest import Digest, read
 from samples import changed, registry
 
@@ -171,12 +170,10 @@ def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSU
     return ("waivers", "--run", str(RUNS / f"{run}.jsonl"), *of_file, *more)
 
 
-def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, capsys: Says) -> None:
+def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cli: Cli) -> None:
     path = tmp_path / "made.yaml"
-    assert main(command("--out", str(path))) == 0
-    assert capsys.readouterr().out == f"waivers: {path}\n"
-    assert main(command()) == 0
-    assert capsys.readouterr().out == path.read_text()
+    assert cli(0, *command("--out", str(path))).out == f"waivers: {path}\n"
+    assert cli(0, *command()).out == path.read_text()
     assert len(read_waivers(path, NO_SUITE, date.today()).defects) == 23
 
 
@@ -193,9 +190,8 @@ def test_the_command_writes_a_file_that_run_and_judge_accept(tmp_path: Path, cap
     ],
     ids=["no-date", "past", "far", "no-issue", "empty-date", "issue", "no-run"],
 )
-def test_a_wrong_argument_is_one_line(arguments: tuple[str, ...], message: str, capsys: Says) -> None:
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+def test_a_wrong_argument_is_one_line(arguments: tuple[str, ...], message: str, cli: Cli) -> None:
+    (line,) = cli(2, *arguments).err.splitlines()
     assert message in line
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from commands import describe, run_arguments
-from commands.__main__ import COMMANDS, main
+from commands.__main__ import COMMANDS
 from conformance.errors import UserError
 from conformance.tables.suite import load_suite
 from conformance.verbs import VERBS
-from kinds import Patch, Says
+from kinds import Cli, Patch
 from launched import ended
 from recorded_reference import record
 from reference.device import Device
@@ -110,48 +110,45 @@ SUITE = load_suite()
 CASE = next(case for case in SUITE.cases if "REG-15" in case.rules and not case.sweep)
 
 
-def explained(capsys: Says, *arguments: str) -> str:
-    assert main(["explain", *arguments]) == 0
-    return " ".join(capsys.readouterr().out.split())
+def explained(cli: Cli, *arguments: object) -> str:
+    return " ".join(cli(0, "explain", *arguments).out.split())
 
 
 def test_every_rule_has_its_source_its_cases_and_what_a_failure_means(
-    capsys: Says, monkeypatch: Patch, tmp_path: Path
+    cli: Cli, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_arguments, "suite_from", lambda arguments: SUITE)
     for rule in SUITE.registry.values():
-        said = explained(capsys, rule.id)
+        said = explained(cli, rule.id)
         for text in (rule.statement, rule.document, rule.section, rule.quote or rule.unquoted, rule.failure_means):
             assert " ".join(text.split()) in said
         count = sum(rule.id in case.rules for case in SUITE.cases)
         assert (f"{count:,} cases prove it:" if count > 1 else "1 case proves it:") in said
 
 
-def test_the_last_verdict_is_that_of_the_newest_run(tmp_path: Path, capsys: Says, monkeypatch: Patch) -> None:
+def test_the_last_verdict_is_that_of_the_newest_run(tmp_path: Path, cli: Cli, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     record(tmp_path / "out" / "first", SUITE, [CASE], Device(without("odp")))
-    assert "Last verdict: PARTIAL" in explained(capsys, "reg-15")
+    assert "Last verdict: PARTIAL" in explained(cli, "reg-15")
     newest = record(tmp_path / "out" / "second", SUITE, [SUITE.cases[0]])
-    assert f"Last verdict: not run (reference, host, kernel 7.2.0; out/{newest.name})" in explained(capsys, "REG-15")
+    assert f"Last verdict: not run (reference, host, kernel 7.2.0; out/{newest.name})" in explained(cli, "REG-15")
 
 
-def test_a_case_has_its_call_its_rules_and_what_came(tmp_path: Path, capsys: Says) -> None:
+def test_a_case_has_its_call_its_rules_and_what_came(tmp_path: Path, cli: Cli) -> None:
     run = record(tmp_path / "run", SUITE, [CASE])
-    said = explained(capsys, CASE.id, "--run", str(run))
+    said = explained(cli, CASE.id, "--run", run)
     for text in (str(CASE.when), "expect: outcome refused", "REG-15", "If it fails:", "observed:", "errno EINVAL"):
         assert text in said
 
 
-def test_a_defect_that_the_run_does_not_have_is_one_line(capsys: Says) -> None:
+def test_a_defect_that_the_run_does_not_have_is_one_line(cli: Cli) -> None:
     run = Path(__file__).with_name("recorded_violations")
-    assert main(["explain", "ffff", "--run", str(run / "forky.jsonl")]) == 2
-    assert f"rdma-cts: {run} has no defect ffff; " in capsys.readouterr().err
+    assert f"rdma-cts: {run} has no defect ffff; " in cli(2, "explain", "ffff", "--run", run / "forky.jsonl").err
 
 
-def test_an_id_that_nothing_has_is_one_line_with_a_suggestion(capsys: Says) -> None:
-    assert main(["explain", "REG-155"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+def test_an_id_that_nothing_has_is_one_line_with_a_suggestion(cli: Cli) -> None:
+    (line,) = cli(2, "explain", "REG-155").err.splitlines()
     assert "there is no rule or case 'REG-155' (did you mean REG-15" in line
 
 
@@ -176,9 +173,8 @@ def test_an_id_that_nothing_has_is_one_line_with_a_suggestion(capsys: Says) -> N
         ("rdma-cts trial reference --mut", []),
     ],
 )
-def test_bash_offers_what_fits(line: str, offered: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "bash"]) == 0
-    script = capsys.readouterr().out
+def test_bash_offers_what_fits(line: str, offered: list[str], cli: Cli) -> None:
+    script = cli(0, "completion", "bash").out
     words = line.split(" ")
     ask = f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}; _rdma_cts"
     text = f'{script}\n{ask}; printf "%s\\n" "${{COMPREPLY[@]}}"'
@@ -188,26 +184,7 @@ def test_bash_offers_what_fits(line: str, offered: list[str], capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(("shell", "sign"), [("zsh", "#compdef rdma-cts\n"), ("fish", "complete -c rdma-cts")])
-def test_other_shells_know_all_commands(shell: str, sign: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
+def test_other_shells_know_all_commands(shell: str, sign: str, cli: Cli) -> None:
+    script = cli(0, "completion", shell).out
     assert sign in script
     assert all(f"{name} " in script for name in COMMANDS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "meant"),
-    [
-        (["run", "--devcie", "x"], " (did you mean --device?); see ./rdma-cts run --help"),
-        (["run", "reg_mr"], " (did you mean --verb reg_mr?); see ./rdma-cts run --help"),
-        (["run", "ibv_dereg_mr"], " (did you mean --verb dereg_mr?); see ./rdma-cts run --help"),
-        (["list", "REG-15"], " (did you mean --rule REG-15?); see ./rdma-cts list --help"),
-        (["run", "reg_mr/keys/a"], " (did you mean --only reg_mr/keys/a?); see ./rdma-cts run --help"),
-        (["doctor", "REG-15"], "unrecognized arguments: REG-15; see ./rdma-cts doctor --help"),
-    ],
-)
-def test_what_was_meant_is_suggested(arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"rdma-cts: {arguments[0]}: unrecognized arguments: ")
-    assert error.endswith(f"{meant}\n")

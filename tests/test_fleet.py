@@ -12,7 +12,7 @@ import pytest
 from bad_places import as_another_user
 from commands.__main__ import main
 from commands.fleet import _node
-from kinds import Says
+from kinds import Cli, Says
 from launched import ended
 from reports.summary import as_data
 from test_recorded_run import recorded
@@ -165,14 +165,12 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, ca
     ],
 )
 def test_what_is_no_directory_of_nodes_is_one_line(
-    tmp_path: Path, make: Callable[[Path], object], said: str, capsys: Says
+    tmp_path: Path, make: Callable[[Path], object], said: str, cli: Cli
 ) -> None:
     make(tmp_path / "nodes")
-    assert main(["fleet", str(tmp_path / "nodes"), "--out", str(tmp_path / "out")]) == 2
-    assert said in capsys.readouterr().err
+    assert said in cli(2, "fleet", tmp_path / "nodes", "--out", tmp_path / "out").err
 
 
-def test_two_nodes_of_one_name_are_refused(tmp_path: Path, capsys: Says) -> None:
+def test_two_nodes_of_one_name_are_refused(tmp_path: Path, cli: Cli) -> None:
     folders = [str(nodes(tmp_path / name, 2)) for name in ("a", "b")]
-    assert main(["fleet", *folders, "--out", str(tmp_path / "out")]) == 2
-    assert "two nodes are called n0: " in capsys.readouterr().err
+    assert "two nodes are called n0: " in cli(2, "fleet", *folders, "--out", tmp_path / "out").err

@@ -15,7 +15,7 @@ from conformance.results.records import encode, read_results
 from conformance.results.rejudge import rejudge
 from conformance.sweeps.outcome import OUTSIDE, Points
 from conformance.tables.suite import Suite, load_suite
-from kinds import Folders, Says
+from kinds import Cli, Folders, Says
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
@@ -69,18 +69,16 @@ def test_the_same_rules_give_the_same_lines(run: Path) -> None:
     assert {line["verdict"] for line, _ in found.values()} >= {"PASS", "UNSUPPORTED"}
 
 
-def test_what_only_points_have_shown_to_be_missing_is_missing(tmp_path: Path, capsys: Says) -> None:
+def test_what_only_points_have_shown_to_be_missing_is_missing(tmp_path: Path, cli: Cli) -> None:
     sweep = next(case for case in SUITE.cases if case.id == "reg_mr/access_space/huge-pages@libibverbs")
     alone = record(tmp_path / "alone", SUITE, [sweep], Device(without("hugetlb")))
     assert read_results(alone).results[0]["points"][Verdict.UNSUPPORTED]
-    assert main(["judge", str(alone)]) == 0
-    assert "1 of 1 results judged again: 0 verdicts changed" in capsys.readouterr().out
+    assert "1 of 1 results judged again: 0 verdicts changed" in cli(0, "judge", alone).out
     (points,) = (alone / "points").iterdir()
     data = json.loads(points.read_text())
     next(each for each in data["examples"] if "lacking" in each["observed"])["observed"]["lacking"] = [{"x": 1}]
     points.write_text(json.dumps(data))
-    assert main(["judge", str(alone)]) == 2
-    assert "not the points of a sweep" in capsys.readouterr().err
+    assert "not the points of a sweep" in cli(2, "judge", alone).err
 
 
 def test_todays_rules_decide(run: Path) -> None:
@@ -101,21 +99,19 @@ def test_todays_rules_decide(run: Path) -> None:
     assert "should succeed" in changed[passed]["reason"]
 
 
-def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, capsys: Says) -> None:
+def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, cli: Cli) -> None:
     forged = edited(run, tmp_path / "forged", verdict="FAIL", effective="FAIL", reason="made up")
-    assert main(["judge", str(forged)]) == 0
-    said = capsys.readouterr().out
+    said = cli(0, "judge", forged).out
     first = plain(run)
     assert f"FAIL -> {first['verdict']}  {first['case']}" in said
     assert "was: made up" in said
     assert "1 verdicts changed" in said
 
 
-def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, capsys: Says) -> None:
+def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "again"
     assert main(["judge", str(run), "--out", str(out)]) == 0
-    assert main(["compare", str(run), str(out)]) == 0
-    assert "nothing has changed" in capsys.readouterr().out
+    assert "nothing has changed" in cli(0, "compare", run, out).out
     assert {file.name for file in out.iterdir()} >= {"report.html", "junit.xml", "summary.json"}
     assert read_results(out).header["judged_again"]["suite"] == read_results(run).header["suite"]
     assert main(["judge", str(run), "--out", str(out)]) == 2
@@ -139,14 +135,13 @@ def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> No
     assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are others now"
 
 
-def test_an_observation_that_is_none_is_one_clear_line(run: Path, tmp_path: Path, capsys: Says) -> None:
+def test_an_observation_that_is_none_is_one_clear_line(run: Path, tmp_path: Path, cli: Cli) -> None:
     first = plain(run)["case"]
-    assert main(["judge", str(edited(run, tmp_path / "edited", observed={"nothing": 3}))]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = cli(2, "judge", edited(run, tmp_path / "edited", observed={"nothing": 3})).err.splitlines()
     assert f"what was observed of {first} cannot be judged" in line
 
 
-def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, capsys: Says) -> None:
+def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, cli: Cli) -> None:
     forged = edited(run, tmp_path / "forged")
     (line,) = (line for line in read_results(run).results if line.get("points_file"))
     file = forged / line["points_file"]
@@ -154,13 +149,11 @@ def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, capsys: S
     points = Points.of_data(data)
     points.index[next(number for number, outcome in enumerate(points.index) if outcome != OUTSIDE)] = OUTSIDE
     file.write_text(json.dumps(points.as_data(line["case"])))
-    assert main(["judge", str(forged)]) == 1
-    said = capsys.readouterr().out
+    said = cli(1, "judge", forged).out
     assert f"{line['verdict']} of {line['case']}: its space is another now" in said
     assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
     file.write_text(json.dumps(points.as_data("reg_mr/another/sweep")))
-    assert main(["judge", str(forged)]) == 2
-    assert f"the points of reg_mr/another/sweep, and not of {line['case']}" in capsys.readouterr().err
+    assert f"the points of reg_mr/another/sweep, and not of {line['case']}" in cli(2, "judge", forged).err
 
 
 def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path) -> None:
@@ -176,9 +169,8 @@ def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path) -> None
     assert footer["confirmation"] == {"confirmed": 1, "not_confirmed": 0, "not_tried": 0}
 
 
-def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path, capsys: Says) -> None:
+def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path, cli: Cli) -> None:
     shutil.copytree(run, tmp_path / "twice")
     text = (run / "results.jsonl").read_text().replace('"verdict":', '"verdict":"FAIL","verdict":', 1)
     (tmp_path / "twice" / "results.jsonl").write_text(text)
-    assert main(["report", str(tmp_path / "twice"), "--format", "markdown"]) == 2
-    assert "the key 'verdict' is there twice" in capsys.readouterr().err
+    assert "the key 'verdict' is there twice" in cli(2, "report", tmp_path / "twice", "--format", "markdown").err

@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from commands import doctor
-from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.kernel.netlink import driver_name
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
-from kinds import Patch, Says
+from kinds import Cli, Patch, Says
 from launched import ended, script
 from runs import process
 
@@ -421,18 +420,16 @@ def test_lacking_programs_are_reported_with_the_command(python_host: Host) -> No
     assert found["processor"].text.startswith("software emulation")
 
 
-def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(capsys: Says, monkeypatch: Patch) -> None:
+def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(cli: Cli, monkeypatch: Patch) -> None:
     monkeypatch.setattr(doctor, "device_findings", lambda _: [readiness.Finding(readiness.OK, "it", "is")])
     monkeypatch.setattr(doctor, "device_names", lambda: ["mlx5_0"])
     monkeypatch.setattr("commands.doctor.RdmaNetlink.driver_id", lambda _: 1)
-    assert main(["doctor", "--device", "mlx5_0"]) == 0
-    text = capsys.readouterr().out
+    text = cli(0, "doctor", "--device", "mlx5_0").out
     assert "REG-10, NUL-05: memory keys have no bit for MW_BIND; DEREG-02: " in text
     assert "every driver" in text
     assert "`" not in text
     assert "mana" not in text
-    assert main(["doctor", "--device", "mlx5_1"]) == 2
-    assert "there is no device mlx5_1; devices of this host: mlx5_0" in capsys.readouterr().err
+    assert "there is no device mlx5_1; devices of this host: mlx5_0" in cli(2, "doctor", "--device", "mlx5_1").err
 
 
 def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> None:

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from conformance.results.records import encode
 from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
 from fixtures.system import packages
-from kinds import Patch, Says
+from kinds import Cli, Patch, Says
 from launched import ended, script
 from reports.text import fitted
 from runs.folder import run_folder
@@ -28,6 +29,8 @@ from samples import header, numbered, result
 
 COMMAND = (sys.executable, "-m", "commands")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+TESTS = Path(__file__).parent
+MISTAKES = (TESTS / "mistakes.txt").read_text()
 
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -53,7 +56,7 @@ def test_a_full_device_is_one_line(command: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize("out", ["run/results.jsonl", "run/plan.json", "run/points/1.json", "link", "night/cell.json"])
-def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: Patch, capsys: Says) -> None:
+def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: Patch, cli: Cli) -> None:
     for name in ("run/plan.json", "run/points/1.json", "night/cell.json"):
         (run.parent / name).parent.mkdir(exist_ok=True)
         (run.parent / name).write_text("{}")
@@ -61,8 +64,7 @@ def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: P
     before = (run.parent / out).read_bytes()
     monkeypatch.chdir(run.parent)
     said = f"rdma-cts: {out} is recorded data, which no output replaces; give another file to --out\n"
-    assert main(["report", "run", "--format", "summary", "--out", out]) == 2
-    assert capsys.readouterr().err == said
+    assert cli(2, "report", "run", "--format", "summary", "--out", out).err == said
     assert (run.parent / out).read_bytes() == before
 
 
@@ -79,88 +81,13 @@ def test_a_report_for_the_file_behind_standard_output_is_appended_to_it(run: Pat
     assert (before, summary[0], after) == ("before", "{", "after")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("run -k=", "run: argument -k: '' is not a word; see ./rdma-cts run --help"),
-        ("run --guest --out=", "run: argument --out: '' is not a path; see ./rdma-cts run --help"),
-        ("doctor --host=", "doctor: argument --host: '' is not a word; see ./rdma-cts doctor --help"),
-        ("run --guest --port 2", "--port is for a device of this host, not for the guest; give --device NAME"),
-        ("run --gid-index x", "run: argument --gid-index: 'x' is not an index, 0 or more; see ./rdma-cts run --help"),
-        ("run --seed x", "run: argument --seed: 'x' is not a whole number; see ./rdma-cts run --help"),
-        ("list --tier smok", "list: --tier 'smok' does not exist (did you mean smoke?); see ./rdma-cts list --help"),
-        ("frobnicate", "COMMAND 'frobnicate' does not exist; see ./rdma-cts --help"),
-        ("lits", "COMMAND 'lits' does not exist (did you mean list?); see ./rdma-cts --help"),
-        ("report", "a report of which run? give its directory, or --history DIR"),
-        ("run --guest --waivers /nowhere", "/nowhere: cannot be read: No such file or directory"),
-        ("run --guest --out /dev/null/x", "/dev/null/x cannot be written: /dev/null is not a directory"),
-        ("run --resume /nowhere", "no run to resume in /nowhere: there is no plan.json"),
-        ("run --only nosuch/case/x", "unknown case 'nosuch/case/x'; see ./rdma-cts list"),
-        ("run --rule REG-999", "unknown rule 'REG-999' (did you mean REG-29?)"),
-        ("list --rules --verb x", "unknown verb 'ibv_x'; see ./rdma-cts describe"),
-        (
-            "nightly --history h --stack forky,trixy",
-            "nightly: argument --stack: 'trixy' is not a stack (did you mean trixie?); see ./rdma-cts nightly --help",
-        ),
-        ("run --verb ibv_reg_mrr", "unknown verb 'ibv_reg_mrr' (did you mean ibv_reg_mr?)"),
-        (
-            "nightly --history h --mail-to=a\tb",
-            "nightly: argument --mail-to: 'a\\tb' is not an address; see ./rdma-cts nightly --help",
-        ),
-        ("nightly --history h --webhook-file /", "/ cannot be written: Is a directory"),
-        ("run -k zzzzzz", "no case matches the selection; see ./rdma-cts list"),
-        ("run --device a/b", "run: argument --device: 'a/b' is not the name of a device; see ./rdma-cts run --help"),
-        ("run --device x --guest", "--device and --guest exclude each other"),
-        ("run --guest --guests 0", "run: argument --guests: '0' is not a number above 0; see ./rdma-cts run --help"),
-        (
-            "run --deadline -1",
-            "run: argument --deadline: '-1' is not a number of seconds above 0; see ./rdma-cts run --help",
-        ),
-        ("run --failed", "there is no run in out; --failed RUN names one"),
-        ("run --out a/b/c", "a/b/c cannot be written: there is no directory a/b"),
-        ("run --lab nosuch", "nosuch: cannot be read: No such file or directory"),
-        ("run --guest --guest-env x", "--guest-env 'x' is not of the form NAME=VALUE"),
-        ("run --guest --without x", "--without is for a mended stack: --stack forky-mended"),
-        (
-            "run --quiet --verbose",
-            "run: argument -v/--verbose: not allowed with argument -q/--quiet; see ./rdma-cts run --help",
-        ),
-        ("run --cases nosuch", "nosuch: no such folder of cases"),
-        ("list --rule", "list: argument --rule: expected one argument; see ./rdma-cts list --help"),
-        ("report nosuch", "nosuch cannot be read: No such file or directory"),
-        ("compare empty", "compare: the following arguments are required: NEW; see ./rdma-cts compare --help"),
-        ("bundle nosuch", "nosuch is not the directory of a run"),
-        ("verify nosuch", "nosuch cannot be read: No such file or directory"),
-        (
-            "explain reg_mr",
-            "there is no rule or case 'reg_mr' (did you mean describe ibv_reg_mr?); ./rdma-cts list shows all cases,"
-            " ./rdma-cts list --rules all rules",
-        ),
-        (
-            "trial reference --mutant x",
-            "trial reference: unrecognized arguments: --mutant x (did you mean --out?); see ./rdma-cts trial reference"
-            " --help",
-        ),
-        ("explain ffffffffffff", "there is no run to look for the defect ffffffffffff in; --run RUN names one"),
-        ("reproducer", "give a case, or --all for every violation of a run"),
-        ("reproducer nosuch", "there is no case 'nosuch'"),
-        (
-            "waivers --run empty",
-            "waivers: the following arguments are required: --owner, --issue, --expires; see ./rdma-cts waivers --help",
-        ),
-        (
-            "completion ksh",
-            "completion: shell 'ksh' does not exist (did you mean zsh?); see ./rdma-cts completion --help",
-        ),
-        ("trial", "trial: the following arguments are required: TRIAL; see ./rdma-cts trial --help"),
-    ],
-)
+@pytest.mark.parametrize("mistake", [line for line in MISTAKES.splitlines() if line[0] != "#"])
 def test_a_mistake_in_a_command_line_is_one_line_and_status_2(
-    arguments: str, said: str, tmp_path: Path, monkeypatch: Patch, capsys: Says
+    mistake: str, tmp_path: Path, monkeypatch: Patch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(arguments.split(" ")) == 2
-    assert capsys.readouterr() == ("", f"rdma-cts: {said}\n")
+    command, said = mistake.replace("RECORDED", str(TESTS / "recorded_violations")).split(" => ")
+    assert cli(2, *shlex.split(command)) == ("", f"rdma-cts: {said}\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -205,7 +132,7 @@ def test_what_may_not_be_looked_into_is_one_line_and_status_2(open_folder: Path)
 INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
 
 
-def test_every_variable_is_printed_and_on_its_page(capsys: Says) -> None:
+def test_every_variable_is_printed_and_on_its_page(cli: Cli) -> None:
     files = ended("git", "ls-files", "-z", cwd=ROOT, check=True).stdout
     parts = ("bundles", "commands", "conformance", "fixtures", "runs", "targets", "rdma-cts")
     paths = [ROOT / name for name in files.split("\0") if name.startswith(parts)]
@@ -219,8 +146,7 @@ def test_every_variable_is_printed_and_on_its_page(capsys: Says) -> None:
     assert read - INTERNAL == known
     page = (ROOT / "docs" / "variables.md").read_text()
     assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(VARIABLES)
-    assert main(["variables"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[0] != " "] == list(VARIABLES)
+    assert [line.split()[0] for line in cli(0, "variables").out.splitlines() if line[0] != " "] == list(VARIABLES)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -252,10 +178,11 @@ def test_a_terminal_breaks_a_line_at_words_and_no_command(line: str, shown: str,
 
 
 @pytest.mark.parametrize("value", ["\n", "a\nb", "\x1b[2J"])
-def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
+def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path, monkeypatch: Patch, cli: Cli) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x"]) == 2
-    assert capsys.readouterr().err.endswith("a value is one line of printable characters\n")
+    assert cli(2, "run", "--guest", "--guest-env", f"COLOUR={value}", "--out", "out/x").err.endswith(
+        "a value is one line of printable characters\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded, footer_record
@@ -18,7 +17,7 @@ from fixtures.guest.driver import driver_for
 from fixtures.guest.image import Image
 from fixtures.guest.mending import chosen_changes, ensure_each, ensure_mended
 from fixtures.guest.recipe import recipe_for
-from kinds import Says
+from kinds import Cli
 from reports import html, markdown, terminal
 from reports.digest import digest
 from samples import header, numbered, registry, result, user_error
@@ -221,6 +220,5 @@ def test_a_violation_of_other_rules_and_nothing_at_all_are_reported() -> None:
     assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case sees it"
 
 
-def test_its_changes_are_listed(capsys: Says) -> None:
-    assert main(["trial", "mended", "run", "--list"]) == 0
-    assert capsys.readouterr().out
+def test_its_changes_are_listed(cli: Cli) -> None:
+    assert cli(0, "trial", "mended", "run", "--list").out

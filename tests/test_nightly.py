@@ -22,6 +22,7 @@ from conformance.results.writer import ResultsFile
 from conformance.tables.suite import load_suite
 from fixtures.guest.build import Progress
 from fixtures.guest.recipe import Recipe
+from kinds import Cli
 from launched import script
 from made_history import SUITE, option, run_of, write_run
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, format_night, read_history
@@ -222,36 +223,12 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
     assert read_history(nights.folder).names == ["forky", "mine", "sid"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--stack", "woody"], "'woody' is not a stack (known: bookworm,"),
-        (["--stack", ""], "'' is not a stack"),
-        (["--stack", "forky,sid,forky"], "'forky' is given twice"),
-        (["--stack", "forky-mended", "--rdma-core", "x"], "--rdma-core and --stack forky-mended exclude each other"),
-        (["--overlay", "/none"], "--overlay /none is not a directory"),
-        (["--rdma-core", "/none"], "/none holds no rdma-core"),
-        (["--guest-env", "x"], "--guest-env 'x' is not of the form NAME=VALUE"),
-        (["--kernel", "a=/none"], "/none cannot be read: No such file or directory"),
-        (["--kernel", "a=/etc/passwd,/none"], "/etc/passwd is not a bootable x86 kernel"),
-        (["--renew", "-1"], "'-1' is not a number of days"),
-        (["--kernel", "mine"], "not of the form NAME=FILE"),
-        (["--kernel", "../x=/boot/k"], "not of the form NAME=FILE"),
-        (["--kernel", "sid=/boot/k"], "not of the form NAME=FILE"),
-        (["--kernel", "a=/boot/k", "--kernel", "a=/boot/l"], "there are two of this name"),
-    ],
-)
-def test_a_mistake_in_the_matrix_is_one_line(tmp_path: Path, capsys: Says, arguments: list[str], said: str) -> None:
-    assert main(["nightly", "--history", str(tmp_path / "h"), *arguments]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
-    assert not (tmp_path / "h").exists()
-
-
-def test_a_place_where_no_history_can_be_is_one_line(tmp_path: Path, capsys: Says) -> None:
+def test_a_place_where_no_history_can_be_is_one_line(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "file").write_text("")
-    assert main(["nightly", "--history", str(tmp_path / "file"), "--stack", "forky"]) == 2
-    assert capsys.readouterr().err == f"rdma-cts: {tmp_path / 'file'} is not a directory\n"
+    assert (
+        cli(2, "nightly", "--history", tmp_path / "file", "--stack", "forky").err
+        == f"rdma-cts: {tmp_path / 'file'} is not a directory\n"
+    )
 
 
 def test_two_nights_at_once_are_refused(nights: Nights) -> None:
@@ -397,25 +374,14 @@ def test_a_clock_that_is_wrong_is_reported(nights: Nights) -> None:
     assert "the history has a later night" in nights.night(forky=GOOD_RUN)
 
 
-def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, capsys: Says) -> None:
+def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, cli: Cli) -> None:
     """With a real process."""
     kernel = bzimage(tmp_path / "k", "7.3.0")
     command = f"nightly --history {tmp_path / 'h'} --stack forky --renew 99999 --kernel mine={kernel}"
     command += " --tier exhaustive --verb sequences --sequences 0"
-    assert main(command.split()) == 3
-    said = capsys.readouterr().out
+    said = cli(3, *command.split()).out
     for cell in ("forky", "mine"):
         assert re.search(rf"{cell} +not run +rdma-cts: --sequences 0 leaves no case to run; see .*run.log\n", said)
-
-
-@pytest.mark.parametrize(
-    "mistake",
-    [["--only", "reg_mr/no/such"], ["--profile", "none.yaml"], ["--waivers", "none.yaml"], ["--cases", "none"]],
-)
-def test_a_mistake_in_the_options_of_the_runs_begins_no_night(tmp_path: Path, capsys: Says, mistake: list[str]) -> None:
-    assert main(["nightly", "--history", str(tmp_path / "h"), "--stack", "forky", *mistake]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-    assert not (tmp_path / "h").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -449,7 +415,7 @@ def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_made_regression_in_the_guest_is_new_one_night_and_mended_the_next(tmp_path: Path, capsys: Says) -> None:
+def test_a_made_regression_in_the_guest_is_new_one_night_and_mended_the_next(tmp_path: Path, cli: Cli) -> None:
     case = "reg_mr/access_flags/remote-write-without-local-write+none"
     history = tmp_path / "history"
     command = f"nightly --history {history} --stack forky --only {case} --no-confirm --yes --renew 99999".split()
@@ -460,7 +426,6 @@ def test_a_made_regression_in_the_guest_is_new_one_night_and_mended_the_next(tmp
         (f"FAIL -> PASS  REG-15  {case}", 0, []),
     ]
     for said, status, more in nights:
-        assert main([*command, *more]) == status
-        assert said in capsys.readouterr().out
+        assert said in cli(status, *command, *more).out
     outcomes = [cell.outcome.outcome for cell in read_history(history).of("forky")]
     assert outcomes == [BASELINE, REGRESSED, GOOD]

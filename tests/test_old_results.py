@@ -22,7 +22,7 @@ from conformance.results.records import decode, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker
 from conformance.tables.suite import load_suite
-from kinds import words
+from kinds import Cli, words
 from reports.digest import read
 from samples import footer_of
 
@@ -35,12 +35,6 @@ SWEEP = "advise_mr/advice_space/advice-and-flags@libibverbs"
 def copy(tmp_path: Path) -> Path:
     """A copy of the run that may be changed."""
     return Path(shutil.copytree(OLD, tmp_path / "old"))
-
-
-def output(capsys: pytest.CaptureFixture[str], status: int, *arguments: str) -> str:
-    """The output of a command, which must end with this exit status."""
-    assert main(arguments) == status
-    return capsys.readouterr().out
 
 
 def test_each_record_is_written_byte_for_byte_as_it_was_read() -> None:
@@ -69,8 +63,8 @@ def test_it_has_severity_and_defects_too() -> None:
     assert read(OLD).headline == "6 defects in 4 results: 1 kernel crash, 3 wrong codes"
 
 
-def test_it_is_judged_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    text = output(capsys, 1, "judge", str(OLD), "--out", str(tmp_path / "judged"))
+def test_it_is_judged_again(cli: Cli, tmp_path: Path) -> None:
+    text = cli(1, "judge", OLD, "--out", tmp_path / "judged").out
     assert "of 11 results judged again" in text
     judged = read_results(tmp_path / "judged")
     assert read(tmp_path / "judged").headline == (
@@ -84,8 +78,8 @@ def test_it_is_judged_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("id_", "expected"), [("ADV-01", "Last verdict: FAIL"), (SWEEP, "32 of 96 points: those with !LOCAL_WRITE")]
 )
-def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert expected in output(capsys, 0, "explain", id_, "--run", str(OLD))
+def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, cli: Cli) -> None:
+    assert expected in cli(0, "explain", id_, "--run", OLD).out
 
 
 def test_it_is_carried_on(copy: Path) -> None:
@@ -133,11 +127,10 @@ def damage_results(directory: Path, damage: tuple[str, str]) -> str:
 @damaged
 @pytest.mark.parametrize("command", ["report", "compare", "judge", "explain ADV-01 --run", "coverage --run"])
 def test_every_reader_refuses_another_shape_in_one_line(
-    command: str, damage: tuple[str, str], message: str, copy: Path, capsys: pytest.CaptureFixture[str]
+    command: str, damage: tuple[str, str], message: str, copy: Path, cli: Cli
 ) -> None:
     location = damage_results(copy, damage)
-    assert main([*command.split(), str(copy), *([str(OLD)] if command == "compare" else [])]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = cli(2, *command.split(), copy, *([str(OLD)] if command == "compare" else [])).err.splitlines()
     assert line.startswith(f"rdma-cts: {location}")
     assert message in line
 

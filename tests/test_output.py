@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from commands import listing
-from commands.__main__ import main
 from commands.streams import show
 from conformance.errors import UserError
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
 from fixtures.system import cache
-from kinds import Patch, Says
+from kinds import Cli, Patch, Says
 from launched import ended
 from runs import folder as run_folder
 from samples import footer_of, user_error
@@ -47,9 +46,8 @@ def test_a_terminal_that_knows_only_ascii_gets_every_line() -> None:
 
 
 @pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])
-def test_what_was_typed_cannot_control_the_terminal(word: str, capsys: Says) -> None:
-    assert main(["list", word]) == 2
-    assert all(line.isprintable() for line in capsys.readouterr().err.split("\n"))
+def test_what_was_typed_cannot_control_the_terminal(word: str, cli: Cli) -> None:
+    assert all(line.isprintable() for line in cli(2, "list", word).err.split("\n"))
 
 
 def test_foreign_text_cannot_control_the_terminal(capsys: Says) -> None:
@@ -57,13 +55,12 @@ def test_foreign_text_cannot_control_the_terminal(capsys: Says) -> None:
     assert capsys.readouterr().out == "a?[31mb\ntwo\nlines?\n"
 
 
-def test_what_nobody_foresaw_is_one_line_with_its_traceback_in_a_file(monkeypatch: Patch, capsys: Says) -> None:
+def test_what_nobody_foresaw_is_one_line_with_its_traceback_in_a_file(monkeypatch: Patch, cli: Cli) -> None:
     def fail(arguments: object) -> int:
         raise RuntimeError("a\nb\x1b")
 
     monkeypatch.setattr(listing, "execute", fail)
-    assert main(["list"]) == 3
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = cli(3, "list").err.splitlines()
     assert line.startswith("rdma-cts: this is a defect of the suite, or of its environment: RuntimeError: a; see ")
     log = Path(line.rpartition("see ")[2])
     assert "raise RuntimeError" in log.read_text()

@@ -1,5 +1,9 @@
-"""The user's own module and libraries in a real guest: the header shows by their marks that they were loaded."""
+"""The user's own module and libraries in a real guest: the header shows by their marks that they were loaded.
 
+That guest is booted; its results are also those with which a guest resumed from a template is compared.
+"""
+
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conformance.model.record import HeaderRecord
-from conformance.results.records import read_results
+from conformance.results.records import Recorded, read_results
 from fixtures.guest.build import find_tool
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
@@ -20,6 +24,8 @@ pytestmark = pytest.mark.guest
 MARK = b"\xab" * 20
 _NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"  # the head of a note with a build id
 _SIGNED = b"~Module signature appended~\n"
+FAILING_POINT = "reg_mr/rights_space/local#access=LOCAL_WRITE+ON_DEMAND,op=RECV"
+CHOSEN = ("dealloc_mw/deallocation/key-ends-for-rdma-write", FAILING_POINT)
 
 
 def marked(content: bytes) -> bytes:
@@ -54,11 +60,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def header(place: Path) -> HeaderRecord:
+def booted(place: Path) -> Recorded:
+    """A row, and a point of a sweep that fails, in a guest that is booted with these builds."""
     own = ("--modules", place / "modules", "--rdma-core", place / "prefix", "--guest-env", "COLOUR=blue", "--keep")
-    done = run_in_guest(place / "out", *own, only=["dereg_mr/deregistration/of-none"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    return read_results(place / "out").header
+    return run_of(place / "out", *own, RDMA_CTS_TEMPLATES="off")
+
+
+def run_of(out: Path, *options: str | Path, **environment: str) -> Recorded:
+    done = run_in_guest(out, "--guests", "1", "--no-confirm", *options, only=CHOSEN, **environment)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "booting it instead" not in done.stdout + done.stderr
+    return read_results(out)
+
+
+@pytest.fixture(scope="module")
+def header(booted: Recorded) -> HeaderRecord:
+    return booted.header
 
 
 def test_the_module_that_was_given_is_the_one_that_was_loaded(header: HeaderRecord, place: Path) -> None:
@@ -75,10 +92,35 @@ def test_the_libraries_that_were_given_are_the_ones_that_were_loaded(header: Hea
     assert f"lib/{provider.name}" in header["under_test"]["given"]["rdma_core"]["files"]
 
 
-def test_a_module_of_ones_own_is_no_fault_of_a_case(header: HeaderRecord, place: Path) -> None:
-    assert header["env"]["tainted"] != 0
-    (line,) = read_results(place / "out").results
-    assert line["verdict"] == "PASS"
+def verdicts(recorded: Recorded) -> dict[str, tuple[str, str]]:
+    return {line["case"]: (line["verdict"], line["reason"]) for line in recorded.results}
+
+
+def test_a_module_of_ones_own_is_no_fault_of_a_case(booted: Recorded) -> None:
+    assert booted.header["env"]["tainted"] != 0
+    assert [verdicts(booted)[case][0] for case in CHOSEN] == ["PASS", "FAIL"]
+
+
+def others(recorded: Recorded) -> dict[str, object]:
+    """The marks of the kernel and of the builds that are never given here."""
+    found = recorded.header["under_test"]
+    builds = {**found["modules"], **found["libraries"]}
+    return {"kernel": found["kernel"], **{name: mark for name, mark in builds.items() if "rxe" not in name}}
+
+
+def test_a_resumed_guest_gives_the_results_of_a_booted_one(booted: Recorded, tmp_path: Path) -> None:
+    """In the session that waits with the device open, and in one with options that it does not have.
+
+    The builds are copies of those in the image, with other marks.
+    """
+    resumed = [run_of(tmp_path / name, *options) for name, options in (("1", ()), ("2", ("--deadline", "100")))]
+    for recorded in resumed:
+        assert verdicts(recorded) == verdicts(booted)
+        assert recorded.header["planned"] == booted.header["planned"]
+        assert recorded.header["under_test"] == resumed[0].header["under_test"]
+        assert others(recorded) == others(booted)
+    started = [str(recorded.header["started"]) for recorded in (booted, *resumed)]
+    assert started == sorted(set(started))
 
 
 @pytest.mark.nightly
@@ -91,21 +133,53 @@ def test_what_is_kept_starts_the_same_guest_again(header: HeaderRecord, place: P
     assert b'"event":"exit"' in said
 
 
-def in_a_shell(place: Path, out: Path, commands: str) -> str:
+REPORT = """
+import json, os, pathlib, resource
+from pyverbs.device import Context, get_device_list
+pathlib.Path("kept").write_text("writable")
+print("REPORT", json.dumps({
+    "devices": sorted(device.name.decode() for device in get_device_list()),
+    "nodes": sorted(os.listdir("/dev/infiniband")),
+    "caps": Context(name="rxe0").query_device().max_mr > 0,
+    "word": os.environ["WORD"], "home": os.environ["HOME"], "cwd": os.getcwd(),
+    "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY,
+    "huge": [line.split()[1] for line in open("/proc/meminfo") if line.startswith("HugePages_Free")],
+    "persistent": [os.path.getsize(os.environ["RDMA_CTS_PMEM"]), open("/sys/bus/dax/devices/dax0.0/align").read()],
+    "gid": open("/sys/class/infiniband/rxe0/ports/1/gids/1").read().strip(),
+    "interfaces": sorted(os.listdir("/sys/class/net")),
+}))
+"""
+
+
+def in_a_shell(place: Path, out: Path, commands: str, *options: str | Path) -> str:
     """The output of a shell in the guest for these commands."""
-    own = ("--modules", place / "modules", "--guest-env", "COLOUR=blue")
-    done = run_in_guest(out, "--shell", *own, said=f"{commands}\nexit\n")
+    done = run_in_guest(out, "--shell", "--modules", place / "modules", *options, said=f"{commands}\nexit\n")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_a_shell_in_the_guest_has_the_device_and_what_was_given(place: Path, tmp_path: Path) -> None:
-    said = in_a_shell(place, tmp_path / "shell", "echo answer-$((6 * 7))-$COLOUR; rdma link; ls /sys/class/net")
-    assert "answer-42-blue" in said
+def test_a_shell_in_the_guest_has_the_devices_and_what_was_given(place: Path, tmp_path: Path) -> None:
+    word = 'it\'s "$quoted"'
+    (tmp_path / "overlay/opt").mkdir(parents=True)
+    (tmp_path / "overlay/opt/report.py").write_text(REPORT)
+    given = ("--guest-env", f"WORD={word}", "--guest-env", "RDMA_CTS_DEVICES=2", "--overlay", tmp_path / "overlay")
+    said = in_a_shell(place, tmp_path / "shell", "echo answer-$((6 * 7)); python3 /opt/report.py; rdma link", *given)
+    assert "answer-42" in said
     assert "link rxe0/1 state ACTIVE" in said
-    words = said.split()
-    assert {"d0", "d1", "lo"} <= set(words)
-    assert not {"eth0", "ens3", "enp0s3"} & set(words)
+    (report,) = (line for line in said.splitlines() if line.startswith("REPORT "))
+    assert json.loads(report.removeprefix("REPORT ")) == {
+        "devices": ["rxe0", "rxe1"],
+        "nodes": ["uverbs0", "uverbs1"],
+        "caps": True,
+        "word": word,
+        "home": "/root",
+        "cwd": "/suite",
+        "memlock": True,
+        "huge": ["16"],
+        "persistent": [0, "4096\n"],
+        "gid": "0000:0000:0000:0000:0000:ffff:0a4d:0001",
+        "interfaces": ["d0", "d1", "d2", "d3", "lo"],
+    }
     assert [path.name for path in (tmp_path / "shell").iterdir()] == ["console.log"]
 
 

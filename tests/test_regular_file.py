@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from commands.__main__ import main
 from conformance.regular_file import MOST_BYTES, open_regular, read_regular
-from kinds import Patch, Says
+from kinds import Cli, Patch
 from runs.durations import Durations
 
 OLD = Path(__file__).with_name("old_results")
@@ -28,51 +27,50 @@ COMMANDS = (
 )
 
 
-def told(command: tuple[str, ...], run: Path, capsys: Says) -> str:
+def told(command: tuple[str, ...], run: Path, cli: Cli) -> str:
     """The one line with which a command refuses RUN."""
     words = [{"RUN": str(run), "OUT": str(run.with_name("out"))}.get(word, word) for word in command]
-    assert main(words) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = cli(2, *words).err.splitlines()
     return line
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_no_command_waits_for_a_fifo_in_the_place_of_results(
-    command: tuple[str, ...], tmp_path: Path, capsys: Says
+    command: tuple[str, ...], tmp_path: Path, cli: Cli
 ) -> None:
     run = tmp_path / "run"
     run.mkdir()
     os.mkfifo(run / "results.jsonl")
-    assert "not a regular file" in told(command, run, capsys)
+    assert "not a regular file" in told(command, run, cli)
 
 
-def test_results_that_fill_the_memory_are_not_read(tmp_path: Path, capsys: Says) -> None:
+def test_results_that_fill_the_memory_are_not_read(tmp_path: Path, cli: Cli) -> None:
     with (tmp_path / "results.jsonl").open("wb") as file:
         file.truncate(MOST_BYTES + 1)
-    assert told(("report", "RUN"), tmp_path, capsys).endswith(f"cannot be read: larger than {MOST_BYTES:,} bytes")
+    assert told(("report", "RUN"), tmp_path, cli).endswith(f"cannot be read: larger than {MOST_BYTES:,} bytes")
 
 
-def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, capsys: Says) -> None:
+def test_no_report_waits_for_a_fifo_in_the_place_of_points(tmp_path: Path, cli: Cli) -> None:
     run = Path(shutil.copytree(OLD, tmp_path / "run"))
     (points, *_) = (run / "points").iterdir()
     points.unlink()
     os.mkfifo(points)
-    assert told(("report", "RUN"), run, capsys) == f"rdma-cts: {points} cannot be read: not a regular file"
+    assert told(("report", "RUN"), run, cli) == f"rdma-cts: {points} cannot be read: not a regular file"
     (run / "points" / points.name).unlink()
 
 
 @pytest.mark.parametrize("options", [("--resume",), ("--guest", "--out")])
-def test_no_run_waits_for_a_fifo_in_its_directory(options: tuple[str, ...], tmp_path: Path, capsys: Says) -> None:
+def test_no_run_waits_for_a_fifo_in_its_directory(options: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
     for name in ("results.jsonl", "plan.json"):
         os.mkfifo(tmp_path / name)
-    assert "not a regular file" in told(("run", *options, "RUN"), tmp_path, capsys)
+    assert "not a regular file" in told(("run", *options, "RUN"), tmp_path, cli)
 
 
 @pytest.mark.parametrize("option", ["--waivers", "--profile", "--lab", "--kernel"])
-def test_no_run_waits_for_a_fifo_that_it_is_given(option: str, tmp_path: Path, capsys: Says) -> None:
+def test_no_run_waits_for_a_fifo_that_it_is_given(option: str, tmp_path: Path, cli: Cli) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert "not a regular file" in told(("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, capsys)
+    assert "not a regular file" in told(("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, cli)
 
 
 def test_what_only_helps_is_as_if_it_were_not_there(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Runs on a host over ssh, with a program in place of ssh that reaches this machine: the same supervision as elsewhere.
 
-With the real sshd, and a kernel that dies: test_lab_in_guest.py.
+With the real sshd, and a kernel that dies: test_two_guests.py.
 """
 
 import json

@@ -238,21 +238,6 @@ def test_pytest_in_the_guest_is_asked_the_same_of_its_own_device_and_files(optio
     assert found == {name: getattr(options, name) for name in found} | own
 
 
-@pytest.mark.parametrize(
-    ("arguments", "output"),
-    [
-        (["--deadline", "0"], "argument --deadline: '0' is not a number of seconds above 0"),
-        (["--deadline", "nan"], "argument --deadline: 'nan' is not a number of seconds above 0"),
-        (["--sequences", "inf"], "argument --sequences: 'inf' is not a number of seconds"),
-        (["--sequences=-1"], "argument --sequences: '-1' is not a number of seconds"),
-    ],
-)
-def test_a_wrong_number_of_seconds_is_named(arguments: list[str], output: str) -> None:
-    with pytest.raises(argparse.ArgumentError) as caught:
-        parsed(arguments)
-    assert str(caught.value) == output
-
-
 def stand_in_for_device(monkeypatch: Patch) -> None:
     """This host has a device, whose port carries traffic."""
     monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])

@@ -13,7 +13,6 @@ import pytest
 import bad_driver
 import samples
 from actors import HEADER, Stage, ran, start
-from commands.__main__ import main
 from conformance import judging
 from conformance.errors import UserError
 from conformance.model import capability
@@ -24,7 +23,7 @@ from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
 from conformance.tables.suite import ROOT, Suite, load_suite
-from kinds import Patch, Says
+from kinds import Cli, Patch
 from launched import ended
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -203,25 +202,11 @@ def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
     assert [line["verdict"] for line in stage.play(lines).results] == ["PASS"] * 4
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["run", "--verb", "sequences", "--tier", "exhaustive", "--sequences", "0"], "leaves no case to run"),
-        (["run", "--guest", "--verb", "sequences"], "--tier exhaustive has some"),
-        (["trial", "sequences", "0"], "give a number of seconds"),
-    ],
-)
-def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: Says) -> None:
-    assert main(arguments) == 2
-    assert said in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("hardly_shrunk")
-def test_a_trial_tells_the_sequence_that_shows_a_violation(capsys: Says, monkeypatch: Patch) -> None:
+def test_a_trial_tells_the_sequence_that_shows_a_violation(cli: Cli, monkeypatch: Patch) -> None:
     monkeypatch.setattr(reference_runs, "for_seconds", lambda seconds: for_sequences(100))
     command = ["trial", "sequences", "9", "--seed", "5", "--violation", "one-byte-too-long"]
-    assert main(command) == 1
-    assert ROW in capsys.readouterr().out
+    assert ROW in cli(1, *command).out
 
 
 @pytest.mark.guest

@@ -9,7 +9,7 @@ from conformance.model.kind import Kind
 from conformance.model.set_up import set_up_of
 from conformance.results.records import read_results
 from conformance.tables.suite import load_suite
-from kinds import Folders, Says
+from kinds import Cli, Folders
 from recorded_reference import record
 from trial.catalogue import named
 
@@ -69,24 +69,23 @@ def test_a_sweep_is_reported_with_call_rule_and_clause(
     assert "  expected by BIND-10: refused" in said
 
 
-def explained(capsys: Says, *arguments: str) -> str:
-    assert main(["explain", *arguments]) == 0
-    return capsys.readouterr().out
+def explained(cli: Cli, *arguments: object) -> str:
+    return cli(0, "explain", *arguments).out
 
 
-def test_explain_tells_the_set_up_of_a_row_and_of_a_point(run: Path, capsys: Says) -> None:
-    assert f"given:      {GIVEN}\n" in explained(capsys, ROW, "--run", str(run))
-    said = explained(capsys, f"{SWEEP}#{POINT}", "--run", str(run))
+def test_explain_tells_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> None:
+    assert f"given:      {GIVEN}\n" in explained(cli, ROW, "--run", run)
+    said = explained(cli, f"{SWEEP}#{POINT}", "--run", run)
     assert f"given:      {GIVEN}\n" in said
     assert "call:       traffic(op=RDMA_WRITE, rkey=mw.rkey" in said
     assert "Last verdict: FAIL" in said
     assert "BIND-10 expects refused: traffic returned 0, completed with SUCCESS, and moved bytes" in said
     assert f"--only {SWEEP}#{POINT}" in said
-    assert "Last verdict: PASS" in explained(capsys, f"{SWEEP}#{POINT.replace('before', 'first')}", "--run", str(run))
+    assert "Last verdict: PASS" in explained(cli, f"{SWEEP}#{POINT.replace('before', 'first')}", "--run", run)
 
 
-def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, capsys: Says) -> None:
-    assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(capsys, SWEEP, "--run", str(run))
+def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, cli: Cli) -> None:
+    assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(cli, SWEEP, "--run", run)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +97,7 @@ def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, capsys: Says) 
     ],
     ids=["defect", "point", "row"],
 )
-def test_what_there_is_not_is_one_line(run: Path, wanted: str, message: str, capsys: Says) -> None:
-    assert main(["explain", wanted, "--run", str(run)]) == 2
-    line, *hint = capsys.readouterr().err.splitlines()
+def test_what_there_is_not_is_one_line(run: Path, wanted: str, message: str, cli: Cli) -> None:
+    line, *hint = cli(2, "explain", wanted, "--run", run).err.splitlines()
     assert message in line
     assert len(hint) <= 1

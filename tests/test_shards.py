@@ -23,6 +23,7 @@ from conformance.run_options import RunOptions
 from conformance.supervision import RunPlan
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import Shard, shipped_durations
+from kinds import Cli
 from recorded_reference import record
 from reports.comparison import compare
 from reports.digest import read
@@ -62,9 +63,8 @@ def test_shards_are_the_whole_do_not_overlap_and_take_equally_long(of: int) -> N
         *((command, "3/2") for command in ("nightly --history h", "trial kernel", "trial reference")),
     ],
 )
-def test_what_is_no_shard_is_one_line(command: str, text: str, capsys: Says) -> None:
-    assert main([*command.split(), f"--shard={text}"]) == 2
-    said = capsys.readouterr().err
+def test_what_is_no_shard_is_one_line(command: str, text: str, cli: Cli) -> None:
+    said = cli(2, *command.split(), f"--shard={text}").err
     assert f"argument --shard: {text!r} is not a shard K/N, such as 1/4, with K from 1 to N" in said
     assert len(said.splitlines()) == 1
 
@@ -97,13 +97,11 @@ def test_a_night_divides_its_cells(tmp_path: Path) -> None:
     assert sorted(cells) == ["bookworm", "forky", "trixie"]
 
 
-def test_a_trial_divides_its_violations(capsys: Says) -> None:
+def test_a_trial_divides_its_violations(cli: Cli) -> None:
     listed = []
     for part in ("1/2", "2/2"):
-        assert main(["trial", "reference", "--list", "--shard", part]) == 0
-        listed += capsys.readouterr().out.splitlines()
-    assert main(["trial", "reference", "--list"]) == 0
-    assert sorted(listed) == sorted(capsys.readouterr().out.splitlines())
+        listed += cli(0, "trial", "reference", "--list", "--shard", part).out.splitlines()
+    assert sorted(listed) == sorted(cli(0, "trial", "reference", "--list").out.splitlines())
 
 
 def shards(folder: Path, **head: Any) -> list[Path]:
@@ -170,12 +168,13 @@ def test_the_merged_run_is_the_unsharded_one(parts: list[Path], whole: Path, tmp
             assert read_points(out, each) == read_points(whole, each)
 
 
-def test_a_merged_run_is_judged_and_bundled_as_any_other(parts: list[Path], tmp_path: Path, capsys: Says) -> None:
+def test_a_merged_run_is_judged_and_bundled_as_any_other(
+    parts: list[Path], tmp_path: Path, capsys: Says, cli: Cli
+) -> None:
     out = tmp_path / "out"
     merge(parts, out)
     capsys.readouterr()
-    assert main(["judge", str(out)]) == 1
-    assert f"{len(WHOLE)} of {len(WHOLE)} results judged again: 0 verdicts changed" in capsys.readouterr().out
+    assert f"{len(WHOLE)} of {len(WHOLE)} results judged again: 0 verdicts changed" in cli(1, "judge", out).out
     assert main(["bundle", str(out)]) == 0
     assert main(["verify", f"{out}{SUFFIX}"]) == 1
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import corpus
-from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.case import Case, Flags
 from conformance.tables import arguments, expansion
@@ -17,6 +16,7 @@ from conformance.tables.suite import CASES, load_suite
 from conformance.verbs import ENUMS, Enum, EnumValue
 from conformance.yamldoc.nodes import Location, Node, read_bytes
 from conformance.yamldoc.reader import Reader
+from kinds import Cli
 from samples import registry
 
 HEAD = "verb: ibv_reg_mr\ncases: {cases}\ngiven: {{memory: {{buf: {{kind: anonymous, size: 4 pages}}}}}}\nrows:\n"
@@ -216,12 +216,9 @@ def test_a_table_that_nothing_runs_once_is_a_mistake(own: Path, module: str, fra
 
 @pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("command", ["list", "coverage"])
-def test_the_command_line_prints_one_mistake_a_line_and_exits_with_2(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_prints_one_mistake_a_line_and_exits_with_2(command: str, tmp_path: Path, cli: Cli) -> None:
     folder = vendor(tmp_path, {"reg_mr/own.yaml": TABLE.replace("LOCAL_WRITE", "LOCAL_WIRTE, REMOTE_REED")})
-    assert main([command, "--cases", str(folder)]) == 2
-    captured = capsys.readouterr()
+    captured = cli(2, command, "--cases", folder)
     assert captured.out == ""
     assert captured.err.splitlines() == [
         f"rdma-cts: {folder}/reg_mr/own.yaml:5:46: unknown access flag 'LOCAL_WIRTE' (did you mean LOCAL_WRITE?)",

@@ -1,6 +1,6 @@
 """Templates of the guest: their key, their files, damaged ones, and runs that continue without one.
 
-Only the last tests boot a guest; in the others a thread stands for QEMU's control channel.
+No guest is booted here; QEMU's control channel is played by a thread. With a real guest: test_own_builds.py.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ from typing import Any, cast
 import pytest
 
 from conformance.errors import UserError
-from conformance.results.records import read_results
 from fixtures.guest import freezing, image, qemu, request, template
 from fixtures.guest.freezing import CONSOLE, STATE, Ended, Failure, Ingredients, checksum, save
 from fixtures.guest.guest import Guest, NotStarted
@@ -28,12 +27,9 @@ from fixtures.guest.qmp import Qmp, QmpError
 from fixtures.guest.ready import ReadySession
 from fixtures.guest.request import Request, recorded_to
 from fixtures.guest.template import FILES, MANIFEST, Starter, Templates
-from launched import run_in_guest
 from patience import PATIENCE_S
 from samples import flip
 
-FAILING_POINT = "reg_mr/rights_space/local#access=LOCAL_WRITE+ON_DEMAND,op=RECV"
-OTHER_OPTIONS = ("--deadline", "100")  # which the waiting session in a template does not have
 REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 20.0)
 
 
@@ -509,36 +505,7 @@ def test_a_run_goes_on_without_templates_and_says_so_once(
         Starter(tmp_path / "cache", said.append)
 
 
-# The real thing
-
-
-@pytest.mark.guest
-def test_a_resumed_guest_gives_the_results_of_a_booted_one(tmp_path: Path) -> None:
-    """Rows, and a point of a sweep that fails, in the session that waits with the device open and in the other one."""
-    found = {}
-    chosen = ("dealloc_mw/deallocation/key-ends-for-rdma-write", FAILING_POINT)
-    for wish, templates, options in (
-        ("booted", "off", ()),
-        ("resumed", "auto", ()),
-        ("other options", "auto", OTHER_OPTIONS),
-    ):
-        out = tmp_path / wish
-        how = ("--guests", "1", "--no-confirm", *options)
-        done = run_in_guest(out, *how, only=chosen, RDMA_CTS_TEMPLATES=templates)
-        assert "booting it instead" not in done.stdout + done.stderr
-        assert done.returncode == 1, done.stdout + done.stderr
-        found[wish] = read_results(out)
-    results = [
-        {line["case"]: (line["verdict"], line["reason"]) for line in recorded.results} for recorded in found.values()
-    ]
-    assert results == [results[0]] * 3
-    assert set(results[0]) == set(chosen)
-    assert results[0][FAILING_POINT][0] == "FAIL"
-    for recorded in found.values():
-        assert recorded.header["planned"] == found["booted"].header["planned"]
-        assert recorded.header["under_test"] == found["booted"].header["under_test"]
-    started = [str(recorded.header["started"]) for recorded in found.values()]
-    assert started == sorted(set(started))
+# The session that waits
 
 
 PORT = "/dev/port"

@@ -198,20 +198,6 @@ def test_a_few_violations_are_tried_by_name(suite: Suite, monkeypatch: Patch, ca
     assert "2 violations" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--rule", "REG-1"], "unknown rule 'REG-1' (did you mean"),
-        (["--rule", "REREG-15"], "REREG-15 cannot be tried: "),
-        (["--violation", "negative-ernno"], "did you mean negative-errno?"),
-        (["--jobs", "-1"], "--jobs -1: give a number"),
-    ],
-)
-def test_a_mistake_is_one_line(arguments: list[str], said: str, capsys: Says) -> None:
-    assert main(["trial", "reference", *arguments]) == 2
-    assert said in capsys.readouterr().err
-
-
 GUEST_STACK = "forky"
 
 

@@ -1,5 +1,6 @@
-"""Two hosts at once, over the real ssh: as a lab, one of which panics, and as the ends of one connection.
+"""Two hosts at once, over the real ssh: refused keys, a lab of which one panics, and the ends of one connection.
 
+Two guests serve all of it, because making one takes long; what needs no kernel is in test_remote_host.py.
 RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs there.
 """
 
@@ -9,12 +10,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
 from conformance.results.records import Recorded, read_results
+from launched import ended
 from patience import PATIENCE_S, await_true
 from samples import footer_of
 from ssh_guest import SshGuest, free_port, host_image, keys_in, ssh_guest, ssh_on_path, started_with
@@ -69,15 +72,25 @@ def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return folder
 
 
-def started(guests: dict[str, SshGuest], *arguments: str) -> subprocess.Popen[str]:
-    """The command, whose ssh knows all guests."""
+def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> subprocess.Popen[str]:
+    """The command, whose ssh knows all guests and has their keys unless `options` change its configuration."""
     folder = next(iter(guests.values())).folder.parent
     (folder / "known_hosts").write_text("".join((each.folder / "known_hosts").read_text() for each in guests.values()))
-    config = {"IdentitiesOnly": "yes", "UserKnownHostsFile": str(folder / "known_hosts")}
-    client = ssh_on_path(folder, config)
-    with (folder / "config").open("a") as file:
-        file.writelines(f"IdentityFile {each.folder / 'user_key'}\n" for each in guests.values())
+    config = {"IdentitiesOnly": "yes", "UserKnownHostsFile": folder / "known_hosts", **options}
+    client = ssh_on_path(folder, {name: str(value) for name, value in config.items()})
+    if "IdentityFile" not in options:
+        with (folder / "config").open("a") as file:
+            file.writelines(f"IdentityFile {each.folder / 'user_key'}\n" for each in guests.values())
     return started_with(client, *arguments)
+
+
+def on(guest: SshGuest, command: str) -> list[str]:
+    """The command line of a command on a guest."""
+    return [str(guest.folder.parent / "bin" / "ssh"), "-p", str(guest.port), "root@127.0.0.1", command]
+
+
+def output_on(guest: SshGuest, command: str) -> str:
+    return ended(*on(guest, command), stdin=subprocess.DEVNULL).stdout
 
 
 def said(process: subprocess.Popen[str]) -> str:
@@ -86,6 +99,40 @@ def said(process: subprocess.Popen[str]) -> str:
     output = process.communicate(timeout=PATIENCE_S)[0]
     print(output, f"status {process.returncode} after another {time.monotonic() - began:.1f} s")
     return output
+
+
+@pytest.mark.parametrize(
+    ("option", "file", "why"),
+    [
+        ("UserKnownHostsFile", "none", "its host key is not known; "),
+        ("UserKnownHostsFile", "others", "its host key is not the known one"),
+        ("IdentityFile", "user_key", "cannot log in without a password (the host offers: "),
+    ],
+)
+def test_a_host_with_another_key_is_not_trusted_and_no_password_is_asked_for(
+    guests: dict[str, SshGuest], tmp_path: Path, option: str, file: str, why: str
+) -> None:
+    guest = guests["left"]
+    keys_in(tmp_path)
+    kind, key, *_ = (tmp_path / "host_key.pub").read_text().split()
+    (tmp_path / "none").touch()
+    (tmp_path / "others").write_text(f"[127.0.0.1]:{guest.port} {kind} {key}\n")
+    done = started(guests, "doctor", "--host", guest.address, **{option: tmp_path / file})
+    assert f"rdma-cts: {guest.address}: {why}" in said(done)
+    assert done.returncode == 3
+
+
+def test_a_full_disk_is_reported_and_a_host_that_has_room_has_all_that_is_needed(guests: dict[str, SshGuest]) -> None:
+    guest = guests["left"]
+    assert "Works now: On an RDMA device of" in said(started(guests, "doctor", "--host", guest.address))
+    output_on(guest, "mount -t tmpfs -o size=64k small /tmp")
+    done = started(guests, "doctor", "--host", guest.address)
+    output = said(done)
+    output_on(guest, "umount /tmp")
+    assert f"rdma-cts: {guest.address}: the suite cannot be written to /tmp/" in output
+    assert "No space left on device" in output
+    assert done.returncode == 3
+    assert output_on(guest, "ls /tmp; echo listed") == "listed\n"
 
 
 def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[str, SshGuest], kept: Path) -> None:
@@ -185,8 +232,6 @@ def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], 
 
 def started_and_ended(run: Recorded) -> tuple[float, float]:
     """The start and end of a run, in seconds."""
-    from datetime import datetime
-
     begin = datetime.fromisoformat(str(run.header["started"])).timestamp()
     return begin, begin + float(footer_of(run)["duration_s"])
 
@@ -202,16 +247,7 @@ def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
         str(lab_of(guests, kept)),
         *f"--verb dereg_mr -k dead_keys --no-confirm --out {out}".split(),
     )
-    panic = subprocess.Popen(
-        [
-            str(victim.folder.parent / "bin" / "ssh"),
-            "-p",
-            str(victim.port),
-            "root@127.0.0.1",
-            "read line && echo c >/proc/sysrq-trigger",
-        ],
-        stdin=subprocess.PIPE,
-    )
+    panic = subprocess.Popen(on(victim, "read line && echo c >/proc/sysrq-trigger"), stdin=subprocess.PIPE)
     assert panic.stdin is not None
     await_true(lambda: run.poll() is not None or in_flight(out / "right"))
     panic.stdin.write(b"now\n")
@@ -230,6 +266,7 @@ def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
     assert {**verdicts(right), crashed["case"]: verdicts(left)[crashed["case"]]} == verdicts(left)
     assert "CRASH" in (out / "lab.html").read_text().partition('id="rules"')[0]
     assert f"right: {crashed['rules'][0]}: CRASH, its equals " in output
+    assert output_on(victim, "ls /tmp; echo listed") == "listed\n"
 
 
 def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest], kept: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
-from kinds import Patch, Says
+from kinds import Cli, Patch, Says
 
 OLD = str(Path(__file__).with_name("old_results"))
 KTAP = ("report", OLD, "--format", "ktap", "--out")
@@ -38,15 +38,13 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_bytes().startswith(b"TAP version")
 
 
-def test_a_full_device_is_one_line_and_stays_a_device(capsys: Says) -> None:
-    assert main([*KTAP, "/dev/full"]) == 3
-    assert capsys.readouterr().err == "rdma-cts: /dev/full cannot be written: No space left on device\n"
+def test_a_full_device_is_one_line_and_stays_a_device(cli: Cli) -> None:
+    assert cli(3, *KTAP, "/dev/full").err == "rdma-cts: /dev/full cannot be written: No space left on device\n"
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
 
 
-def test_a_directory_is_one_line(tmp_path: Path, capsys: Says) -> None:
-    assert main([*KTAP, str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"rdma-cts: {tmp_path} cannot be written: Is a directory\n"
+def test_a_directory_is_one_line(tmp_path: Path, cli: Cli) -> None:
+    assert cli(2, *KTAP, tmp_path).err == f"rdma-cts: {tmp_path} cannot be written: Is a directory\n"
 
 
 # Places where nothing can be made: reported before anything else, and nothing is made there.
@@ -63,16 +61,15 @@ COMMANDS = (
 )
 
 
-def refused(arguments: list[str], capsys: Says) -> str:
-    assert main(arguments) == 2
-    out, err = capsys.readouterr()
+def refused(arguments: list[str], cli: Cli) -> str:
+    out, err = cli(2, *arguments)
     assert (out, err.count("\n")) == ("", 1)
     return err.removeprefix("rdma-cts: ").rstrip("\n")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_no_command_makes_a_tree_of_directories(
-    command: list[str], tmp_path: Path, capsys: Says, monkeypatch: Patch
+    command: list[str], tmp_path: Path, cli: Cli, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for out, why in (
@@ -80,30 +77,30 @@ def test_no_command_makes_a_tree_of_directories(
         ("out/a/b", "there is no directory out/a"),
         ("/dev/null/x", "/dev/null is not a directory"),
     ):
-        assert refused([*command, "--out", out], capsys) == f"{out} cannot be written: {why}"
+        assert refused([*command, "--out", out], cli) == f"{out} cannot be written: {why}"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, capsys: Says) -> None:
+def test_no_command_takes_what_cannot_be_a_name(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for command in COMMANDS:
         for name, why in (("x" * 300, "File name too long"), ("loop", "Too many levels of symbolic links")):
             out = tmp_path / name
-            assert refused([*command, "--out", str(out)], capsys) == f"{out} cannot be written: {why}"
+            assert refused([*command, "--out", str(out)], cli) == f"{out} cannot be written: {why}"
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
-def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, capsys: Says) -> None:
+def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "20261122T031700Z").mkdir()
     (tmp_path / "history.html").symlink_to("history.html")
-    said = refused(["report", "--history", str(tmp_path)], capsys)
+    said = refused(["report", "--history", str(tmp_path)], cli)
     assert said == f"{tmp_path / 'history.html'} cannot be written: Too many levels of symbolic links"
 
 
 @pytest.mark.parametrize("command", [each for each in COMMANDS if each[0] in ("run", "judge", "findings", "trial")])
-def test_standard_output_is_no_directory(command: list[str], tmp_path: Path, capsys: Says, monkeypatch: Patch) -> None:
+def test_standard_output_is_no_directory(command: list[str], tmp_path: Path, cli: Cli, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
-    said = refused([*command, "--out", "-"], capsys)
+    said = refused([*command, "--out", "-"], cli)
     assert "argument --out: - is standard output, not a directory" in said
     assert list(tmp_path.iterdir()) == []
 
@@ -117,16 +114,16 @@ run --cases ""|run --waivers ""|list --cases ""|reproducer --all --run ""|waiver
 
 
 @pytest.mark.parametrize("command", [shlex.split(each) for each in re.split(r"[|\n]", EMPTY.strip())], ids=" ".join)
-def test_an_empty_text_is_no_path(command: list[str], capsys: Says) -> None:
-    assert ": '' is not a path; see " in refused([OLD if word == "OLD" else word for word in command], capsys)
+def test_an_empty_text_is_no_path(command: list[str], cli: Cli) -> None:
+    assert ": '' is not a path; see " in refused([OLD if word == "OLD" else word for word in command], cli)
 
 
-def test_no_option_can_be_abbreviated(capsys: Says) -> None:
-    assert "unrecognized arguments: --form" in refused(["report", OLD, "--form", "ktap"], capsys)
+def test_no_option_can_be_abbreviated(cli: Cli) -> None:
+    assert "unrecognized arguments: --form" in refused(["report", OLD, "--form", "ktap"], cli)
 
 
-def test_a_night_makes_no_tree_of_directories(tmp_path: Path, capsys: Says) -> None:
-    said = refused(["nightly", "--history", str(tmp_path / "a" / "b"), "--stack", "forky"], capsys)
+def test_a_night_makes_no_tree_of_directories(tmp_path: Path, cli: Cli) -> None:
+    said = refused(["nightly", "--history", str(tmp_path / "a" / "b"), "--stack", "forky"], cli)
     assert said == f"{tmp_path / 'a' / 'b'} cannot be written: there is no directory {tmp_path / 'a'}"
 
 
@@ -137,18 +134,17 @@ def test_the_last_directory_is_made_and_the_one_where_runs_are(out: str, tmp_pat
     assert (tmp_path / out / "results.jsonl").is_file()
 
 
-def test_a_file_is_no_directory_of_results(tmp_path: Path, capsys: Says) -> None:
+def test_a_file_is_no_directory_of_results(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "file").write_text("mine")
     assert (
-        refused(["run", "--guest", "--out", str(tmp_path / "file")], capsys)
-        == f"{tmp_path / 'file'} is not a directory"
+        refused(["run", "--guest", "--out", str(tmp_path / "file")], cli) == f"{tmp_path / 'file'} is not a directory"
     )
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_run_that_is_there_is_reported_before_a_host_is_reached(tmp_path: Path, capsys: Says) -> None:
+def test_a_run_that_is_there_is_reported_before_a_host_is_reached(tmp_path: Path, cli: Cli) -> None:
     shutil.copytree(OLD, tmp_path / "run")
-    said = refused(["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")], capsys)
+    said = refused(["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")], cli)
     assert (
         said == f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out, "
         f"or ./rdma-cts run --resume {tmp_path / 'run'}"

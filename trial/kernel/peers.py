@@ -1,7 +1,7 @@
 """rdma-core's own tests on mutants of the driver, in the guests of the trial: the first test that detects each of them.
 
-A test counts if it passes with the mended driver, before and after, and fails twice with the mutant. Several mutants
-share a module until a test fails, because a hundred tests take minutes. Not for the cases (trying.py).
+A test counts if it passes with the mended driver, and fails twice with the mutant. Several mutants share a module,
+because a hundred tests take minutes; those with which a test fails are found by halves. Not for the cases (trying.py).
 """
 
 import io
@@ -35,46 +35,53 @@ class Peers:
             for file in sorted(tests.glob("[a-z]*.py")):
                 archive.write(file, f"tests/{file.name}")
         self._program, self._trial, self._modules = packed.getvalue(), trial, modules
+        self._unmutated: dict[str, bool] = {}
 
     def seen(self, mutants: Sequence[Mutant]) -> Iterator[tuple[str, str]]:
-        """Each mutant's name, with the first test that sees it, or empty."""
-        passing, waiting = self._passing(), list(mutants)
+        """Each mutant's name, with the first test that sees it, or empty; none of mutants that may harm their guest."""
+        waiting = [each for each in mutants if not (each.kills or each.leaks)]
         while waiting:
-            names, (together, _) = passing, self._trial.combined(waiting)
+            together, _ = self._trial.combined(waiting)
             waiting = [each for each in waiting if each not in together]
-            while together and (test := self._failing(together, names)):
-                found = [each for each in together if self._sees(test, each)]
-                yield from ((each.name, test) for each in found)
-                together = [each for each in together if each not in found]
-                names = names[names.index(test) + (not found) :]
+            for module in MODULES:
+                ended = False
+                while together and not ended:
+                    failing, ended = self._failing(together, f"test_{module}")
+                    several = len(together)
+                    for test in failing:
+                        blamed = self._blamed(test, together) if self._passes(test) else []
+                        yield from ((each.name, test) for each in blamed)
+                        together = [each for each in together if each not in blamed]
+                    ended = ended or len(together) == several
             yield from ((each.name, "") for each in together)
 
-    def _passing(self) -> list[str]:
-        guest = self._trial.ready()
-        guest.load(self._modules.of([]))
-        every = guest.outcomes(self._program, [DEVICE, *(f"test_{name}" for name in MODULES)])
-        passing = [test for test, outcome in every if outcome == _PASSED]
-        if not passing:
-            raise UserError("no test of rdma-core passes with the mended driver", status=3)
-        return passing
+    def _blamed(self, test: str, mutants: Sequence[Mutant]) -> list[Mutant]:
+        """Those of the mutants with which a test fails twice, found by halves."""
+        if not mutants or not self._failing(mutants, test)[0]:
+            return []
+        if len(mutants) == 1:
+            return list(mutants) if self._failing(mutants, test)[0] else []
+        half = len(mutants) // 2
+        return [*self._blamed(test, mutants[:half]), *self._blamed(test, mutants[half:])]
 
-    def _sees(self, test: str, mutant: Mutant) -> bool:
-        return all(self._failing([mutant], [test]) for _ in range(2)) and not self._failing([], [test])
+    def _passes(self, test: str) -> bool:
+        """Whether a test passes with the mended driver."""
+        if test not in self._unmutated:
+            self._unmutated[test] = not self._failing([], test)[0]
+        return self._unmutated[test]
 
-    def _failing(self, mutants: Sequence[Mutant], names: Sequence[str]) -> str:
-        """The first of these tests that fails with the mutants in one module, or empty."""
-        harmed, module = True, self._modules.of([each.change for each in mutants])
+    def _failing(self, mutants: Sequence[Mutant], tests: str) -> tuple[list[str], bool]:
+        """The tests of a module that fail with the mutants, and whether the guest has come to their end."""
+        module, failing = self._modules.of([each.change for each in mutants]), list[str]()
         try:
-            guest = self._trial.ready()
-            if guest.load(module):
-                return ""
-            for test, outcome in guest.outcomes(self._program, [DEVICE, *names]):
-                if outcome not in (_PASSED, _SKIPPED):
-                    return test
-            harmed = any(each.kills or each.leaks for each in mutants)
-        except Lost as lost:
-            return lost.case
-        finally:
-            if harmed:
+            if self._trial.ready().load(module):  # what the tests before it have left may be in use
                 self._trial.close()
-        return ""
+                if self._trial.ready().load(module):
+                    return failing, True
+            for test, outcome in self._trial.ready().outcomes(self._program, [DEVICE, tests]):
+                if outcome not in (_PASSED, _SKIPPED):
+                    failing.append(test)
+        except Lost as lost:
+            self._trial.close()
+            return [*failing, lost.case] if lost.case else failing, False
+        return failing, True
