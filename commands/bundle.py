@@ -16,7 +16,7 @@ from commands.output import is_standard_output, out_path, write_out
 from commands.run_arguments import add_arguments as add_run_arguments
 from commands.run_arguments import options_from
 from commands.streams import show
-from conformance.errors import UserError
+from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
 from conformance.results.points import points_path
 from conformance.results.records import FILE_NAME as RESULTS
@@ -108,7 +108,5 @@ def _of_run(folder: Path, name: str) -> Path:
 
 
 def _content(path: Path) -> bytes:
-    try:
+    with reading(path):
         return read_regular(path, MOST_BYTES)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error

@@ -11,7 +11,7 @@ from commands import run_arguments
 from commands.output import out_directory
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
-from conformance.results.files import make_directory, not_written, write_through
+from conformance.results.files import make_directory, write_through, writing
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
@@ -94,12 +94,10 @@ def _page(found: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Nam
     before = set(folder.glob("*.c"))
     programs = {folder / each.file: each.program.text for each in found if each.program}
     kept = {path: text for path, text in programs.items() if arguments.programs or path in before}
-    try:
+    with writing(folder):
         for old in before - kept.keys():
             if old.is_file() and not old.is_symlink():
                 old.unlink()
-    except OSError as error:
-        raise not_written(folder, error) from error
     for path, text in kept.items():
         write_through(path, text.encode())
     files = {path.relative_to(folder).as_posix() for path in (*kept, *folder.glob("by-hand/*.c"))}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from commands.output import out_directory
 from commands.streams import show
-from conformance.errors import UserError
+from conformance.errors import UserError, reading
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.run_options import given_path
@@ -62,13 +62,11 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def _nodes_in(given: Path) -> Iterator[Path]:
     """The directories of nodes that an argument names. Raises UserError if it names none."""
-    try:
+    with reading(given):
         if _is_run(given):
             yield Path(os.path.abspath(given))
             return
         below = sorted(Path(entry.path) for entry in os.scandir(given) if entry.is_dir())
-    except OSError as error:
-        raise UserError(f"{given} cannot be read: {error.strerror}") from error
     if not below:
         raise UserError(f"{given} has no results, and no directory in it", hint="give the directories of the nodes")
     yield from (Path(os.path.abspath(each)) for each in below)

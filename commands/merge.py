@@ -12,7 +12,7 @@ from pathlib import Path
 from commands import report, run_arguments
 from commands.output import out_directory
 from commands.streams import show
-from conformance.errors import UserError
+from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
 from conformance.results.files import write_atomically
 from conformance.results.merging import Part, check, merged, missing, part_of
@@ -112,10 +112,5 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
 
 def _copy_points(folder: Path, out: Path, name: str, path: Path) -> None:
     """Copies a file of points; if one is missing, the reports say so."""
-    try:
-        data = read_regular(path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise UserError(f"{folder / name} cannot be read: {error.strerror}") from error
-    write_atomically(out / name, data, durable=False)
+    with reading(folder / name), suppress(FileNotFoundError):
+        write_atomically(out / name, read_regular(path), durable=False)

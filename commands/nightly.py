@@ -6,7 +6,6 @@ Each cell is a `rdma-cts run` in its own process: a failure affects only that ce
 
 import argparse
 import fcntl
-import itertools
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ from commands.endings import crash_report
 from commands.output import out_directory, out_file, write_out
 from commands.streams import show
 from conformance.errors import UserError
-from conformance.results.files import make_directory, not_written, write_atomically
+from conformance.results.files import make_directory, new_directory, write_atomically, writing
 from conformance.results.points import FOLDER as POINTS
 from conformance.results.records import FILE_NAME as RESULTS
 from conformance.results.waiver_file import read_waivers
@@ -250,10 +249,8 @@ def _locked(folder: Path) -> Iterator[None]:
     """Within the block, no other night runs in this history, whose directory is created if necessary."""
     path = folder / LOCK
     make_directory(folder)
-    try:
+    with writing(path):
         lock = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    except OSError as error:
-        raise not_written(path, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -273,17 +270,7 @@ def _tidy(history: History) -> None:
 
 def _new_night(folder: Path) -> Path:
     """The directory of this night, named by its time in UTC."""
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    for number in itertools.count(1):
-        night = folder / (name if number == 1 else f"{name}-{number}")
-        try:
-            night.mkdir()
-            return night
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise not_written(night, error) from error
-    raise AssertionError("there is always another name")
+    return new_directory(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
 
 
 def _renew(stack: str, days: float) -> None:
@@ -329,13 +316,11 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> _Ran:
     """Runs `rdma-cts run` for a cell. Raises UserError if its directory cannot be made, or its results are damaged."""
     command = [*process.COMMAND, *options.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
-    try:
+    with writing(log):
         cell.folder.mkdir()
         # A signal that ends the night may also end the run at once, before it has cleaned up.
         with log.open("xb") as output, tidied(cell.folder):
             status = _finished(command + ["--yes"] * yes, process.environment(), output.fileno())
-    except OSError as error:
-        raise not_written(log, error) from error
     try:
         run = read(cell.folder)
     except UserError:

@@ -4,6 +4,9 @@ Not for failures of the device under test: those are verdicts, never exceptions.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 # The command that starts the suite, for hints and reproducers; the program of the packages sets the variable.
 PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
@@ -33,6 +36,15 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """An OSError in the block becomes a UserError: that `path` cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
 class HostLacks(UserError):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.defects.defect import Answering
-from conformance.errors import UserError
+from conformance.errors import UserError, reading
 from conformance.model.verdict import OF_RULES, VIOLATIONS
 from conformance.regular_file import read_regular
 from conformance.results.checked_json import parse
@@ -284,10 +284,8 @@ def read_history(folder: Path) -> History:
 
 
 def _entries(folder: Path) -> list[Path]:
-    try:
+    with reading(folder):
         return sorted(folder.iterdir())
-    except OSError as error:
-        raise UserError(f"{folder} cannot be read: {error.strerror}") from error
 
 
 def _cell(night: str, folder: Path) -> Cell:

@@ -4,14 +4,13 @@ Not for the files in it.
 """
 
 import contextlib
-import itertools
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from conformance.results.files import not_written
+from conformance.results.files import new_directory
 from conformance.results.records import FILE_NAME
 
 OUT = Path("out")  # where runs have their directories by default
@@ -65,17 +64,7 @@ def latest_first(folder: Path) -> list[Path]:
 
 def _new_folder(what: str) -> Path:
     """A new directory for a run, named by the time; runs that begin in the same second get different ones."""
-    name = f"{datetime.now():%Y%m%dT%H%M%S}-{what}"
-    for number in itertools.count(1):
-        folder = OUT / (name if number == 1 else f"{name}-{number}")
-        try:
-            folder.mkdir(parents=True)
-            return folder
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise not_written(folder, error) from error
-    raise AssertionError("there is always another name")
+    return new_directory(OUT / f"{datetime.now():%Y%m%dT%H%M%S}-{what}")
 
 
 def _remove_empty_consoles(out: Path) -> None:

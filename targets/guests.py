@@ -11,12 +11,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
-from conformance.results.files import not_written
+from conformance.results.files import writing
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.guest import accelerator, derivation, exchange, qemu, terminal
@@ -265,12 +266,8 @@ def _new_console(out: Path) -> str:
     guests are kept as evidence."""
     for ending in itertools.chain([""], (f"-{number}" for number in itertools.count(2))):
         path = out / f"console{ending}.log"
-        try:
+        with writing(path), suppress(FileExistsError):
             out.mkdir(parents=True, exist_ok=True)
             consoles.create(path)
             return ending
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise not_written(path, error) from error
     raise AssertionError("there is always another name")

@@ -4,9 +4,12 @@ Not for files that grow line by line (writer.py); these use only `write_all`.
 """
 
 import errno
+import itertools
 import os
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from conformance.errors import UserError
@@ -33,7 +36,7 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
     and no other file is left.
     """
     partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.unlink(missing_ok=True)  # left by a process that was killed
         try:
@@ -47,8 +50,6 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
             partial.unlink(missing_ok=True)
         if durable:
             _sync_folder(path.parent)
-    except OSError as error:
-        raise not_written(path, error) from error
 
 
 def write_through(path: Path, data: bytes) -> bool:
@@ -59,10 +60,8 @@ def write_through(path: Path, data: bytes) -> bool:
     if not os.path.islink(path) and (not os.path.exists(path) or os.path.isfile(path)):
         write_atomically(path, data)
         return True
-    try:
+    with writing(path):
         path.write_bytes(data)
-    except OSError as error:
-        raise not_written(path, error) from error
     return False
 
 
@@ -75,6 +74,25 @@ def make_directory(folder: Path) -> None:
         raise UserError(f"{folder} is not a directory") from error
     except OSError as error:
         raise not_written(folder, error) from error
+
+
+def new_directory(first: Path) -> Path:
+    """Makes the directory `first`; if there is one, that with `-2` after its name, `-3` and so on. Raises UserError."""
+    for number in itertools.count(1):
+        folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        with writing(folder), suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError("there is always another name")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """An OSError in the block becomes a UserError: that `path` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise not_written(path, error) from error
 
 
 def not_written(path: Path, error: OSError) -> UserError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from conformance.errors import UserError
+from conformance.errors import UserError, reading
 from conformance.judging import Judgement, answering_layer
 from conformance.model.bounds import MOST_RECORDS, MOST_VALUES
 from conformance.model.case import Case
@@ -188,10 +188,8 @@ def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | Non
     """
     file = path / FILE_NAME if os.path.isdir(path) else path  # a folder of another user may be unreadable
     reader = _Reader(file, shown)
-    try:
+    with reading(file):
         return reader.read(regular_lines(file))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from error
 
 
 class _Reader:

@@ -18,7 +18,7 @@ from conformance.model.record import Record, ResultRecord, Shows
 from conformance.model.rules import distinct_points, shown_by
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.checked_json import values_in
-from conformance.results.files import not_written, write_all
+from conformance.results.files import write_all, writing
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
 from conformance.results.records import Recorded, decode, encode, read_results
@@ -83,12 +83,10 @@ class ResultsFile:
         self._values = 0  # in its records, as readers count them
         self._repeated: Repeated | None = None  # only for a run that may have so many
         self._content = hashlib.sha256()  # of the bytes that this process has written or read
-        try:
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             self._fd = os.open(path, flags, 0o644)
-        except OSError as error:
-            raise not_written(path, error) from error
         try:
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):  # a FIFO opened for reading and writing does not block
                 raise UserError(f"{path} is not a regular file")
@@ -147,7 +145,7 @@ class ResultsFile:
         """Appends one record, after the points of a sweep. Raises UserError (status 3) if the disk is full."""
         record = self.prepared(record) if record["type"] == "result" else record
         data = encode(record)
-        try:
+        with writing(self.path):
             if self._keep is not None:
                 os.ftruncate(self._fd, self._keep)
                 self._keep = None
@@ -156,8 +154,6 @@ class ResultsFile:
             self._values += self._new_values(record, data[:-1])
             if self._durable:
                 os.fdatasync(self._fd)
-        except OSError as error:
-            raise not_written(self.path, error) from error
 
     def _new_values(self, record: Record, line: bytes) -> int:
         """The number of a record's values that count: repeated values take readers no memory."""
