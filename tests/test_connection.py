@@ -243,7 +243,8 @@ def test_where_no_document_demands_the_error_state_each_kind_of_refusal_is_waite
 
 
 class Refused(Side):
-    """An end at which a request is refused by its peer, or a peer that flushes no receive; it records the waits."""
+    """The end whose request the peer refuses or, without `statuses`, a peer that flushes no receive; records the
+    waits."""
 
     def __init__(self, *statuses: str) -> None:
         super().__init__([], lambda _: None)
@@ -255,8 +256,8 @@ class Refused(Side):
 
 
 def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_for_again() -> None:
-    """This holds on any connection of the device; after another kind of refusal, or after an answer with the state, the
-    full time is waited."""
+    """The short wait applies to any connection of the device. After another kind of refusal, or after an answer with
+    the state, the full time is waited."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()
