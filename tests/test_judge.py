@@ -125,7 +125,7 @@ def test_a_report_without_room_leaves_the_conclusion(run: Path, tmp_path: Path, 
     assert "report.html" in said.err
 
 
-def test_a_case_that_there_is_not_any_more_stays_as_it_was(run: Path, tmp_path: Path) -> None:
+def test_a_case_that_no_longer_exists_stays_as_it_was(run: Path, tmp_path: Path) -> None:
     found = again(SUITE, edited(run, tmp_path / "edited", case="reg_mr/no/such"))
     assert found["reg_mr/no/such"][1] == "there is no such case any more"
 
@@ -141,7 +141,7 @@ def test_an_observation_that_is_none_is_one_clear_line(run: Path, tmp_path: Path
     assert f"what was observed of {first} cannot be judged" in line
 
 
-def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_point_taken_from_a_sweep_is_reported(run: Path, tmp_path: Path, cli: Cli) -> None:
     forged = edited(run, tmp_path / "forged")
     (line,) = (line for line in read_results(run).results if line.get("points_file"))
     file = forged / line["points_file"]
