@@ -97,6 +97,8 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
             for name, test in theirs.seen([each for each in chosen if each.name in asked]):
                 findings[name] = replace(findings[name], peer=test)
                 report.write(out, findings.values(), before)
+                if arguments.verbose:
+                    print(f"{name}: {test or 'no test of rdma-core'}", flush=True)
     finally:
         trial.close()
     lost = report.regressions(findings.values(), before)
