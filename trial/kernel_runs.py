@@ -96,7 +96,9 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
             asked = {
                 each.name
                 for each in findings.values()
-                if each.outcome in report.COUNTED and each.peer is None and not each.reason.startswith(("HANG", "CRASH"))
+                if each.outcome in report.COUNTED
+                and each.peer is None
+                and not each.reason.startswith(("HANG", "CRASH"))
             }
             for name, test in theirs.seen([each for each in chosen if each.name in asked]):
                 findings[name] = replace(findings[name], peer=test)
