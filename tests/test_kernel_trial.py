@@ -18,7 +18,7 @@ from conformance.tables.tiers import Shard
 from fixtures.guest.changes import Change
 from fixtures.guest.driver import DRIVERS
 from trial import kernel_runs
-from trial.kernel import report
+from trial.kernel import inside, report
 from trial.kernel.guest import Answer, Guests, Lost, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, read_mutants
@@ -301,3 +301,16 @@ def test_a_night_tries_what_was_not_killed_and_a_tenth_of_the_rest(monkeypatch: 
         halves.append(kernel_runs._chosen(arguments, {}))
     assert sorted(each.name for half in halves for each in half) == sorted(each.name for each in known)
     assert abs(len(halves[0]) - len(halves[1])) <= 1
+
+
+def test_objects_that_the_driver_keeps_are_counted_by_the_functions_that_allocated_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inside, "_FENCED", tmp_path)
+    allocated = "kfence-#1: 0x1-0x2, size=8, cache=kmalloc-8\n\nallocated by task 1 on cpu 0 at 1.0s (1.0s ago):\n"
+    ours, other = " rxe_reg+0x5f/0x2d0 [rdma_rxe]\n ib_reg+0x1/0x2 [ib_uverbs]\n", " ib_reg+0x1/0x2 [ib_uverbs]\n"
+    freed = "\nfreed by task 1 on cpu 0 at 2.0s (1.0s ago):\n rxe_dereg+0x1/0x2 [rdma_rxe]\n"
+    for_later = " alloc_vmap_area+0x1/0x2\n" + ours
+    objects = [allocated + each for each in (ours, ours + freed, other, for_later)] + ["kfence-#4 unused\n"]
+    (tmp_path / "objects").write_text("".join(each + "-" * 33 + "\n" for each in objects))
+    assert inside._kept() == {"rxe_reg < ib_reg": 1}

@@ -249,34 +249,26 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_anything_is_c
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ["results.jsonl", "plan.json"])
-def test_a_lab_is_not_begun_in_the_directory_of_a_run(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "there", "why"),
+    [
+        (["--lab", "lab.yaml"], "results.jsonl", "out has a run; choose another --out, or --resume the lab"),
+        (["--lab", "lab.yaml"], "plan.json", "out has a run; choose another --out, or --resume the lab"),
+        (["--lab", "lab.yaml"], "lab.html/", "out/lab.html cannot be written: it is a directory"),
+        (["--host", "one"], "lab.json", "out has a lab; choose another --out, or --resume the lab"),
+    ],
+)
+def test_nothing_is_begun_where_something_else_is(tmp_path: Path, arguments: list[str], there: str, why: str) -> None:
     lab_file(tmp_path, "hosts: [{host: one}]\n")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / name).write_text("{}\n")
-    done = run(tmp_path, "--lab", "lab.yaml", "--out", "out")
-    assert done.returncode == 2
-    assert done.stderr == "rdma-cts: out has a run; choose another --out, or --resume the lab\n"
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
-    assert not (tmp_path / "connecting").exists()
-
-
-def test_a_run_is_not_begun_in_the_directory_of_a_lab(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "lab.json").write_text("{}\n")
-    done = run(tmp_path, "--host", "one", "--out", "out")
-    assert done.returncode == 2
-    assert done.stderr == "rdma-cts: out has a lab; choose another --out, or --resume the lab\n"
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["lab.json"]
-    assert not (tmp_path / "connecting").exists()
-
-
-def test_a_page_that_cannot_be_written_is_noticed_before_the_hosts_run(tmp_path: Path) -> None:
-    lab_file(tmp_path, "hosts: [{host: one}]\n")
-    (tmp_path / "out/lab.html").mkdir(parents=True)
-    done = run(tmp_path, "--lab", "lab.yaml", "--out", "out")
-    assert done.returncode == 2
-    assert done.stderr == "rdma-cts: out/lab.html cannot be written: it is a directory\n"
+    path = tmp_path / "out" / there
+    if there.endswith("/"):
+        path.mkdir(parents=True)
+    else:
+        path.parent.mkdir()
+        path.write_text("{}\n")
+    done = run(tmp_path, *arguments, "--out", "out")
+    assert (done.returncode, done.stderr) == (2, f"rdma-cts: {why}\n")
+    assert list((tmp_path / "out").iterdir()) == [path]
     assert not (tmp_path / "connecting").exists()
 
 

@@ -256,12 +256,6 @@ def test_a_process_that_dies_there_costs_one_case(verdicts_of: Any) -> None:
     assert recorded.footer["boots"] == 2
 
 
-def test_a_process_that_hangs_there_costs_one_case(verdicts_of: Any, stand_in: StandIn) -> None:
-    found, _, _ = verdicts_of("works", "hangs", "not-supported", case_deadline_s=6.0)
-    assert found == {"works": "PASS", "hangs": "HANG", "not-supported": "UNSUPPORTED"}
-    assert stand_in.left() == []
-
-
 # Connections that break
 
 

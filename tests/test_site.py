@@ -261,12 +261,6 @@ def _link(folder: Path) -> str:
     return f"{folder}/site/rules is a link, and not a directory of a site"
 
 
-def _no_night(folder: Path) -> str:
-    shutil.rmtree(folder / "history")
-    (folder / "history").mkdir()
-    return f"{folder}/history is not a history: there is no night in it"
-
-
 def _no_history(folder: Path) -> str:
     shutil.rmtree(folder / "history")
     return f"{folder}/history cannot be read: No such file or directory"
@@ -279,7 +273,7 @@ def _other_version(folder: Path) -> str:
     return f"{folder}/history: no night can be read; the first: {name_of(0)}, forky {said}"
 
 
-MISTAKES = (_not_empty, _other_site, _file, _within, _link, _no_night, _no_history, _other_version)
+MISTAKES = (_not_empty, _other_site, _file, _within, _link, _no_history, _other_version)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__.strip("_"))

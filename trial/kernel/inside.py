@@ -12,11 +12,13 @@ import gc
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,13 +33,17 @@ from conformance.kernel.log import KernelWatch
 from conformance.model.case import Case
 from conformance.results.files import write_all
 from fixtures.guest import warm
-from fixtures.guest.exchange import DEVICE, exchange
+from fixtures.guest.exchange import DEVICE, MODULE, exchange
 from fixtures.guest.request import decode
 from trial.running import run_context, violations_by
 
 _FILE, _PROGRAM = Path("/tmp/mutant.ko"), Path("/tmp/tests.pyz")
 _PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
 _ONCE = Path("/sys/kernel/debug/clear_warn_once")  # a kernel that is told so reports again what it reports only once
+# KFENCE watches what the kernel allocates during a case: every object, while there is room.
+_FENCE, _EVERY_OBJECT = Path("/sys/module/kfence/parameters"), "1000000"
+_FENCED, _FRAME = Path("/sys/kernel/debug/kfence"), re.compile(r"^ ([\w.]+)\+", re.MULTILINE)
+_TICK_S, _FREED_S, _POLL_S = 0.004, 3.0, 0.1  # a grace period may have to pass before an object is freed
 _CHUNK = 1 << 20
 _PROGRESS_S = 2.0
 
@@ -60,8 +66,11 @@ class Orders:
         write_all(self._port, json.dumps({"event": event, **more}, separators=(",", ":")).encode() + b"\n")
 
 
-def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> None:
-    """Runs the cases in this process, all of them or until one reports a violation, and writes the outcome of each."""
+def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
+    """Runs the cases in this process, all of them or until one reports a violation, and writes the outcome of each.
+
+    Returns whether one did, or no session could begin.
+    """
     obey_locked_memory_limit()
     try:
         device = Device(DEVICE)
@@ -70,11 +79,16 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> None:
         context = run_context(bench, capabilities_of(bench), KernelWatch())
     except UserError as error:
         orders.answer("no-session", reason=str(error))
-        return
+        return True
     orders.answer("session")
+    violated = False
     for case in cases:
-        if _violates(case, context, orders) and not all_of_them:
-            return
+        if violated and not all_of_them:
+            break
+        watch(True)
+        violated |= _violates(case, context, orders)
+        watch(False)
+    return violated
 
 
 def _violates(case: Case, context: Any, orders: Orders) -> bool:
@@ -101,17 +115,72 @@ def _violates(case: Case, context: Any, orders: Orders) -> bool:
 
 
 def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a process of their own, whose end releases what they hold; returns its status."""
+    """Runs the cases in a process of their own, whose end releases what they hold; returns its status, 0 without a
+    violation."""
     child = os.fork()
     if child == 0:
         try:
-            run(cases, orders, all_of_them)
-            status = 0
+            status = 2 if run(cases, orders, all_of_them) else 0
         except BaseException as error:
             orders.answer("no-session", reason=f"{type(error).__name__}: {error}")
             status = 1
         os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def watch(on: bool) -> None:
+    """Has KFENCE watch what the kernel allocates, or no longer."""
+    (_FENCE / "burst").write_text(_EVERY_OBJECT)
+    (_FENCE / "sample_interval").write_text("1" if on else "0")
+    stats = (_FENCED / "stats").read_text()
+    while on and (_FENCED / "stats").read_text() == stats:  # until its timer has run
+        time.sleep(_TICK_S)
+
+
+def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
+    """Runs the cases in a child that KFENCE watches; its status. If none reports a violation although the driver keeps
+    memory after the child's end, the one that causes that, alone, fails."""
+    watch(True)
+    watch(False)
+    before = _kept()
+    status = in_child(cases, orders, all_of_them)
+    if status == 0 and not all_of_them and _kept_since(before):
+        for case in cases:
+            before = _kept()
+            if in_child([case], _Silent(), False) == 0 and (kept := _kept_since(before)):
+                orders.answer("begins", case=case.id)
+                reason = f"the driver keeps memory after the end of the process: {', '.join(sorted(kept))}"
+                orders.answer("judged", case=case.id, verdict="FAIL", rules=case.rules, reason=reason, seconds=0)
+                break
+    return status
+
+
+class _Silent(Orders):
+    """Answers nobody."""
+
+    def __init__(self) -> None:
+        super().__init__("/dev/null")
+
+
+def _kept() -> Counter[str]:
+    """The objects that the driver has allocated and nobody freed, of those that KFENCE watches, by the functions that
+    led to it. Only what modules have allocated themselves: the kernel keeps some of its own objects for later.
+    """
+    found = Counter[str]()
+    for each in (_FENCED / "objects").read_text().split("---\n"):
+        stack, _, freed = each.partition("allocated by")[2].partition("\n")[2].partition("\n\n")
+        if f"[{MODULE}]" in stack and stack.partition("\n")[0].endswith("]") and not freed.strip(" -\n"):
+            found[" < ".join(_FRAME.findall(stack)[:3])] += 1
+    return found
+
+
+def _kept_since(before: Counter[str]) -> Counter[str]:
+    for cache in Path("/sys/kernel/slab").glob("kmalloc-*/shrink"):  # frees what waits for others to be freed with
+        cache.write_text("1")
+    until = time.monotonic() + _FREED_S
+    while (more := _kept() - before) and time.monotonic() < until:
+        time.sleep(_POLL_S)
+    return more
 
 
 def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
@@ -162,7 +231,7 @@ def main(port: str) -> int:
                 continue
             orders.answer("exchanged", reason=reason)
         if "run" in order:
-            status = in_child([known[name] for name in order["run"]], orders, order["all"])
+            status = run_watched([known[name] for name in order["run"]], orders, order["all"])
             orders.answer("done", status=status)
         if "program" in order:
             orders.answer("done", status=run_program(order["program"], order["arguments"], orders))

@@ -191,7 +191,7 @@ class Trial:
                 if guest.load(module):
                     self.close()
                     continue
-                (answer,) = guest.run([case])
+                *_, answer = guest.run([case])
                 return self._with_rules(answer)
             except Lost as lost:
                 self.close()
