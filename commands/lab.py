@@ -45,7 +45,7 @@ from targets import hosts
 
 # Options that a lab cannot be given, by name, and why.
 _REFUSED = {
-    **dict.fromkeys((*OF_HOSTS, "host"), "the file says it of each host"),
+    **dict.fromkeys((*OF_HOSTS, "host"), "the file has it for each host"),
     **{name: "a lab has no guest" for name, option in OPTIONS.items() if option.only_on == GUEST},
     "rdma_core": "install that build on the hosts",
 }

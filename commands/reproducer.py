@@ -96,7 +96,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.all and arguments.id is not None:
         raise UserError(f"{arguments.id} and --all exclude each other")
     if arguments.all and arguments.mail:
-        raise UserError("--mail and --all exclude each other: a text is of one case")
+        raise UserError("--mail and --all exclude each other: a text is about one case")
     if arguments.others and not arguments.mail:
         raise UserError("--others is only for --mail")
     if arguments.all and arguments.out == STANDARD_OUTPUT:

@@ -165,7 +165,7 @@ def _earlier(folder: Path) -> list[str]:
         raise UserError(f"{folder} cannot be read: {error.strerror}") from error
     except (ValueError, LookupError, TypeError):
         pass
-    raise UserError(f"{folder} is not empty, and no earlier site of this version", hint="give another directory")
+    raise UserError(f"{folder} is neither empty nor an earlier site of this version", hint="give another directory")
 
 
 def _write(folder: Path, pages: Iterable[tuple[str, str]], old: Sequence[str]) -> int:

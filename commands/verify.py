@@ -194,7 +194,7 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
 
 
 def _wrong_inputs(header: HeaderRecord, folder: Path) -> str:
-    """The file for verdicts that is not the one in the header; empty if all are the same.
+    """The waivers or the profile, if the file is not the one that the header names, as a clause; empty if both are.
 
     A header of an older version does not name its profile, which then has to give the recorded verdicts.
     """

@@ -40,7 +40,7 @@ class UserError(Exception):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """An OSError in the block becomes a UserError: that `path` cannot be read."""
+    """Within the block, an OSError becomes a UserError that says that `path` cannot be read."""
     try:
         yield
     except OSError as error:

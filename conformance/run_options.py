@@ -231,7 +231,7 @@ class RunOptions:
     driver: str | None = _in_guest(None, "the driver of the guest's device")
     shared: bool = _on_host(False, "on a device: even if others have queue pairs on it")
     isolate: str | None = _on_host(
-        None, "on a device: as this user, who can change no result; as root only", "USER", word
+        None, "on a device: as this user, who can change no result; needs root", "USER", word
     )
     hazardous: bool = _on_host(False, "on a device: also cases that may crash the kernel")
     kernel: Path | None = _build(None, "in the guest: this kernel (bzImage or vmlinuz)", "FILE", given_path)

@@ -13,7 +13,7 @@ from reports.repetitions import name_of
 
 _MOST = 5  # the maximum number of names of cases after which a violation occurs, and of unconfirmed violations
 
-_BY = {"run": "it ran alone", "company": "the same when tried again among its like, in another order"}
+_BY = {"run": "it ran alone", "company": "the same when tried again together with others, in another order"}
 
 
 def of_case(run: Digest, case: str) -> str:

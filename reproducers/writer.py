@@ -20,7 +20,7 @@ class Inexpressible(Exception):
 # Sizes of pages, and huge pages, of systems on which a program may run.
 _SYSTEMS = ((4096, 2 << 20), (65536, 512 << 20))
 _LARGEST_AREA = 1 << 30  # bytes that a program writes and reads
-_APART = 1 << 44  # between the addresses that memory is given to find out which memory an address is in
+_APART = 1 << 44  # bytes between the assumed addresses of two memories, which show in which of them an address lies
 
 
 class Writer:

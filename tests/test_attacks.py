@@ -237,7 +237,7 @@ ATTACKS = (
     Attack("bomb", "a bundle that expands without end", "100 times as large unpacked"),
     Attack("records", "a file of a million small records", "lines, more than the"),
     Attack("values", "a file of millions of values", "values, more than the"),
-    # Inputs that change a verdict, in a bundle
+    # Bundles with waivers or a profile that change a verdict
     Attack("waivers.yaml", "another file of waivers", "waivers.yaml is not the file of", head(waivers=FILE)),
     Attack("waivers.yaml", "waivers that the run did not have", "it has waivers.yaml, and its header names"),
     Attack("nothing", "the run's waivers are left out", "its header names waivers, and it", head(waivers=FILE)),
@@ -278,7 +278,7 @@ ATTACKS = (
     Attack(
         "good judged",
         "a PASS of other calls",
-        "PASS of reg_mr/sample/c3: its calls are others now",
+        "PASS of reg_mr/sample/c3: its calls are different now",
         failing(call="ibv_other()"),
     ),
     Attack("bundle", "a verdict is edited, in a bundle", "verdict is recorded as PASS, and is FAIL", passes),
@@ -339,7 +339,7 @@ def by_file(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -
 
 
 def by_judge(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`judge` corrects it."""
+    """`judge` corrects the verdict."""
     status, said = said_by(capsys, "judge", written(lines, folder / "run"))
     assert (status, attack.said in said) == (1, True), said
 

@@ -192,7 +192,7 @@ def waived_run(small: Suite, folder: Path) -> Path:
     return run
 
 
-def test_waivers_are_packed_applied_anew_and_counted(small: Suite, tmp_path: Path, capsys: Says) -> None:
+def test_waivers_are_packed_applied_again_and_counted(small: Suite, tmp_path: Path, capsys: Says) -> None:
     run = waived_run(small, tmp_path)
     assert main(["bundle", str(run)]) == 0
     assert verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()[-1] == (
@@ -348,7 +348,7 @@ def _packed(check: int = lzma.CHECK_SHA256) -> bytes:
     return compressor.compress(content) + compressor.flush()
 
 
-def test_a_bundle_that_was_packed_anew_begins_with_a_manifest(tmp_path: Path, capsys: Says) -> None:
+def test_a_bundle_that_was_packed_again_begins_with_a_manifest(tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "bundle").write_bytes(xz((_owned(named(MANIFEST)), FIRST[1]), RESULT))
     status, said = verified(tmp_path / "bundle", capsys)
     assert (status, said.count("begin with")) == (2, 0)

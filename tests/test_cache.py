@@ -117,7 +117,7 @@ def test_damaged_answers_are_asked_for_again(folder: Path, toolchain: Toolchain,
     assert answered(toolchain, "IS") == first
 
 
-def test_another_header_or_question_is_asked_anew(folder: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_another_header_or_question_is_asked_again(folder: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     assert answered(toolchain, "IS").values == {"IS": 42}
     assert answered(toolchain, "IS + 1").values == {"IS + 1": 43}
     (tmp_path / "few.h").write_text(HEADER.replace("41", "6"))

@@ -201,7 +201,7 @@ def test_tests_run_elsewhere_name_the_packages_they_need() -> None:
     assert hard | soft == hard | set(tasks["/guest"]["require"])
 
 
-def test_restraint_is_told_what_did_not_pass_and_the_whole(scripts: Scripts) -> None:
+def test_restraint_gets_what_did_not_pass_and_the_whole(scripts: Scripts) -> None:
     scripts.will(1, verdicts("PASS", "FAIL"))
     for name in ("rstrnt-report-result", "rstrnt-report-log"):
         script(scripts.root / name, f'echo "$*" >>{scripts.root}/{name}.calls')

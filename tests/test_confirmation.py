@@ -118,7 +118,7 @@ def test_a_worker_that_starts_slowly_is_waited_for_while_it_is_busy(
     assert counts(recorded)[0] == confirmed
 
 
-def test_what_does_not_come_back_among_its_like_is_tried_alone(tmp_path: Path) -> None:
+def test_what_does_not_occur_again_with_others_is_tried_alone(tmp_path: Path) -> None:
     def device(case: str, before: Sequence[str]) -> str:
         spoiled = before[:1] == [IDS[7]] and case != IDS[6]
         return "FAIL" if case in IDS[3:8] and not spoiled else "PASS"
@@ -129,7 +129,7 @@ def test_what_does_not_come_back_among_its_like_is_tried_alone(tmp_path: Path) -
     assert tried(recorded) == {**dict.fromkeys((3, 4, 5), "repetition"), **dict.fromkeys((6, 7), "company")}
 
 
-def test_a_death_among_its_like_leaves_the_rest_to_be_tried_together_once_more(tmp_path: Path) -> None:
+def test_a_death_with_others_leaves_the_rest_to_be_tried_together_once_more(tmp_path: Path) -> None:
     def device(case: str, before: Sequence[str]) -> str:
         return "CRASH" if (case, *before) == (IDS[6], IDS[7]) else "FAIL" if case in IDS[3:8] else "PASS"
 
@@ -383,7 +383,7 @@ NOT_CONFIRMED = (
 
 
 @pytest.mark.parametrize("form", ["junit", "ktap", "html"])
-def test_a_report_says_it_beside_each_violation(mixed: Path, form: str) -> None:
+def test_a_report_says_it_next_to_each_violation(mixed: Path, form: str) -> None:
     text = renderer(form).render([read(mixed)])
     text = text if isinstance(text, str) else text.decode()
     assert "confirmed: the same when tried again alone" in text

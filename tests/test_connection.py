@@ -222,7 +222,7 @@ def times_asked(pair: Pair, loopback: LoopbackConnection, opcode: str, status: s
 
 
 @pytest.mark.usefixtures("slow_clock")
-def test_an_error_state_that_has_once_not_come_is_hardly_waited_for_on_the_same_connection() -> None:
+def test_an_error_state_that_has_once_not_come_is_awaited_briefly_on_the_same_connection() -> None:
     pair = Pair(Unending(), Unending())
     first, second = (LoopbackConnection(cast(Any, pair), lambda: 1) for _ in range(2))
     assert times_asked(pair, first, "SEND", "LOC_PROT_ERR") > 10
@@ -243,7 +243,7 @@ def test_where_no_document_demands_the_error_state_each_kind_of_refusal_is_waite
 
 
 class Refused(Side):
-    """An end at which a request is refused by its peer, or a peer that flushes no receive; it records the waits."""
+    """The end whose request the peer refuses, or a peer that flushes no receive; `waited` has the waits."""
 
     def __init__(self, *statuses: str) -> None:
         super().__init__([], lambda _: None)
@@ -254,9 +254,9 @@ class Refused(Side):
         return [Completion(1, status) for status in self._statuses]
 
 
-def test_where_states_are_not_told_a_flush_that_did_not_come_is_hardly_waited_for_again() -> None:
-    """This holds on any connection of the device; after another kind of refusal, or after an answer with the state, the
-    full time is waited."""
+def test_where_states_are_not_reported_a_flush_that_did_not_come_is_awaited_briefly_again() -> None:
+    """The short wait applies to any connection of the device. After another kind of refusal, or after an answer with
+    the state, the full time is waited."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()
@@ -291,7 +291,7 @@ class MadeAnew(Pair):
         self.renewals += 1
 
 
-def test_a_stale_pair_that_is_made_anew_is_renewed_before_c_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_pair_that_is_made_again_is_renewed_before_c_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = MadeAnew(Side([], lambda _: None), Side([], lambda _: None))
     loopback = LoopbackConnection(cast(Any, pair), lambda: 1)
     seen: list[int] = []
@@ -517,7 +517,7 @@ def test_a_completion_names_the_operation_of_its_request(request_: str) -> None:
     assert other_opcode(request_, completed("TSO")) == ["TSO", COMPLETED[request_]]
 
 
-def test_a_receive_tells_a_message_from_a_write() -> None:
+def test_a_receive_distinguishes_a_message_from_a_write() -> None:
     message, write = completed("RECV"), completed("RECV_RDMA_WITH_IMM")
     assert other_opcode("SEND", completed("SEND"), message) == []
     assert other_opcode("SEND", completed("SEND"), write) == ["RECV_RDMA_WITH_IMM", "RECV"]

@@ -104,7 +104,7 @@ def test_events_of_earlier_connections_are_passed_over(library: Library) -> None
     manager.connect(ACTIVE, PASSIVE).close()
 
 
-def test_a_refused_connection_tells_why_and_leaves_nothing(library: Library) -> None:
+def test_a_refused_connection_says_why_and_leaves_nothing(library: Library) -> None:
     manager = ConnectionManager("10.77.0.1", 5.0)
     listener = set(library.alive)
     library.reports["rdma_connect"], library.status = [(REJECTED, "own")], -errno.ECONNRESET
@@ -193,7 +193,7 @@ def test_below_connected_the_manager_is_not_asked(library: Library) -> None:
     assert (requester.state, responder.state, library.connected) == ("INIT", "INIT", {})
 
 
-def test_by_states_each_queue_pair_is_told_its_peer() -> None:
+def test_by_states_each_queue_pair_gets_its_peer() -> None:
     requester, responder = End(ACTIVE), End(PASSIVE)
     ByStates().connect(cast(Any, requester), cast(Any, responder), "RTR")
     assert (requester.moves, responder.moves) == ([f"INIT {PASSIVE}"], [f"RTR {ACTIVE}"])

@@ -171,7 +171,7 @@ def test_a_result_that_makes_no_sense_is_reported_and_not_a_traceback(tmp_path: 
 
 
 @pytest.mark.parametrize(("rules", "status"), [(["REG-01", "REG-02", "REG-03", "REG-23"], 0), ([], 1)])
-def test_the_exit_status_tells_whether_a_rule_has_no_case(
+def test_the_exit_status_says_whether_a_rule_has_no_case(
     rules: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("commands.run_arguments.load_suite", lambda folders: suite(rules))

@@ -136,7 +136,7 @@ def test_a_directory_of_another_user_is_the_problem_of_its_node(tmp_path: Path) 
     folder.chmod(0o700)
 
 
-def test_results_under_two_names_are_told(tmp_path: Path, capsys: Says) -> None:
+def test_results_under_two_names_are_reported(tmp_path: Path, capsys: Says) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "n4" / "summary.json").write_bytes((folder / "n2" / "summary.json").read_bytes())
     assert "n4: results: those of n2, its equals its own" in told(folder, capsys)[2]

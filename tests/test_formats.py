@@ -107,7 +107,7 @@ def test_ktap_has_a_line_for_each_verdict() -> None:
     assert "# XFAIL WAIVED" in ktap.render([digested(one_of_each())])
 
 
-def test_ktap_tells_what_failed_before_its_line() -> None:
+def test_ktap_says_what_failed_before_its_line() -> None:
     text = ktap.render([digested(recorded([result(SUITE.cases[0], "FAIL", "it should not")]))])
     lines = text.splitlines()
     assert lines.index("# reg_mr/sample/c0: FAIL REG-01: it should not") < lines.index("not ok 1 reg_mr/sample/c0")
@@ -173,7 +173,7 @@ DOCUMENTED = [
 
 
 @pytest.mark.parametrize(("texts", "said"), DOCUMENTED, ids=["quoted", "unquoted", "old"])
-def test_what_the_document_says_stands_beside_a_violation(texts: dict[str, str], said: str) -> None:
+def test_what_the_document_says_stands_next_to_a_violation(texts: dict[str, str], said: str) -> None:
     lines = [result(SUITE.cases[0], "FAIL"), result(SUITE.cases[1], "PASS")]
     run = digested(recorded(lines, rules={"REG-01": texts}))
     assert ktap.render([run]).splitlines().count(f"# document of REG-01: {said}") == 1

@@ -107,7 +107,7 @@ def test_a_vendors_header_is_compared_with_the_vendors_dialect(header: Callable[
 
 
 def doctored() -> list[list[dict[str, Any]]]:
-    """The doctored pieces, as many in one header as concern different things."""
+    """The doctored pieces in as few headers as possible: the pieces in one header concern different items."""
     headers: list[tuple[set[str], list[dict[str, Any]]]] = []
     for piece in yaml.safe_load(Path(__file__).with_name("doctored_headers.yaml").read_text()):
         about = {re.split(r"[ .]", item)[1] for item in piece["findings"]}

@@ -161,7 +161,7 @@ def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -
     }
 
 
-def test_the_top_tells_the_latest_night(page: webdriver.Chrome) -> None:
+def test_the_top_shows_the_latest_night(page: webdriver.Chrome) -> None:
     assert page.find_element(By.TAG_NAME, "h1").text == "Latest night: 2 good"
     news = [each.text for each in page.find_elements(By.CSS_SELECTOR, ".news li")]
     assert news == [

@@ -165,7 +165,7 @@ def test_a_worker_of_which_nonsense_comes_was_ended_from_outside(hostile: Hostil
 
 
 @pytest.mark.parametrize("flooded", ["start", "tail", "close"])
-def test_a_host_that_prints_for_ever_fills_no_disk_and_takes_no_time(
+def test_a_host_that_prints_forever_fills_no_disk_and_takes_no_time(
     hostile: Hostile, monkeypatch: pytest.MonkeyPatch, flooded: str
 ) -> None:
     for name in ("_ANSWER_S", "_CLOSED_S"):

@@ -153,7 +153,7 @@ def test_a_verdict_that_differs_is_reported_with_both(stand: Stand) -> None:
     assert broken["claimed"] == "PASS"
 
 
-def test_a_console_that_grows_for_ever_is_cut_in_its_middle(stand: Stand) -> None:
+def test_a_console_that_grows_forever_is_cut_in_its_middle(stand: Stand) -> None:
     for deadline_s in longer_and_longer(SHORT_S):  # the amount of its output depends on the machine
         stand.run_once("print_on_the_console_for_ever", deadline_s)
         consoles.bound(stand.console)

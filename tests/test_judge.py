@@ -125,14 +125,14 @@ def test_a_report_without_room_leaves_the_conclusion(run: Path, tmp_path: Path, 
     assert "report.html" in said.err
 
 
-def test_a_case_that_there_is_not_any_more_stays_as_it_was(run: Path, tmp_path: Path) -> None:
+def test_a_case_that_no_longer_exists_stays_as_it_was(run: Path, tmp_path: Path) -> None:
     found = again(SUITE, edited(run, tmp_path / "edited", case="reg_mr/no/such"))
     assert found["reg_mr/no/such"][1] == "there is no such case any more"
 
 
 def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> None:
     first = plain(run)["case"]
-    assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are others now"
+    assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are different now"
 
 
 def test_an_observation_that_is_none_is_one_clear_line(run: Path, tmp_path: Path, cli: Cli) -> None:
@@ -141,7 +141,7 @@ def test_an_observation_that_is_none_is_one_clear_line(run: Path, tmp_path: Path
     assert f"what was observed of {first} cannot be judged" in line
 
 
-def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_point_taken_from_a_sweep_is_reported(run: Path, tmp_path: Path, cli: Cli) -> None:
     forged = edited(run, tmp_path / "forged")
     (line,) = (line for line in read_results(run).results if line.get("points_file"))
     file = forged / line["points_file"]
@@ -150,7 +150,7 @@ def test_a_point_taken_from_a_sweep_is_told(run: Path, tmp_path: Path, cli: Cli)
     points.index[next(number for number, outcome in enumerate(points.index) if outcome != OUTSIDE)] = OUTSIDE
     file.write_text(json.dumps(points.as_data(line["case"])))
     said = cli(1, "judge", forged).out
-    assert f"{line['verdict']} of {line['case']}: its space is another now" in said
+    assert f"{line['verdict']} of {line['case']}: its space is different now" in said
     assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
     file.write_text(json.dumps(points.as_data("reg_mr/another/sweep")))
     assert f"the points of reg_mr/another/sweep, and not of {line['case']}" in cli(2, "judge", forged).err

@@ -230,7 +230,7 @@ def finding(name: str, outcome: str) -> Finding:
     return Finding(name, "rxe_mr", "range", ("REG-20",), "What.", outcome)
 
 
-def test_the_history_keeps_what_was_not_tried_and_tells_what_is_no_longer_killed(tmp_path: Path) -> None:
+def test_the_history_keeps_what_was_not_tried_and_reports_what_is_no_longer_killed(tmp_path: Path) -> None:
     report.write(tmp_path, [finding("one", BY_ITS_RULE), finding("two", BY_ITS_RULE)], {})
     before = report.read_history(tmp_path)
     now = [finding("one", SURVIVED)]
@@ -281,7 +281,7 @@ def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_w
         Peers(tmp_path / "elsewhere", trial, cast(Modules, driver))
 
 
-def test_the_table_tells_what_both_saw_by_kind(tmp_path: Path) -> None:
+def test_the_table_has_what_both_saw_by_kind(tmp_path: Path) -> None:
     seen = ((BY_ITS_RULE, "a.test"), (ELSEWHERE, ""), (SURVIVED, "a.test"), (SURVIVED, ""), (BY_ITS_RULE, None))
     found = [dataclasses.replace(finding(str(n), outcome), peer=peer) for n, (outcome, peer) in enumerate(seen)]
     report.write(tmp_path, found, {})

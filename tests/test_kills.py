@@ -152,7 +152,7 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
         text=True,
     ) as process:
         if victim != "pytest":
-            time.sleep(moment)  # the moment is the point
+            time.sleep(moment)  # the moment of the kill is what varies
         print(f"the run {'was still going on' if process.poll() is None else 'had ended'}")
         if victim == "supervisor":
             process.kill()

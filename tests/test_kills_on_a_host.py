@@ -57,7 +57,7 @@ def test_a_closed_terminal_leaves_a_report_and_nothing_temporary(found: dict[str
     assert output["footer"] == found["footer"]
 
 
-def test_two_devices_of_one_kind_share_the_cases_beside_others_with_shared(found: dict[str, Any]) -> None:
+def test_two_devices_of_one_kind_share_the_cases_next_to_others_with_shared(found: dict[str, Any]) -> None:
     output = found["shared"]
     assert output["devices"] == ["rxe0", "rxe1"], output
     assert output["footer"]["complete"], output

@@ -307,7 +307,7 @@ def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], 
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        (["--device", "x"], "--device cannot be given with --lab; the file says it of each host"),
+        (["--device", "x"], "--device cannot be given with --lab; the file has it for each host"),
         (["--guest"], "--guest cannot be given with --lab; a lab has no guest"),
         (["--tools", "gdb"], "--tools cannot be given with --lab; a lab has no guest"),
         (["--rdma-core", "x"], "--rdma-core cannot be given with --lab; install that build on the hosts"),

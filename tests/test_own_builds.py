@@ -109,7 +109,7 @@ def others(recorded: Recorded) -> dict[str, object]:
 
 
 def test_a_resumed_guest_gives_the_results_of_a_booted_one(booted: Recorded, tmp_path: Path) -> None:
-    """In the session that waits with the device open, and in one with options that it does not have.
+    """This holds in the session that waits with the device open, and in one with other options.
 
     The builds are copies of those in the image, with other marks.
     """

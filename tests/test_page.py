@@ -229,7 +229,7 @@ def test_the_verdict_stands_on_top_in_words(page: webdriver.Chrome) -> None:
     assert "7.2.0" in top
 
 
-def test_each_violated_rule_stands_beside_the_words_of_its_document(page: webdriver.Chrome) -> None:
+def test_each_violated_rule_stands_next_to_the_words_of_its_document(page: webdriver.Chrome) -> None:
     (card, *_) = page.find_elements(By.XPATH, "//article[p[not(@class)]/a[.='REG-15']]")
     said = card.find_element(By.CLASS_NAME, "document")
     assert said.find_element(By.TAG_NAME, "q").text == RULES["REG-15"]["quote"]
@@ -382,7 +382,7 @@ def printed(browser: webdriver.Chrome) -> bytes:
     return base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
 
 
-def test_a_real_run_tells_its_defects_on_the_first_screen_and_on_twelve_sheets(
+def test_a_real_run_shows_its_defects_on_the_first_screen_and_on_twelve_sheets(
     browser: webdriver.Chrome, tmp_path: Path
 ) -> None:
     show(browser, tmp_path, read(RECORDED))
@@ -459,7 +459,7 @@ def test_a_hundred_thousand_points_take_no_elements_of_their_own(browser: webdri
     assert browser.find_element(By.CSS_SELECTOR, ".map").is_displayed()
 
 
-def test_a_defect_tells_what_its_own_points_did(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_a_defect_says_what_its_own_points_did(browser: webdriver.Chrome, tmp_path: Path) -> None:
     swept = sweep(tmp_path, SUITE.cases[0], FLAGS, lambda at: 2 if "MW_BIND" in at["access"] else 0)
     (own,) = swept["deviations"]
     other: Deviation = {**own, "rules": ["REG-01"], "observed": "what another rule's points did"}

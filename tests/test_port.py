@@ -361,7 +361,7 @@ def test_on_demand_memory_is_declared_for_each_transport() -> None:
     assert need_on_demand("local_traffic", "RECV", "XRC") == "odp_xrc_srq_recv"
 
 
-def test_what_is_declared_over_xrc_is_told_apart() -> None:
+def test_what_is_declared_over_xrc_is_distinguished() -> None:
     caps = declared_capabilities(DeviceAttributes(0, 0, 1, 0xFF, odp_xrc_caps=0x29))
     declared = {name for name, value in caps.items() if name.startswith("odp_xrc_") and value}
     assert declared == {"odp_xrc_send", "odp_xrc_read", "odp_xrc_srq_recv"}

@@ -287,7 +287,7 @@ def test_further_types_that_cannot_be_connected_are_reported_and_not_taken_for_a
     assert line.startswith("two queue pairs of type UC were made, but ")
 
 
-def test_a_pair_that_is_dead_after_reset_is_made_anew_from_then_on() -> None:
+def test_a_pair_that_is_dead_after_reset_is_made_again_from_then_on() -> None:
     with closing(ReferenceBench(DeadAfterReset())) as bench:
         found = preflight(bench)
         assert found.renews_by_reset is False
@@ -297,7 +297,7 @@ def test_a_pair_that_is_dead_after_reset_is_made_anew_from_then_on() -> None:
             assert (case.id, verdict_on(bench, case)) == (case.id, Verdict.PASS)
 
 
-def test_without_ibv_query_qp_pairs_are_made_anew_and_nothing_is_broken() -> None:
+def test_without_ibv_query_qp_pairs_are_made_again_and_nothing_is_broken() -> None:
     with closing(WithoutQuery()) as bench:
         found = preflight(bench)
         assert (found.tells_state, found.renews_by_reset) == (False, False)

@@ -88,7 +88,7 @@ def test_both_ends_have_the_same_memory() -> None:
     seen, changed, again = near.recv()
     process.join()
     assert seen == content
-    assert len(changed) == 1  # one piece, and not again
+    assert len(changed) == 1  # one piece, and only once
     assert again == []
     here.apply(changed)
     at = memory.PAGE + 5

@@ -94,7 +94,7 @@ def test_a_testcase_is_named_by_verb_and_case() -> None:
     assert case.get("time") == "0.001500"
 
 
-def test_a_failure_tells_call_table_and_command() -> None:
+def test_a_failure_has_call_table_and_command() -> None:
     line = result(SUITE.cases[0], "FAIL", "it should not", kernel={"log": ["WARNING: here"]})
     failure = parsed(junit.render([digested(recorded([line]))])).find("testcase/failure")
     assert failure.get("message").startswith("FAIL REG-01, wrong report, defect ")
@@ -227,7 +227,7 @@ def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: 
     assert "failure" in (run / "junit.xml").read_text()
 
 
-def test_tmt_is_told_each_case_in_its_own_words() -> None:
+def test_tmt_gets_each_case_in_its_own_words() -> None:
     found = yaml.safe_load(tmt.render([digested(one_of_each())]))
     assert len({each["name"] for each in found}) == len(found) == len(one_of_each().results)
     for each, record in zip(found, one_of_each().results, strict=True):

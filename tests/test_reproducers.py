@@ -221,7 +221,7 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
     basis = basis_of(RECORDED / "forky.jsonl")
     symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == WRITE)
     text = mail(symptom, forky(), SUITE, basis, [read(RECORDED / "trixie.jsonl")])
-    assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # its kernel says nothing long
+    assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # this kernel's log has no long line
     output = " ".join(text.split())
     for part in (
         "Subject: rxe: ",
@@ -315,7 +315,7 @@ def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, 
     assert f"{tmp_path} is of other tables; the present ones have no case '" in capsys.readouterr().err
 
 
-def test_a_text_tells_builds_of_the_same_versions_apart(tmp_path: Path, cli: Cli) -> None:
+def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
     built = json.loads(Path(FORKY).read_text().partition("\n")[0])
     built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
@@ -343,7 +343,7 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     assert "; not on: " not in page
 
 
-def test_the_page_of_findings_tells_on_which_stacks_the_cases_of_a_defect_pass(tmp_path: Path) -> None:
+def test_the_page_of_findings_says_on_which_stacks_the_cases_of_a_defect_pass(tmp_path: Path) -> None:
     passing = [json.loads(line) for line in (RECORDED / "forky.jsonl").read_text().splitlines()]
     passing[0]["stack"] = "sid"
     for record in passing[1:]:

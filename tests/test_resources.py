@@ -213,11 +213,11 @@ def test_it_ends_with_the_process_that_began_it() -> None:
     os.close(report)
 
 
-def test_what_stays_is_told() -> None:
+def test_what_stays_is_reported() -> None:
     assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}
 
 
-def test_why_it_could_not_be_set_up_is_told() -> None:
+def test_why_it_could_not_be_set_up_is_reported() -> None:
     def prepare() -> object:
         raise SetupRefused("registering the MR 'mr'", "ENOMEM")
 

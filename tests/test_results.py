@@ -218,7 +218,7 @@ def test_a_file_without_footer_is_a_run_cut_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 20, len(encode(result(CASE))) - 2])
-def test_a_torn_last_line_is_left_out_and_told(tmp_path: Path, cut: int) -> None:
+def test_a_torn_last_line_is_left_out_and_reported(tmp_path: Path, cut: int) -> None:
     path = written(tmp_path, header())
     with path.open("ab") as file:
         file.write(encode(result(CASE))[:cut])

@@ -95,7 +95,7 @@ def test_the_known_violations_of_soft_roce_are_reported(whole: Run, length: str)
     assert whole.footer["rules"]["REG-25"] == "FAIL"
 
 
-def test_the_last_lines_name_each_defect_and_explain_tells_it(whole: Run) -> None:
+def test_the_last_lines_name_each_defect_and_explain_describes_it(whole: Run) -> None:
     defect = r"^valid refused ([0-9a-f]{12}) .* \(REG-25\) x\d+$"
     (fingerprint,) = re.findall(defect, whole.done.stdout, re.MULTILINE)
     done = launched("explain", fingerprint, "--run", str(whole.out))

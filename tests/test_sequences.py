@@ -99,7 +99,7 @@ def test_two_references_never_part(number: int) -> None:
         pytest.param("only-the-first-element-is-checked", 1, 1, marks=pytest.mark.nightly),
     ],
 )
-def test_a_violation_is_found_and_told_in_few_steps_that_show_it_again(
+def test_a_violation_is_found_and_reported_in_few_steps_that_show_it_again(
     name: str, seed: int, steps: int, tmp_path: Path, suite: Suite
 ) -> None:
     divergence = searched(violation(name), AT_MOST, seed=seed)
@@ -178,7 +178,7 @@ def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monke
     assert "python3-hypothesis" in str(error.value.hint)
 
 
-def test_a_worker_that_dies_in_a_sequence_tells_the_sequence_and_the_rule_of_its_last_step(tmp_path: Path) -> None:
+def test_a_worker_that_dies_in_a_sequence_names_the_sequence_and_the_rule_of_its_last_step(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     text = "- {id: c0, rules: [REG-01, REG-15], when: {access: []}, then: success}"
     table = samples.table("reg_mr/sample", text, 1)
@@ -203,7 +203,7 @@ def test_each_sequence_is_a_sign_of_life(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("hardly_shrunk")
-def test_a_trial_tells_the_sequence_that_shows_a_violation(cli: Cli, monkeypatch: Patch) -> None:
+def test_a_trial_reports_the_sequence_that_shows_a_violation(cli: Cli, monkeypatch: Patch) -> None:
     monkeypatch.setattr(reference_runs, "for_seconds", lambda seconds: for_sequences(100))
     command = ["trial", "sequences", "9", "--seed", "5", "--violation", "one-byte-too-long"]
     assert ROW in cli(1, *command).out

@@ -52,7 +52,7 @@ def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_poin
 
 
 @pytest.mark.parametrize("format_", ["html", "junit", "ktap", "markdown"])
-def test_every_report_tells_the_set_up(run: Path, format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_every_report_has_the_set_up(run: Path, format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["report", str(run), "--format", format_, "--out", "-"]) == 0
     said = capsysbinary.readouterr().out.decode().replace("\\", "").replace("&#39;", "'")
     assert GIVEN in said
@@ -73,7 +73,7 @@ def explained(cli: Cli, *arguments: object) -> str:
     return cli(0, "explain", *arguments).out
 
 
-def test_explain_tells_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> None:
+def test_explain_has_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> None:
     assert f"given:      {GIVEN}\n" in explained(cli, ROW, "--run", run)
     said = explained(cli, f"{SWEEP}#{POINT}", "--run", run)
     assert f"given:      {GIVEN}\n" in said
@@ -97,7 +97,7 @@ def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, cli: Cli) -> N
     ],
     ids=["defect", "point", "row"],
 )
-def test_what_there_is_not_is_one_line(run: Path, wanted: str, message: str, cli: Cli) -> None:
+def test_what_does_not_exist_is_one_line(run: Path, wanted: str, message: str, cli: Cli) -> None:
     line, *hint = cli(2, "explain", wanted, "--run", run).err.splitlines()
     assert message in line
     assert len(hint) <= 1

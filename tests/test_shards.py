@@ -308,7 +308,7 @@ def test_shards_of_other_tables_than_these_say_which_version_to_take(
     assert "the shards were made with the tables 111111111111, and these are" in capsys.readouterr().err
 
 
-def test_whether_a_waiver_of_a_rule_is_needed_only_the_whole_run_tells(tmp_path: Path, capsys: Says) -> None:
+def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path: Path, capsys: Says) -> None:
     path = tmp_path / "waivers.yaml"
     about = {
         "issue": "https://bugs.example.org/1",

@@ -234,13 +234,13 @@ def test_nights_without_results_are_a_site_of_what_is_left(short: Path, tmp_path
 def _not_empty(folder: Path) -> str:
     (folder / "site").mkdir()
     (folder / "site/mine.txt").write_text("mine")
-    return f"{folder}/site is not empty, and no earlier site of this version; give another directory"
+    return f"{folder}/site is neither empty nor an earlier site of this version; give another directory"
 
 
 def _other_site(folder: Path) -> str:
     (folder / "site").mkdir()
     (folder / "site/site.json").write_text('{"schema": "rdma-cts-site/0", "files": []}')
-    return f"{folder}/site is not empty, and no earlier site of this version; give another directory"
+    return f"{folder}/site is neither empty nor an earlier site of this version; give another directory"
 
 
 def _file(folder: Path) -> str:

@@ -571,7 +571,7 @@ def test_a_guest_that_hangs_is_ended_at_its_deadline(
     assert not is_running(int(pid.read_text()))
 
 
-def test_no_temporary_files_stay_and_none_lie_elsewhere_than_beside_the_console(
+def test_no_temporary_files_stay_and_none_lie_elsewhere_than_next_to_the_console(
     fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/no/such/place")

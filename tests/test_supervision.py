@@ -236,7 +236,7 @@ def test_noise_does_not_put_off_the_deadline(stage: Stage, monkeypatch: pytest.M
 def test_the_time_of_a_case_lasts_until_the_next_one_begins(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     let_time_pass(monkeypatch)
     stage.play([*ran(0), *[b'{"type":"still busy"}\n'] * 10, start(1), passed(1), start(2)], ran(3))
-    assert list(stage.took) == [IDS[0], IDS[1], IDS[3]]  # 2 died
+    assert list(stage.took) == [IDS[0], IDS[1], IDS[3]]  # the worker died in case 2
     assert stage.took[IDS[0]] >= stage.took[IDS[1]] + 10
 
 

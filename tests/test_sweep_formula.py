@@ -94,7 +94,7 @@ def test_a_predicate_that_rests_on_itself_is_refused() -> None:
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 2), min_size=SMALL.size, max_size=SMALL.size))
-def test_a_formula_tells_exactly_the_points_it_is_about(marks: list[int]) -> None:
+def test_a_formula_describes_exactly_the_points_it_is_about(marks: list[int]) -> None:
     text, _ = formula.describe(SMALL, bytes(marks))
     if text in (formula.ALWAYS, formula.NEVER):
         assert (1 if text == formula.ALWAYS else 2) not in marks

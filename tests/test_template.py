@@ -338,7 +338,7 @@ def _of_another_key(path: Path) -> None:
         (MANIFEST, lambda path: path.write_text('{"key": 7}')),
     ],
 )
-def test_one_that_is_damaged_or_foreign_is_made_anew(
+def test_one_that_is_damaged_or_foreign_is_made_again(
     templates: Templates,
     freezer: Freezer,
     ingredients: Ingredients,

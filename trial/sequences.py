@@ -391,7 +391,7 @@ def search(subject: Subject, seed_number: int, over: Callable[[], bool]) -> Iter
             yield shortest(subject, current.found)
 
 
-_run: Callable[..., None] = run_state_machine_as_test  # which has no types itself
+_run: Callable[..., None] = run_state_machine_as_test  # a function without types
 
 
 def _settings() -> settings:

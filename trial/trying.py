@@ -18,7 +18,7 @@ from trial.processes import in_processes
 from trial.running import on_reference
 from trial.violation import Violation
 
-# As one of the names of violations for the guest: only the cases of the violated rule are run.
+# Among the names of violations that the guest gets, this says that only cases of the violated rule are run.
 OWN = "own"
 KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
 

@@ -27,7 +27,7 @@ class Severity(Enum):
     HANG = (
         "hang",
         ("hang", "hangs"),
-        "A call, or what it started, does not come back: the program waits for ever, and cannot be killed if it waits "
+        "A call, or what it started, does not come back: the program waits forever, and cannot be killed if it waits "
         "in the kernel.",
     )
     MEMORY = (

@@ -65,7 +65,7 @@ DISCARDS = {
 }
 # The questions of `resident` about the pages of memory.
 PAGES = {
-    "present": "they are in core, be it as the shared page of zeros",
+    "present": "they are in core, possibly as the shared page of zeros",
     "own": "they are pages of the process itself, as after it has written to them",
 }
 QP_STATES = ("RESET", "INIT", "RTR", "RTS", "ERR")

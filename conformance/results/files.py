@@ -77,7 +77,7 @@ def make_directory(folder: Path) -> None:
 
 
 def new_directory(first: Path) -> Path:
-    """Makes the directory `first`; if there is one, that with `-2` after its name, `-3` and so on. Raises UserError."""
+    """Makes the directory `first` or, if it exists, one with `-2`, `-3` and so on after its name. Raises UserError."""
     for number in itertools.count(1):
         folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
         with writing(folder), suppress(FileExistsError):
@@ -88,7 +88,7 @@ def new_directory(first: Path) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """An OSError in the block becomes a UserError: that `path` cannot be written."""
+    """Within the block, an OSError becomes a UserError that says that `path` cannot be written."""
     try:
         yield
     except OSError as error:

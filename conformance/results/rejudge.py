@@ -117,7 +117,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
     case = basis.resolved(case)
     later = [each["call"] for each in record["expected"].get("afterwards", ())]
     if [record["call"], *later] != [str(step) for step in (case.when, *case.afterwards)]:
-        return Rejudged(record, "its calls are others now")
+        return Rejudged(record, "its calls are different now")
     conclusion = conclude(case, basis, without_undeclared(observed), record.get("kernel"))
     return Rejudged(_merged(result_record(case, suite.registry, conclusion.judgement, conclusion.observation), record))
 
@@ -148,7 +148,7 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
     assert case.sweep is not None
     inside = bytes(each != OUTSIDE for each in points.index)
     if points.space.as_data() != case.sweep.space.as_data() or inside != case.sweep.space.bytes_of(case.sweep.inside):
-        return Rejudged(record, "its space is another now")
+        return Rejudged(record, "its space is different now")
     alarms, log = record.get("alarms", []), record["kernel"].get("log", [])
     result = rejudge_sweep(case, points, basis, alarms, log)
     return Rejudged(_merged(sweep_record(case, suite.registry, result, 0), record))

@@ -97,7 +97,7 @@ class KnownOutcome:
         if record["verdict"] != self.verdict:
             return f"verdict is {record['verdict']}, not {self.verdict}"
         return (self._differs_in_points(record) if record.get("deviations") else self._differs_in_call(record)) or (
-            "" if self.reason in record["reason"] else f"its reason is another: {record['reason']}"
+            "" if self.reason in record["reason"] else f"its reason is different: {record['reason']}"
         )
 
     def _differs_in_call(self, record: ResultRecord) -> str:

@@ -163,8 +163,8 @@ class _Silent(Orders):
 
 
 def _kept() -> Counter[str]:
-    """The objects that the driver has allocated and nobody freed, of those that KFENCE watches, by the functions that
-    led to it. Only what modules have allocated themselves: the kernel keeps some of its own objects for later.
+    """The objects watched by KFENCE that the driver has allocated and nobody freed, by the functions that led to it.
+    Only what modules have allocated themselves: the kernel keeps some of its own objects for later.
     """
     found = Counter[str]()
     for each in (_FENCED / "objects").read_text().split("---\n"):

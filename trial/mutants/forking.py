@@ -36,7 +36,7 @@ class _Shared(Device):
         raise NotImplementedError
 
     def elsewhere(self, length: int) -> int:
-        """Other memory."""
+        """The address of new memory of this length."""
         buffer = ctypes.create_string_buffer(length)
         self.copies.append(buffer)
         return ctypes.addressof(buffer)

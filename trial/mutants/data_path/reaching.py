@@ -81,7 +81,7 @@ class _Iova(Granting):
     zero = False
 
     def shifted(self, remote_addr: int, region: Region) -> int:
-        """The address to try."""
+        """The address to try in place of `remote_addr`."""
         return remote_addr - region.addr + region.iova
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
