@@ -93,10 +93,18 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
             if arguments.verbose or len(chosen) == 1:
                 print(f"{report.line(found)} ({found.tried} cases, {found.seconds:.0f} s)", flush=True)
         if theirs:
-            asked = {each.name for each in findings.values() if each.outcome in report.COUNTED and each.peer is None}
+            asked = {
+                each.name
+                for each in findings.values()
+                if each.outcome in report.COUNTED
+                and each.peer is None
+                and not each.reason.startswith(("HANG", "CRASH"))
+            }
             for name, test in theirs.seen([each for each in chosen if each.name in asked]):
                 findings[name] = replace(findings[name], peer=test)
                 report.write(out, findings.values(), before)
+                if arguments.verbose:
+                    print(f"{name}: {test or 'no test of rdma-core'}", flush=True)
     finally:
         trial.close()
     lost = report.regressions(findings.values(), before)

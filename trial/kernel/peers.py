@@ -56,13 +56,11 @@ class Peers:
             yield from ((each.name, "") for each in together)
 
     def _blamed(self, test: str, mutants: Sequence[Mutant]) -> list[Mutant]:
-        """Those of the mutants with which a test fails twice, found by halves."""
-        if not mutants or not self._failing(mutants, test)[0]:
-            return []
-        if len(mutants) == 1:
-            return list(mutants) if self._failing(mutants, test)[0] else []
+        """Those of the mutants, with all of which a test has failed, with which it fails alone too; found by halves."""
         half = len(mutants) // 2
-        return [*self._blamed(test, mutants[:half]), *self._blamed(test, mutants[half:])]
+        parts = (mutants[:half], mutants[half:]) if half else (mutants,)
+        failing = [part for part in parts if part and self._failing(part, test)[0]]
+        return [each for part in failing for each in (self._blamed(test, part) if half else part)]
 
     def _passes(self, test: str) -> bool:
         """Whether a test passes with the mended driver."""
