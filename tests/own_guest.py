@@ -62,7 +62,8 @@ def told_by(
     """
     console = folder / "console.log"
     tree = [*((ROOT / part, part) for part in _PARTS), *((ROOT / "tests" / name, name) for name in (script, _HELPER))]
-    command = " ".join((f"PYTHONPATH=/suite {settings} python3 {script}", *arguments, "&& exit 7"))
+    command = " ".join((f"PYTHONPATH=/suite {settings} python3 {script}", *arguments, "; exit 7"))
+    last = b""
     with boot_own([*tree, *files], command, console) as guest:
         while line := guest.next_line(PATIENCE_S):
             last = line
