@@ -1,8 +1,9 @@
 """The options of a run as one value, and the command lines that are derived from it.
 
-The same options are on the command line of `rdma-cts run`, in plan.json for --resume, and --rdma-… options of pytest on
-the host and in the guest. RunOptions has their values; OPTIONS describes the syntax and the effect of each. All must be
-the same when a run is carried on. Options that only affect the output (--out, --yes, -q) are not among them.
+The same options appear on the command line of `rdma-cts run`, in plan.json for --resume, and as --rdma-… options on the
+command line of pytest, on the host and in the guest. RunOptions has their values; OPTIONS describes the syntax and the
+effect of each. A run is resumed with the options that it was started with. Options that only affect the output (--out,
+--yes, -q) are not among them.
 
 This module is a layer of its own: `commands` and `pytest_plugin` both need it, and `conformance` never imports
 `commands`. Not for parsing arguments (commands/run_arguments.py).
@@ -75,14 +76,14 @@ def index(text: str) -> int:
 
 
 def word(text: str) -> str:
-    """A text that is not blank: an empty one would be part of every id. Raises ArgumentTypeError."""
+    """A text that is not blank; an empty text to search for would be found in every id. Raises ArgumentTypeError."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not a word")
     return text
 
 
 def given_path(text: str) -> Path:
-    """A path. Raises ArgumentTypeError for an empty text, which an unset variable gives: no directory is meant."""
+    """A path. Raises ArgumentTypeError for an empty text: it comes from an unset variable and means no directory."""
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"{text!r} is not a path")
     return Path(text)
@@ -150,7 +151,10 @@ class Option:
         return {**several, **chosen, "type": self.parse, "metavar": self.metavar, "help": self.help + shown}
 
     def to_arguments(self, flag: str, value: Any) -> list[str]:
-        """The arguments for `value`; none for the default. `flag` is the name to use, `flag` or `plugin_flag`."""
+        """The arguments for `value`; none for the default.
+
+        `flag` is the name on that command line: self.flag or self.plugin_flag.
+        """
         if value == self.default:
             return []
         if value is True:
@@ -200,16 +204,16 @@ class RunOptions:
         device_names,
         plugin=True,
     )
-    port: int = _on_host(1, "its port", "N", positive_count, plugin=True)
+    port: int = _on_host(1, "the port of the device", "N", positive_count, plugin=True)
     gid_index: int | None = _on_host(None, "index in the port's GID table", "N", index, plugin=True)
     peer: str | None = _on_host(
         None,
-        "the device that posts requests, of the same host or another (default: loopback on the device under test)",
+        "the device that posts requests, on this or another host (default: loopback on the device under test)",
         "[HOST:]DEVICE",
         word,
         plugin=True,
     )
-    host: str | None = _on_host(None, "a device of this host, which is reached over ssh", "[USER@]HOST[:PORT]", word)
+    host: str | None = _on_host(None, "a device of HOST, which is reached over ssh", "[USER@]HOST[:PORT]", word)
     console: str | None = _of_lost_host(
         None, "with --host: prints the host's console, as evidence when it dies", "COMMAND", word
     )
@@ -229,14 +233,14 @@ class RunOptions:
     )
     stack: str | None = _in_guest(None, "the Debian that the guest is made of")
     driver: str | None = _in_guest(None, "the driver of the guest's device")
-    shared: bool = _on_host(False, "on a device: even if others have queue pairs on it")
+    shared: bool = _on_host(False, "on a device: run even if others have queue pairs on it")
     isolate: str | None = _on_host(
-        None, "on a device: as this user, who can change no result; needs root", "USER", word
+        None, "on a device: run as this user, who cannot change the results; needs root", "USER", word
     )
     hazardous: bool = _on_host(False, "on a device: also cases that may crash the kernel")
     kernel: Path | None = _build(None, "in the guest: this kernel (bzImage or vmlinuz)", "FILE", given_path)
     modules: Path | None = _build(
-        None, "in the guest: its modules, or single ones in place of the image's", "DIR", given_path
+        None, "in the guest: modules of --kernel, or some that replace modules of the image", "DIR", given_path
     )
     linux: Path | None = _build(None, "in the guest: its driver, compiled from this source tree", "TREE", given_path)
     rdma_core: Path | None = _option(
@@ -264,8 +268,8 @@ class RunOptions:
     words: tuple[str, ...] = _case((), "only ids with this word in them", "WORD", word, flag="-k")
     only: tuple[str, ...] = _case(
         (),
-        "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value; or by its fingerprint, all "
-        "cases of a defect that a run in out/ has shown",
+        "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value; or all cases of a defect "
+        "that a run in out/ has shown, named by its fingerprint",
         "CASE",
     )
     tier: str = _case(DEFAULT, "the tier of cases", choices=tuple(TIERS), plugin=True)
@@ -279,8 +283,8 @@ class RunOptions:
     )
     subject: str | None = _judging(
         None,
-        "the subject of the verdicts; answers of the kernel's core or libibverbs fail no device (default: the device,"
-        " in the guest the stack)",
+        "the subject of the verdicts: no device fails for an answer of the kernel's core or libibverbs (default: the"
+        " device, in the guest the stack)",
         choices=SUBJECTS,
         decides=False,
     )
@@ -296,7 +300,7 @@ class RunOptions:
     )
     case_deadline_s: float = _option(
         CASE_DEADLINE_S,
-        "a case that takes longer hangs; one completion is awaited for a sixth of it,"
+        "a case that takes longer counts as hung; one completion is awaited for a sixth of it,"
         f" {COMPLETION_DEADLINE_S:g} s at most",
         "S",
         positive_seconds,
@@ -305,7 +309,7 @@ class RunOptions:
     )
     seed: int | None = _option(
         None,
-        "shuffle cases and points, the same way for the same N; random sequences begin there",
+        "shuffle cases and points, the same way for the same N; N is the first seed of random sequences",
         "N",
         whole_number,
         plugin=True,
@@ -378,7 +382,7 @@ class RunOptions:
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
-        """The options of pytest inside the guest, where the device is one of the host, and files have other paths."""
+        """The options of pytest inside the guest, which is the host of the device there; files have other paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 

@@ -28,7 +28,7 @@ _MACROS = [
 ]
 # Bits of operations on on-demand memory that have no name in older headers.
 _ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
-# The numbers of names that the header of the oldest rdma-core lacks; a program defines those that it uses.
+# Constants that the header of the oldest rdma-core lacks, with their values; a program defines those that it uses.
 _OLDEST = 44  # that of Debian 12
 _LATER: Mapping[str, int] = {
     "IBV_FLUSH_RANGE": 0,
@@ -61,7 +61,8 @@ _DECLARED: Mapping[str, str] = {
 }
 # Capabilities that are known only from the answer of the call.
 _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
-# Queue pairs connected by their states are those of InfiniBand and RoCE; on other transports they are not set up.
+# Capabilities that a program need not test: calls that the compiler or the answer shows, and those of InfiniBand and
+# RoCE, since on other transports its queue pairs, which it connects by changing their states, cannot be set up.
 _IMPLIED = (
     *BY_SYMBOL,
     "rc",

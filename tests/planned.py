@@ -9,7 +9,7 @@ _OLD = Path(__file__).with_name("old_results") / "results.jsonl"
 
 
 def planned_run(folder: Path, number: int) -> Path:
-    """The new directory `folder` with the old results, and so many planned cases without a record."""
+    """The new directory `folder` with the old results, and `number` planned cases without a record."""
     header, *rest = _OLD.read_bytes().splitlines(keepends=True)
     data = json.loads(header)
     data["planned"] = [f"reg_mr/made/up-{each}" for each in range(number)]

@@ -287,9 +287,9 @@ def test_a_name_that_commands_a_terminal_is_shown_harmless() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b'{"type":', "no JSON: Expecting value, at character 9"),
-        (b"\xfd7zXZ", "no UTF-8 text"),
-        (b"{}", "no object with a type"),
+        (b'{"type":', "not JSON: Expecting value, at character 9"),
+        (b"\xfd7zXZ", "not UTF-8"),
+        (b"{}", "not an object with a type"),
         (b'{"type":"start"}', "a start without case"),
     ],
 )

@@ -216,7 +216,7 @@ def test_pytest_on_the_host_is_asked_the_same(options: RunOptions) -> None:
     options = options.on("rxe0")
     found = parsed_by_pytest(options.plugin_arguments())
     assert {"device", "case_deadline_s", "seed", "sequences", "port", "profile", "dialect", "cases"} <= set(found)
-    # --rdma-only names the cases.
+    # The tier is not handed on, because --rdma-only names the cases.
     assert found == {name: getattr(options, name) for name in found} | {"tier": RunOptions().tier}
 
 

@@ -101,7 +101,7 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
         return run.runners[case.kind](case, run, progress)
     except HostLacks as error:
         undeclared = run.basis.capabilities.undeclared(_needs(case), case.entry)
-        absent = f"the device does not declare {', '.join(undeclared)}, and here is nothing to try it with: "
+        absent = f"the device does not declare {', '.join(undeclared)}, and there is nothing here to try it with: "
         return _not_run(case, run, f"{absent if undeclared else ''}{error}")
 
 
@@ -114,7 +114,7 @@ def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
 
 
 def _needs(case: Case) -> list[str]:
-    """The capabilities without which the case proves nothing; of a sweep, also those that all of its rules need."""
+    """The capabilities without which the case proves nothing; for a sweep, also those that all of its rules need."""
     if case.sweep is None:
         return list(case.needs)
     first, *others = case.sweep.needs_of.values()
@@ -168,7 +168,7 @@ def _is_about(check: str, item: str) -> bool:
 def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation]) -> CaseRun:
     """Runs a case with `observe`, and judges its observation together with the kernel's evidence.
 
-    Adds kernel resources that have leaked to `left_behind` of the observation.
+    Adds an entry to `left_behind` of the observation if kernel resources have leaked.
     """
     started = time.perf_counter_ns()
     before = run.bench.resources()

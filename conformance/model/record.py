@@ -48,8 +48,8 @@ class PreflightFacts(TypedDict, total=False):
 class DeviceFacts(TypedDict, total=False):
     """A device's report about itself; `caps` are its capabilities by name, with limits and masks among them.
 
-    `preflight` is absent where several devices are tested at the same time; `peer`, the name of the device on which the
-    requesters are, where traffic is in loopback.
+    `preflight` is absent if several devices are tested at the same time. `peer` is the name of the device on which the
+    requesters are; it is absent if traffic is in loopback.
     """
 
     name: str
@@ -73,8 +73,8 @@ class UnderTest(TypedDict, total=False):
 
 
 class DerivedFiles(TypedDict):
-    """Files that another guest has derived from the suite, and that this one was given: how many, and SHA-256 over
-    their names and contents, and over the names and contents of the suite's modules."""
+    """Files that another guest has derived from the suite, and that this one was given: how many, a SHA-256 over
+    their names and contents, and another over the names and contents of the suite's modules."""
 
     files: int
     sha256: str
@@ -85,8 +85,8 @@ class RuleTexts(TypedDict, total=False):
     """The fields of a rule that reports show, so that they need no other file.
 
     `quote` holds the words of the document; a rule that has none has `unquoted`, the reason. `evidence` names what a
-    run must show to verify the rule, in so many `cases`; `conditional` names the situation that the rule is about, if a
-    stack need not have it.
+    run must show to verify the rule; `cases` is the number of its cases in the default tier. `conditional`
+    names the situation to which the rule applies, if not every stack has it.
     """
 
     verb: str
@@ -132,8 +132,8 @@ class SupervisorFacts(TypedDict, total=False):
     """The part of a header that only the supervisor knows, and not the worker under test.
 
     `devices` are the names of those that share the cases, if they are several. `isolated` is the user of the process
-    under test, if it is another one. `subject` is what the run passes
-    judgement on, "device" or "stack".
+    under test, if that is not the user of the supervisor. `subject` is what the run passes judgement on, "device" or
+    "stack".
     """
 
     stack: str
@@ -152,10 +152,10 @@ class SupervisorFacts(TypedDict, total=False):
 class HeaderRecord(TypedDict):
     """The first record: what is under test, the rules, and the ids of all planned cases in their order.
 
-    `left_out` is the number of cases of the default tier that are not planned. `controls` names what has to be granted
-    for a refusal to count, where that is not the same operation on the same set-up. `shard` is there for a part of a
-    run, `shards` for a run that was made of parts: the header of each, its size, and the figures of its footer.
-    `derived` is there if the guest that sent the header was given files that another one had derived.
+    `left_out` is the number of cases of the default tier that are not planned. `controls` names, for a refusal,
+    what has to be granted for it to count, unless that is the refused operation itself on the same set-up. `shard` is
+    there for a part of a run, `shards` for a run that was made of parts: the header of each, its size, and the figures
+    of its footer. `derived` is there if the guest that sent the header was given files that another one had derived.
     """
 
     type: Literal["header"]
@@ -205,7 +205,7 @@ WaiverFacts.__doc__ = "The waiver of a result: its case or rule, its expiry date
 
 
 class Subsets(TypedDict):
-    """An axis over all subsets of flags: value i has the flags whose bits i has."""
+    """An axis over all subsets of flags: value number i has each flag whose bit is set in i."""
 
     subsets: list[str]
 
@@ -214,7 +214,7 @@ Axes: TypeAlias = dict[str, list[str] | Subsets]  # by name: the labels of an ax
 
 
 class SpaceFacts(TypedDict, total=False):
-    """The space of a sweep, its number of points, and whether they are tries of one thing."""
+    """The space of a sweep, its number of points, and whether all points repeat one thing that depends on chance."""
 
     axes: Axes
     size: int
@@ -231,9 +231,9 @@ class SetUp(TypedDict):
 class Deviation(TypedDict):
     """Points of a sweep with the same deviation, or a random sequence that deviates.
 
-    For points, `when` is a formula that is true at `count` of `of` points, all of which have the expectation of
-    `clause`; `smallest` are the labels of the simplest one, and `set_up`, `call` and `afterwards` what that one does.
-    For a sequence, `when` is its call, and `row` is the sequence as a table row.
+    For points, `when` is a formula that is true at `count` points; `of` is the number of all points that have the
+    expectation of `clause`. `smallest` are the labels of the simplest one, and `set_up`, `call` and `afterwards`
+    what that one does. For a sequence, `when` is its call, and `row` is the sequence as a table row.
     """
 
     when: str
@@ -269,8 +269,8 @@ class OutcomeFacts(TypedDict):
 class PointsFile(TypedDict):
     """The side file of a sweep: an outcome for every point, and a raw observation as an example of each outcome.
 
-    `index` is base64 of zlib of a little-endian 16-bit number of an outcome for each point, row-major; 65535 stands for
-    no point.
+    `index` is base64 of zlib of a little-endian 16-bit number of an outcome for each point, row-major; 65535 stands
+    for a point that is not in the space.
     """
 
     case: str
@@ -283,7 +283,8 @@ class PointsFile(TypedDict):
 class Shows(TypedDict):
     """The evidence of a passing result for its rules: an operation that was granted or refused, and on which set-up.
 
-    A sweep names the rule, the verdict of the points that would show it, and if these are absent, what they lack.
+    In a sweep, `rule` is the rule, `verdict` the verdict of the points that show it, and `lacking` what they lack if
+    they could not be run.
     """
 
     shows: str
@@ -311,8 +312,8 @@ class EvidenceFacts(TypedDict):
 class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences.
 
-    `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case,
-    `device` that worker's device if several share the cases.
+    `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case;
+    `device` is the device of that worker, if several devices share the cases.
     `fault` is what a violation is about; for sweeps and random sequences it is in each deviation. `set_up` is only in
     results that say something bad of the stack or of the harness. `claimed` is the verdict that the worker gave, if its
     observation gives another: the case is then BROKEN, also when it is judged again. `deviations_left_out` is the
@@ -370,8 +371,8 @@ class FooterRecord(TypedDict):
     """The last record; `verdicts` counts cases by effective verdict, `rules` has the verdict on each rule.
 
     `confirmation` counts violations: confirmed, not confirmed and not tried; it is absent if none were to be confirmed.
-    `rule_evidence` has for each rule that passed in part what was seen of it and what was not, `not_offered` what the
-    device or the stack does not offer of it, with the number of cases; each is absent if there is no such rule.
+    For each rule that passed in part, `rule_evidence` has what was seen of it and what was not, and `not_offered` has
+    what the device or the stack does not offer of it, with the number of cases. Each is absent if it would be empty.
     """
 
     type: Literal["footer"]
@@ -413,8 +414,8 @@ class ProgressRecord(TypedDict):
 class OfferedRecord(TypedDict):
     """The worker's trials of capabilities; only in a worker's stream, before the first result.
 
-    `offered`: by entry and capability, whether the entry offers what no device attribute declares. `absent`: by
-    capability that is declared and was not there, the call that showed it.
+    `offered`: by entry and capability, whether the entry offers what no device attribute declares. `absent`: for
+    each capability that is declared but was not there, the call that showed this.
     """
 
     type: Literal["offered"]
@@ -462,10 +463,11 @@ class ConfirmationRecord(TypedDict):
 
     `point` is a point of a sweep, absent if the whole case was tried. `by` is "run" if the case was the first one of
     its worker, "repetition" if it was tried again alone in a fresh worker, and "company" if it occurred again, with the
-    same verdict, in a fresh worker with other violations. Any violation of the case alone confirms it; if that is
-    another one, or there is none, both occurrences are recorded. For a violation that was not seen at the first try,
-    `after` are the cases after which it occurs again, empty if it did not occur again at all, and absent if they were
-    not searched; then `repetitions` says how often it was tried alone, and seen.
+    same verdict, in a fresh worker with other violations. Any violation that the case shows alone is a
+    confirmation. If it is a different violation, or if there is none, both occurrences are recorded. For a violation
+    that was not seen at the first try, `after` are the cases after which it occurs again, empty if there are none, and
+    absent if they were not searched for. Unless such cases were found, `repetitions` says how often the violation was
+    tried alone, and how often it was seen.
     """
 
     type: Literal["confirmation"]

@@ -75,7 +75,7 @@ def _absent(type_: Any) -> Any:
 
 
 def _defaults(record: Any, optional: Iterable[str] = ()) -> Any:
-    """The values for absent keys: of the keys that the type of the record requires, and of these optional ones."""
+    """The values for absent keys: those that the type of the record requires, and the `optional` ones."""
     kept = {*record.__required_keys__, *optional}
     return {name: _absent(type_) for name, type_ in get_type_hints(record).items() if name in kept}
 
@@ -95,7 +95,7 @@ def record_of(data: object) -> Record:
     Records of unknown types are accepted. Raises ValueError if the data are not a record.
     """
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
-        raise ValueError("no object with a type")
+        raise ValueError("not an object with a type")
     missing = [key for key, type_ in REQUIRED.get(data["type"], {}).items() if not isinstance(data.get(key), type_)]
     if missing:
         raise ValueError(f"a {data['type']} without {missing[0]}")
@@ -115,7 +115,10 @@ def mismatch_of(record: Record) -> str:
 
 
 def check(record: _Record, where: str) -> _Record:
-    """The record as `completed`. Raises UserError, which begins with `where`, for what is not in the contract."""
+    """The record, as `completed` returns it.
+
+    Raises UserError, which begins with `where`, for what is not in the contract.
+    """
     if wrong := mismatch_of(record) or _contradiction(record):
         of = f"case {printable(str(case))}: " if (case := dict(record).get("case")) else ""
         raise UserError(f"{where}: {of}{wrong}")
@@ -165,7 +168,7 @@ def _contradiction(record: Record) -> str:
 
 
 def _wrong_fault(data: FaultData, verdict: str) -> str:
-    """What is wrong with a fault behind this verdict; a record without a fault is of the first version."""
+    """What is wrong with a fault that has this verdict; empty if nothing is."""
     if "kind" not in data:
         return "`fault` has no `kind`"
     if len(data.get("site") or ()) not in (0, 4):

@@ -11,15 +11,15 @@ from typing import Any, NoReturn
 from conformance.model.bounds import MOST_VALUES
 
 MOST_LEVELS = 40  # of nesting; no file of the suite has half as many
-_LARGE = 1 << 20  # bytes of a text whose values are counted
+_LARGE = 1 << 20  # bytes; in a longer text, the values are counted
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or a library can return
 
 
 def parse(data: bytes | str) -> Any:
     """The value of a JSON text.
 
-    Raises ValueError if it is not JSON, has a key twice in an object, is nested too deep, has a huge number, or far
-    more values than any text has.
+    Raises ValueError if it is not JSON, has a key twice in an object, is nested too deep, has a huge number, or is long
+    and has more than MOST_VALUES values.
     """
     if len(data) > _LARGE and values_in(data) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
@@ -28,9 +28,9 @@ def parse(data: bytes | str) -> Any:
             data, parse_constant=_refuse, parse_float=_finite, parse_int=_bounded, object_pairs_hook=_once
         )
     except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON: {error.msg}, at character {error.pos + 1}") from error
+        raise ValueError(f"not JSON: {error.msg}, at character {error.pos + 1}") from error
     except UnicodeDecodeError as error:
-        raise ValueError("no UTF-8 text") from error
+        raise ValueError("not UTF-8") from error
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     _check_depth(value)

@@ -61,7 +61,7 @@ def read_sweep(
     if where is not None and predicate.capabilities_in(where):
         reader.note(
             fields["where"].location,
-            "where selects the same points on every device; conditions on the device belong in expect",
+            "`where` selects the same points on every device; conditions on the device belong in `expect`",
         )
     clauses = _clauses(reader, fields.get("expect"), text, registry, rules)
     stated = _stated(reader, fields.get("points"))
@@ -100,7 +100,7 @@ def _stated(reader: Reader, node: Node | None) -> int | None:
 
 
 def _axes_in_constant_parts(fields: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
-    """The axes in parts of a row that must be the same at all points, each with a description of the part."""
+    """The parts of a row that name an axis but must be the same at all points; each after its description."""
     for key in ("given", "before", "when", "afterwards"):
         if key in fields and isinstance(fields[key].value, str) and names_in(fields[key]):
             yield f"the whole of {key!r}", fields[key]
@@ -201,7 +201,7 @@ def _clauses(
         when = _expression(reader, fields.get("if"), row.space, registry)
         needs = reader.words(fields.get("needs"), "capability", capability.NAMES)
         if len({"then", "needs", keys.NEEDS_OF} & set(fields)) != 1:
-            reader.note(item.location, "an expectation has either then (with the rule) or needs")
+            reader.note(item.location, "an expectation has either `then` (with `rule`) or `needs`")
         elif keys.NEEDS_OF in fields:
             clauses += _flag_clauses(reader, fields[keys.NEEDS_OF], text, row.space, registry)
         elif "needs" in fields:
@@ -220,7 +220,7 @@ def _clauses(
     if node is not None and isinstance(node.value, tuple):
         last = items[-1].value if items else {}
         if not deciding or not isinstance(last, dict) or "if" in last or "then" not in last:
-            reader.note(node.location, "the last expectation must have no `if`, so that no point is without one")
+            reader.note(node.location, "the last expectation must have no `if`, so that every point has an expectation")
     for item in items[:-1]:
         if isinstance(item.value, dict) and "then" in item.value and "if" not in item.value and not reader.mistakes:
             reader.note(item.location, "the expectations after one without `if` can never apply")
@@ -233,7 +233,7 @@ def _clauses(
 
 
 def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iterator[Clause]:
-    """A clause for each operation on an axis that needs a capability: a device without it may refuse the operation."""
+    """For each operation on an axis: if it needs a capability, a clause by which a device without that may refuse."""
     for axis in row.space.axes:
         for operation in axis.labels:
             if operation in capability.OPERATION_NEEDS:
@@ -243,8 +243,8 @@ def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iter
 
 
 def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:
-    """A clause for each access flag of an axis that needs a capability: where the flag is set, a device without it may
-    refuse."""
+    """For each access flag of an axis: if it needs a capability, a clause by which a device without the capability may
+    refuse the call wherever the flag is set."""
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):

@@ -1,6 +1,7 @@
-"""Permitted behaviours of drivers: registration and re-registration. For personas (table.py names the drivers).
+"""Permitted behaviours of drivers: registration and re-registration.
 
-Each is a Device that overrides one decision. They are combined with each other, and with seeded violations.
+Personas are made of them (table.py names the drivers). Each behaviour is a Device that overrides one decision.
+They are combined with each other, and with seeded violations.
 """
 
 import errno
@@ -100,7 +101,7 @@ class HcaVaIsDropped(Device):
 
 
 class HugePagesKeepTheirOffset(Device):
-    """On demand with HUGETLB, an address by key has its own offset within a huge page, and not the memory's."""
+    """With ON_DEMAND and HUGETLB, the byte that is reached has the same offset in its huge page as the address."""
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
         at = super().place(region, addr, length)
@@ -111,7 +112,7 @@ class HugePagesKeepTheirOffset(Device):
 
 
 class NoRemoteKeyWithoutRights(Device):
-    """A region without a right of peers has the rkey 0, which opens nothing."""
+    """A region that grants peers no right has the rkey 0, which opens nothing."""
 
     def reported_keys(self, region: Region) -> tuple[int, int]:
         return region.key, region.key if region.access & _REMOTE else 0
@@ -182,7 +183,7 @@ class NoChangeAfterAFailedOne(Device):
 
 
 class NoNewRightToWrite(Device):
-    """CHANGE_ACCESS to a right to write is refused with EACCES for a region whose pages are pinned for reading."""
+    """A CHANGE_ACCESS that adds a right to write is refused with EACCES if the pages are pinned for reading."""
 
     def change(self, handle: int, change: Change) -> Region:
         region, selected = self.regions.get(handle), change.flags & (CHANGE_ACCESS | CHANGE_TRANSLATION)
@@ -202,8 +203,8 @@ class LongLengthsAreRefusedUnselected(Device):
 
 
 class NoWritingOfReadOnlyPins(Device):
-    """CHANGE_ACCESS to a right to write is refused for a region whose memory cannot be written, even with new
-    memory."""
+    """A CHANGE_ACCESS with a right to write is refused if the region's present memory cannot be written, even if the
+    same call changes the memory."""
 
     def change(self, handle: int, change: Change) -> Region:
         region = self.regions.get(handle)
