@@ -226,5 +226,5 @@ def test_why_it_could_not_be_set_up_is_reported() -> None:
 
 
 def test_where_the_kernel_counts_nothing_nothing_is_shown() -> None:
-    with pytest.raises(HostLacks, match="does not tell"):
+    with pytest.raises(HostLacks, match="does not report"):
         killed(lambda: "kept", Counted(0))
