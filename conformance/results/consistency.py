@@ -1,8 +1,8 @@
-"""Whether a results file contradicts itself: the rest of the file is compared with what follows from its results.
+"""Checks that a results file does not contradict itself: that its other records agree with its results.
 
-So readers never rely on a footer or an effective verdict that nothing in the file supports. Keys that a file of an
-older version lacks are not compared. Not for the shape of records (model/record_shape.py), nor for verdicts, which only
-the observations give (rejudge.py).
+Readers therefore never rely on a footer or an effective verdict that nothing in the file supports. Keys that a file of
+an older version lacks are not compared. Not for the shape of records (model/record_shape.py), nor for the verdicts,
+which have to agree with the observations (rejudge.py).
 """
 
 import json
@@ -18,7 +18,7 @@ from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import VERSION
 
-# The figures that another version may count in another way: the evidence that a rule needs, and calls.
+# The figures that another version of the suite may count differently: the evidence that a rule needs, and calls.
 _OF_VERSION = ("rules", "rule_totals", "points")
 
 
@@ -26,7 +26,7 @@ def wrong_header(header: HeaderRecord) -> str:
     """The contradiction in a completed header, as a clause; empty if there is none."""
     if len(set(map(str, header["planned"]))) < len(header["planned"]):
         return "a case is planned twice"
-    # In a guest the whole stack is judged, unless the command says something else.
+    # In a guest, the subject is the whole stack, unless the arguments of the command name another subject.
     in_guest = header["stack"] not in ("", "host")
     if (
         in_guest
@@ -109,7 +109,7 @@ def wrong_footer(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> str:
-    """The part of the footer that does not follow from the results, as a clause; empty if there is none.
+    """The figure of the footer that disagrees with the results, as a clause; empty if there is none.
 
     Header and results are `completed`.
     """
@@ -125,7 +125,7 @@ def _compared(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Each figure of the footer: its name, its value in the footer, and its value from the results."""
+    """Each figure of the footer: its name, the value in the footer, and the value computed from the results."""
     judged = {record["case"] for record in results if record["verdict"] != Verdict.MISSED}
     yield "complete", footer["complete"], judged.issuperset(header["planned"])
     yield "verdicts", _without_zeros(footer["verdicts"]), dict(Counter(record["effective"] for record in results))
@@ -156,7 +156,7 @@ def _compared(
 
 
 def _parts(key: str, said: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
-    """A figure that differs, or each such figure in an object."""
+    """A figure; for an object, each figure in it."""
     if isinstance(said, Mapping) and isinstance(found, Mapping):
         said, found = _without_zeros(said), _without_zeros(found)
         for name in sorted({*said, *found}):

@@ -1,6 +1,6 @@
 """The keys of the files in cases/: the loader accepts only these, and the JSON Schema publishes them.
 
-Not for the arguments of calls and the keys of `then`, which the vocabulary has (model/vocabulary.py).
+Not for the arguments of calls and the keys of `then`; these are in model/vocabulary.py.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ EVIDENCE, CONDITIONAL = "evidence", "conditional"
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a mapping: the name of the form of its value (SHAPES in schema.py), and its meaning for editors."""
+    """One key of a mapping. `shape` names the form of the value (SHAPES in schema.py); editors show `meaning`."""
 
     shape: str
     meaning: str = ""

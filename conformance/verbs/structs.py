@@ -1,8 +1,8 @@
-"""The structs of the arguments and results of the memory-region verbs, with fields in the order of their offsets.
+"""The structs in the arguments and results of the memory-region verbs, with fields in the order of their offsets.
 
 The types are those of the manual pages and verbs.h. Printed listings of the API have the same fields, but
-`int length` instead of size_t; such fields have a `discrepancy`. Not for the work requests of traffic: the
-bindings make those.
+`int length` instead of size_t; such fields have a `discrepancy`. Not for the work requests of traffic, which
+the bindings make.
 """
 
 from conformance.verbs.types import EXPERIMENTAL, Field, Struct
@@ -84,7 +84,7 @@ CONTEXT = Struct(
 
 PD = Struct(
     "ibv_pd",
-    "A protection domain: regions, windows and QPs work together only within one.",
+    "A protection domain: regions, windows and QPs work together only if they are in the same domain.",
     (
         F("context", "struct ibv_context *", "the opened device it belongs to"),
         F("handle", "uint32_t", "the kernel's number for it"),
@@ -119,7 +119,7 @@ MW = Struct(
 
 MW_BIND_INFO = Struct(
     "ibv_mw_bind_info",
-    "What a window is bound to.",
+    "The region, range and rights of a bind.",
     (
         F("mr", "struct ibv_mr *", "the region it is bound to"),
         F("addr", "uint64_t", "address at which the window starts"),
@@ -152,21 +152,21 @@ MW_BIND = Struct(
 
 SGE = Struct(
     "ibv_sge",
-    "One piece of a scatter/gather list.",
+    "One element of a scatter/gather list.",
     (
-        F("addr", "uint64_t", "where the piece starts: an address or, in a zero-based region, an offset"),
+        F("addr", "uint64_t", "start of the element: an address or, in a zero-based region, an offset"),
         F("length", "uint32_t", "size in bytes"),
-        F("lkey", "uint32_t", "key of the region it lies in"),
+        F("lkey", "uint32_t", "key of the region that contains the element"),
     ),
 )
 
 COMP_CHANNEL = Struct(
     "ibv_comp_channel",
-    "Where completion events are delivered.",
+    "A channel that delivers completion events.",
     (
         F("context", "struct ibv_context *", "the opened device it belongs to"),
         F("fd", "int", "file descriptor to wait on"),
-        F("refcnt", "int", "how many CQs use it"),
+        F("refcnt", "int", "number of CQs that use the channel"),
     ),
 )
 
@@ -175,10 +175,10 @@ CQ = Struct(
     "A completion queue.",
     (
         F("context", "struct ibv_context *", "the opened device it belongs to"),
-        F("channel", "struct ibv_comp_channel *", "where its events go, or NULL"),
+        F("channel", "struct ibv_comp_channel *", "the channel for the completion events, or NULL"),
         F("cq_context", "void *", "the caller's pointer"),
         F("handle", "uint32_t", "the kernel's number for it"),
-        F("cqe", "int", "how many completions it holds"),
+        F("cqe", "int", "the number of completions that the CQ can hold"),
         F("mutex", "pthread_mutex_t", "the library's lock"),
         F("cond", "pthread_cond_t", "signalled when an event is acknowledged"),
         F("comp_events_completed", "uint32_t", "completion events acknowledged"),
@@ -207,12 +207,12 @@ QP = Struct(
         F("context", "struct ibv_context *", "the opened device it belongs to"),
         F("qp_context", "void *", "the caller's pointer"),
         F("pd", "struct ibv_pd *", "its protection domain"),
-        F("send_cq", "struct ibv_cq *", "where sends and binds complete"),
-        F("recv_cq", "struct ibv_cq *", "where receives complete"),
+        F("send_cq", "struct ibv_cq *", "the CQ for completions of sends and binds"),
+        F("recv_cq", "struct ibv_cq *", "the CQ for completions of receives"),
         F("srq", "struct ibv_srq *", "the shared receive queue, or NULL"),
         F("handle", "uint32_t", "the kernel's number for it"),
-        F("qp_num", "uint32_t", "its number on the wire"),
-        F("state", "enum ibv_qp_state", "its state, as the library last set it", enum="ibv_qp_state"),
+        F("qp_num", "uint32_t", "the QP number on the wire"),
+        F("state", "enum ibv_qp_state", "the state that the library last set", enum="ibv_qp_state"),
         F("qp_type", "enum ibv_qp_type", "its transport service", enum="ibv_qp_type"),
         F("mutex", "pthread_mutex_t", "the library's lock"),
         F("cond", "pthread_cond_t", "signalled when an event is acknowledged"),
@@ -223,7 +223,7 @@ QP = Struct(
 # The vendor's page reserves the struct for the future and does not document its fields.
 REREG_ATTR = Struct(
     "ibv_rereg_mr_attr",
-    "Reserved for extensions of the vendor's ibv_rereg_mr; no field documented.",
+    "Reserved for extensions of the vendor's ibv_rereg_mr; no field is documented.",
     (),
     dialect=EXPERIMENTAL,
 )
