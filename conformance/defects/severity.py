@@ -1,4 +1,5 @@
-"""How bad a violation is, from what was observed; never from the rule. Not for verdicts (model/verdict.py)."""
+"""The severity of a violation. It depends on the observation, never on the rule. Not for verdicts (model/verdict.py).
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,8 +12,8 @@ from conformance.model.fault import Effect, Fault, FaultKind
 class Severity(Enum):
     """The severities, the most severe first.
 
-    `label` is for tables, `counted` has the words after a number (one, several), `meaning` says what it means to an
-    application.
+    `label` is the name in tables of reports, `counted` has the words after a number, in the singular and in the plural,
+    and `meaning` says what the severity means to an application.
     """
 
     label: str
@@ -69,7 +70,7 @@ class Severity(Enum):
         return list(Severity).index(self)
 
     def count(self, number: int) -> str:
-        """A number of results with this severity, in words: `43 valid calls refused`."""
+        """A text with the number of results of this severity: `43 valid calls refused`."""
         return f"{number:,} {self.counted[number != 1]}"
 
 
@@ -87,7 +88,7 @@ _OF_EFFECT: Mapping[Effect, Severity] = {
     Effect.REMARK: Severity.WRONG_REPORT,
     Effect.KERNEL_ALARM: Severity.WRONG_REPORT,
 }
-# Kinds of faults that are more severe than others with the same effect.
+# Kinds of fault that are more severe than other kinds with the same effect.
 _OF_KIND: Mapping[FaultKind, Severity] = {
     FaultKind.KERNEL_MEMORY: Severity.MEMORY,
     FaultKind.KERNEL_OOPSED: Severity.KERNEL_CRASH,
@@ -103,6 +104,6 @@ def severity_of_fault(fault: Fault) -> Severity:
 
 
 def count_by_severity(severities: Iterable[Severity]) -> dict[Severity, int]:
-    """How often each severity occurs, the most severe first; those that do not occur are left out."""
+    """The number of times that each severity occurs, the most severe first, without severities that do not occur."""
     count = Counter(severities)
     return {severity: count[severity] for severity in Severity if count[severity]}

@@ -124,7 +124,7 @@ REREG_CODES = Enum(
         V("IBV_REREG_MR_ERR_DONT_FORK_NEW", -2, "the new range could not be kept from children of fork"),
         V("IBV_REREG_MR_ERR_DO_FORK_OLD", -3, "the old range could not be given back to children of fork"),
         V("IBV_REREG_MR_ERR_CMD", -4, "the command failed"),
-        V("IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW", -5, "the command failed, and the new range is still kept from children of fork"),
+        V("IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW", -5, "the command failed, and so did undoing the fork mark"),
     ),
     document="ibv_rereg_mr(3)",
 )
@@ -134,7 +134,7 @@ def _advice(prefix: str) -> tuple[EnumValue, ...]:
     return (
         V(f"{prefix}PREFETCH", 0, "make the pages present for reading", since="22"),
         V(f"{prefix}PREFETCH_WRITE", 1, "make the pages present for reading and writing", since="22"),
-        V(f"{prefix}PREFETCH_NO_FAULT", 2, "give the device only the pages that are present, without page faults", since="32"),
+        V(f"{prefix}PREFETCH_NO_FAULT", 2, "give the device the present pages, fault none in", since="32"),
     )
 
 
@@ -162,8 +162,7 @@ UVERBS_ADVISE_FLAG = Enum(
     flags=True,
     document="<rdma/ib_user_ioctl_verbs.h>",
 )
-# verbs_api.h defines an IBV name for the flag but not for the enumeration. The name below is formed like the IBV name of
-# the advice.
+# verbs_api.h has an IBV name for the flag but not for the enumeration. The name below is like that of the advice.
 ADVISE_FLAG = Enum(
     "ibv_advise_mr_flag",
     "IBV_ADVISE_MR_FLAG_",

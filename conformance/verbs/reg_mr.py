@@ -151,9 +151,9 @@ DEREG_MR = Verb(
         Parameter(
             "handle",
             "uint32_t",
-            "The handle in the structure at the time of the call. own: the handle of the region; invented: a handle that "
-            "the kernel has never assigned; stale: the handle of a deregistered region. imported, imported_elsewhere: "
-            "the structure is that of an imported region, in this or in another process.",
+            "The handle in the structure at the time of the call. own: the handle of the region; invented: a handle "
+            "that the kernel has never assigned; stale: the handle of a deregistered region. imported, "
+            "imported_elsewhere: the structure is that of an imported region, in this or in another process.",
             table=ArgumentSpec(
                 "word", "handle", "own", words=("own", "invented", "stale", "imported", "imported_elsewhere")
             ),
