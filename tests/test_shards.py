@@ -260,7 +260,7 @@ MISTAKES: Sequence[tuple[Callable[[list[Path], Path], list[Path]], str]] = (
     (_other(device=_device()), "{x} is not of the same run as {0}: the device has changed"),
     (_other(stack="sid"), "{x} is not of the same run as {0}: the stack differs: host and sid"),
     (_other(tier="smoke"), "{x} is not of the same run as {0}: the tier differs: None and smoke"),
-    (_other(under_test={"modules": {}}), "{x} is not of the same run as {0}: what is under test differs"),
+    (_other(under_test={"modules": {}}), "{x} is not of the same run as {0}: the software under test differs"),
     (_other(waivers={"file": "w", "sha256": "0"}), "{x} is not of the same run as {0}: the waivers differ"),
     (
         _other(shard={"number": 2, "of": 4, "whole": []}),

@@ -157,7 +157,7 @@ def judge(
         judgement = Judgement.of_fault(leak_of(case, observed["left_behind"]))
     remarks = [*observed.get("remarks", ())]
     if of_others := kernel_remark(kernel or {}):
-        remarks.append(f"{sentence(of_others)}; nothing there names the device, its driver or the RDMA core")
+        remarks.append(f"{sentence(of_others)}; no line names the device, its driver or the RDMA core")
     return replace(judgement, notes=(*judgement.notes, *remarks)) if remarks else judgement
 
 
@@ -296,12 +296,12 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     if fault:
         return Judgement.of_fault(fault, tuple(notes))
     if control := observed.get("no_control"):
-        return Judgement(Verdict.UNREACHABLE, f"{case.when}: the right handle is refused too, with {control}")
+        return Judgement(Verdict.UNREACHABLE, f"{case.when}: the correct handle is also refused, with {control}")
     unearned = _refused_by_an_earlier_error(case, observed)
     if unearned:
         return Judgement(Verdict.BROKEN, f"{unearned}: its queue pair was in the error state before", tuple(notes))
     if unseen := _unseen_step(case, observed):
-        return Judgement(Verdict.BROKEN, f"nothing is observed of {unseen}, which follows", tuple(notes))
+        return Judgement(Verdict.BROKEN, f"there is no observation of {unseen}, a later step", tuple(notes))
     return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))
 
 

@@ -33,7 +33,7 @@ def wrong_header(header: HeaderRecord) -> str:
         and header.get("subject") == "device"
         and not any(word.startswith("--subject") for word in header["argv"])
     ):
-        return "the run is in a guest, and its subject is the device, which its arguments do not say"
+        return "the run is in a guest and its subject is the device, although its arguments name no subject"
     return ""
 
 
@@ -49,16 +49,16 @@ def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
         *(each.get("verdict") or Verdict.FAIL for each in record["deviations"]),
     ]
     if verdict not in (*VIOLATIONS, *INCOMPLETE) and (worse := next(filter(VIOLATIONS.__contains__, counted), "")):
-        return f"its verdict is {verdict}, and a part of it is {worse}"
+        return f"its verdict is {verdict}, although a part of it has the verdict {worse}"
     if effective == verdict:
-        return "it is not waived, and has a waiver" if record["waiver"] else ""
+        return "it is not waived, but has a waiver" if record["waiver"] else ""
     if verdict not in VIOLATIONS:
         return f"its verdict is {verdict}, which cannot count as {effective}"
     if effective == Verdict.STACK:
         if header.get("subject") != "device":
-            return "it counts as STACK, and the run is not about a device"
+            return "it counts as STACK, but the run is not about a device"
         of_other_version = header["suite"].get("version") != VERSION
-        return "" if of_other_version or is_of_stack(record) else "it counts as STACK, and is not of the stack"
+        return "" if of_other_version or is_of_stack(record) else "it counts as STACK, but is no answer of the stack"
     if effective != Verdict.WAIVED:
         return f"its verdict is {verdict}, which cannot count as {effective}"
     return _wrong_waiver(record, header)
@@ -66,9 +66,9 @@ def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
 
 def _wrong_waiver(record: ResultRecord, header: HeaderRecord) -> str:
     if not (waiver := record["waiver"]):
-        return "it counts as WAIVED, and has no waiver"
+        return "it counts as WAIVED, but has no waiver"
     if not header.get("waivers"):
-        return "it counts as WAIVED, and the run had no waivers"
+        return "it counts as WAIVED, but the run had no waivers"
     target = waiver.get("for", "")
     if target not in (record["case"], *record["rules"]) and not target.startswith("defect "):
         return f"its waiver is for {target or 'nothing'}"
@@ -86,13 +86,13 @@ def wrong_confirmation(record: ConfirmationRecord, found: ResultRecord | None) -
     recorded.
     """
     if not found or found["verdict"] not in VIOLATIONS:
-        return "it has no violation to be tried again"
+        return "there is no violation of this case"
     if record["confirmed"]:
         return ""
     if (alone := record.get("alone")) is None or "in_run" not in record or record["by"] != "repetition":
-        return "it is not confirmed, and what was seen when it was tried again is absent"
+        return "it is not confirmed, but the result of a repetition is absent"
     if alone["verdict"] in VIOLATIONS or record.get("repetitions", {"seen": 0})["seen"]:
-        return "it is not confirmed, and it was seen when it was tried again"
+        return "it is not confirmed, although a repetition showed a violation"
     return ""
 
 
@@ -115,7 +115,7 @@ def wrong_footer(
     """
     for key, said, found in _compared(footer, header, results, confirmations):
         if said != found:
-            return f"`{key}` is {_short(said)}, and its results come to {_short(found)}"
+            return f"`{key}` is {_short(said)}, but its results give {_short(found)}"
     return ""
 
 

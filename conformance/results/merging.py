@@ -92,7 +92,7 @@ def _change(first: Part, part: Part) -> str:
         if one.get(key) != other.get(key):
             return f"{name} differs: {one.get(key)} and {other.get(key)}"
     if _under_test(one) != _under_test(other):
-        return "what is under test differs"
+        return "the software under test differs"
     for key, name in (("waivers", "the waivers differ"), ("profile", "the profile differs")):
         if _given(one.get(key)) != _given(other.get(key)):
             return name

@@ -83,7 +83,7 @@ class PriorSessions:
             said, own = self.header.get(key), parse(encode({key: planned.get(key)}))[key]
             if said != own and (key in always or (key in planned and key in self.header)):
                 raise UserError(
-                    f"the run cannot be resumed, because `{key}` of its header is not that of its plan",
+                    f"the run cannot be resumed, because `{key}` of its header differs from that of its plan",
                     hint="start a new run",
                 )
 
@@ -91,7 +91,7 @@ class PriorSessions:
         """Raises UserError if the header of a worker has another stack than the header of the run."""
         changed = stack_change(self.header, header)
         if not changed and (self.header.get("under_test") or {}) != (header.get("under_test") or {}):
-            changed = "what is under test has changed"
+            changed = "the software under test has changed"
         if changed:
             raise UserError(f"the run cannot be resumed, because {changed}", hint="start a new one")
 

@@ -61,7 +61,7 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise UserError(
-                f"{directory}: what was observed of {record['case']} cannot be judged ({reason})"
+                f"{directory}: the observation of {record['case']} cannot be judged ({reason})"
             ) from error
 
 

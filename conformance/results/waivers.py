@@ -122,7 +122,7 @@ class KnownOutcome:
         for each in record["deviations"]:
             fault = fault_of(record, each)
             if self.when and each["when"] not in self.when:
-                return f"it also departs when {each['when']}"
+                return f"it also deviates when {each['when']}"
             if answer and fault.answer != answer:
                 return f"the answer is {fault.answer or 'nothing'}, not {answer}, when {each['when']}"
             if self.returned and fault.returned != self.returned:
@@ -155,7 +155,7 @@ class Waiver(Terms):
     def differs(self, record: ResultRecord) -> str:
         """The difference between a violation and the violation that the waiver describes; empty if there is none."""
         if more := record.get("deviations_left_out"):
-            return f"it departs in {more:,} more ways, which the result does not have"
+            return f"it has {more:,} more deviations, which are not in the result"
         others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {self.rule}
         if self.rule and others:
             return f"it also violates {', '.join(sorted(others))}"

@@ -68,7 +68,7 @@ def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
     if call is None:
         return []
     if call in BY_CALL:
-        reader.note(node.value["call"].location, f"{call} cannot be {what}; write a row of its own for it")
+        reader.note(node.value["call"].location, f"{call} cannot be {what}; write a separate row for this call")
         return []
     own = {key: value for key, value in node.value.items() if key not in required}
     keys = {key: location for key, location in (node.keys or {}).items() if key in own}

@@ -107,7 +107,8 @@ EXPERIMENTAL_REREG_MR = Verb(
     document="the vendor's page on memory region re-registration (2026-01-06)",
     linkage=Linkage.EXPORTED,
     notes=(
-        "With ALLOCATE_MR, the library allocates the memory, if possible contiguously; its value is not documented.",
+        "With ALLOCATE_MR, the library allocates the memory, contiguously if possible. No document gives the value of "
+        "ALLOCATE_MR.",
         "A shared region that is given a new translation is no longer shared.",
         "A region on peer memory (PeerDirect) cannot be re-registered.",
     ),
