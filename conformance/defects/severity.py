@@ -23,40 +23,39 @@ class Severity(Enum):
     KERNEL_CRASH = (
         "kernel crash",
         ("kernel crash", "kernel crashes"),
-        "A program without privileges, or a peer, stops the kernel: every process on the machine is lost with it.",
+        "A program without privileges, or a peer, crashes the kernel, and with it every process on the machine.",
     )
     HANG = (
         "hang",
         ("hang", "hangs"),
-        "A call, or what it started, does not come back: the program waits forever, and cannot be killed if it waits "
-        "in the kernel.",
+        "A call or a request never ends: the program waits forever, and cannot be killed while it waits in the kernel.",
     )
     MEMORY = (
         "memory safety",
         ("memory-safety", "memory-safety"),
-        "Bytes move that nobody granted, or a request that reports success has put them elsewhere or lost them: "
-        "programs read, overwrite or trust wrong data without any error.",
+        "A request reads or writes bytes without the right to do so, or a successful request has lost or misplaced its "
+        "data: programs read, overwrite or trust wrong data without any error.",
     )
     PROCESS_CRASH = (
         "process crash",
         ("process crash", "process crashes"),
-        "The call ends the program that makes it instead of returning an error.",
+        "A call crashes the program instead of returning an error.",
     )
     NOT_REFUSED = (
         "not refused",
         ("refusal not given", "refusals not given"),
-        "A request that must fail succeeds: mistakes go unnoticed, and what the refusal protects is exposed.",
+        "A request that must fail succeeds: mistakes go unnoticed, and memory that the refusal protects is exposed.",
     )
     VALID_REFUSED = (
         "valid refused",
         ("valid call refused", "valid calls refused"),
-        "Programs that keep to the documents do not work on this stack, or need a workaround.",
+        "Programs that follow the documents do not work on this stack, or need a workaround.",
     )
     WRONG_REPORT = (
         "wrong report",
         ("wrong code", "wrong codes"),
-        "The effect is right and what is reported about it is wrong: programs that act on the code, the status or the "
-        "remark take the wrong action.",
+        "The effect of a call is right, but its code or status is wrong: programs that act on the code or the status "
+        "take a wrong action.",
     )
 
     def __new__(cls, label: str, counted: tuple[str, str], meaning: str) -> "Severity":

@@ -1,17 +1,17 @@
 """The symptoms in a result, one for a row and one for each deviation of a sweep, and the cause of each symptom. The
 fingerprint of a cause identifies a defect.
 
-A cause is derived from one result alone, never from other results of a run. It therefore does not depend on which cases
-ran, in which order, and how often they showed the defect. Two symptoms with equal causes belong to one defect. What
-makes causes equal:
+A cause is derived from one result, never from the other results of a run. A cause therefore does not depend on which
+cases ran, in which order, and how often they showed the defect. Two symptoms with equal causes belong to one defect.
+For each kind of violation, this decides whether two causes are equal:
 
 - The kernel died: the function in which it died, whatever rule the request was to prove.
-- A request reached bytes outside of a region: one cause, because one check of bounds should refuse all such requests.
+- A request reached bytes outside of a region: nothing, because one check of bounds should refuse all such requests.
 - Another failure in the use of a region: the kind of region, such as on demand, or with a chosen address. Whether its
   data come too late, elsewhere or not at all, or crash the kernel, depends on the contents of memory.
 - A request never completes: the operation, whatever rule the request was to prove.
 - The kernel's core answered, or a code or status is wrong: the verb and the code or status, because one line of code
-  gives the answer wherever it is seen.
+  gives this answer in all cases.
 - A check is missing, a registration is refused, or a feature is not supported: the rule. Many parts of a registration
   can be refused with the same errno.
 """

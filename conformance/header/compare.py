@@ -1,7 +1,8 @@
 """Compares every described enumerator, struct, constant and prototype with a header.
 
-Each described item must be in the header and be equal there; enumerators and fields that only the header has are
-reported as NOT_COVERED. Not for asking the compiler (program.py) and not for reading the header's text (source.py).
+Each described item must be in the header and be equal to its description; enumerators and fields that only the header
+has are reported as NOT_COVERED. Not for asking the compiler (program.py) and not for reading the header's text
+(source.py).
 """
 
 import json

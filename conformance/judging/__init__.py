@@ -69,7 +69,7 @@ class Basis:
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
         """The capabilities among `names` that the entry of `case` does not have.
 
-        For a case about declarations, a declared capability counts as present even if it was not found.
+        For a case about declarations, a declared capability counts as present even if a trial did not find it.
         """
         lacking = self.capabilities.undeclared(names, case.entry)
         if _is_about_declarations(case):

@@ -1,6 +1,6 @@
 """The location of a fault: the call that failed, the kind of region, and the object whose key was used.
 
-These facts come from the case alone. Not for what was observed (faults.py).
+These facts come only from the case. Not for the observation of the fault (faults.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -140,7 +140,7 @@ _ON_DEMAND_NEEDS: Mapping[str, str] = {
 
 
 def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
-    """The capability that an operation on on-demand memory needs over a type of queue pair; None if there is none."""
+    """The capability that an operation on on-demand memory needs with a type of queue pair; None if it needs none."""
     known = _ON_DEMAND_NEEDS.get(f"{call} {operation}")
     if qp_type in ("RC_SRQ", "XRC") and known == "recv":
         known = "srq_recv"
@@ -256,12 +256,12 @@ class Capabilities:
     absent: Mapping[str, str] = field(default_factory=dict)
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
-        """Returns those of `needs` that the device lacks at `entry`: neither declared nor offered, or absent."""
+        """The capabilities in `needs` that the device lacks at `entry`: not declared, not offered, or absent."""
         known = {**self.declared, **self.offered.get(entry, {})}
         return [need for need in needs if known.get(need) is False or need in self.absent]
 
     def unreachable(self, needs: Sequence[str], entry: str) -> str:
-        """Returns why a case with these needs cannot be run at `entry`, or an empty text if it can."""
+        """Returns the reason why a case with these needs cannot be run at `entry`; empty if it can be run."""
         every = (*needs, *_OF_ENTRIES.get(entry, ()))
         return "; ".join(PRECONDITIONS[need] for need in every if self.reachable.get(need) is False)
 
@@ -270,8 +270,9 @@ class Capabilities:
 class Profile:
     """`device` is the name of the kernel driver; `present` and `absent` map a capability to the reason.
 
-    A case that finds a `present` capability missing fails. An `absent` one explains why a case is UNSUPPORTED. If a
-    device has it nevertheless, a remark says so: no documented rule is violated, but the profile has to be updated.
+    If a `present` capability is missing, a case that needs it fails. The reason of an `absent` capability explains why
+    a case is UNSUPPORTED. If a device has an `absent` capability, a remark says so: no documented rule is violated, but
+    the profile has to be updated.
     """
 
     device: str = ""

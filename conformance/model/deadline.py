@@ -23,7 +23,7 @@ _DEADLINES = 60
 
 
 def completion_deadline_s(case_deadline_s: float) -> float:
-    """The deadline of one completion, from that of its case; both in seconds."""
+    """The deadline of one completion, computed from the deadline of its case; both in seconds."""
     return min(COMPLETION_DEADLINE_S, case_deadline_s * _COMPLETION_SHARE)
 
 

@@ -56,7 +56,7 @@ class FaultKind(StrEnum):
     CARRIED_OUT = "carried-out", Effect.ACCEPTED  # a request whose posting had failed
     REFUSED = "refused", Effect.REFUSED
     REFUSED_ONCE = "refused-once", Effect.REFUSED  # a set-up was refused, and succeeded when made again
-    NOT_PROVIDED = "not-provided", Effect.REFUSED  # a capability that is declared or in the profile is not there
+    NOT_PROVIDED = "not-provided", Effect.REFUSED  # a capability that is declared or in the profile is missing
     LEAKED = "leaked", Effect.KEPT
     WRONG_CODE = "wrong-code", Effect.CODE
     NO_CODE = "no-code", Effect.CODE
@@ -76,7 +76,7 @@ class FaultKind(StrEnum):
     WRONG_LENGTH = "wrong-length", Effect.REMARK
     WRONG_IMMEDIATE = "wrong-immediate", Effect.REMARK
     WRONG_INVALIDATED_KEY = "wrong-invalidated-key", Effect.REMARK
-    WRONG_STRUCTURE = "wrong-structure", Effect.REMARK  # the struct of a region differs from what was asked
+    WRONG_STRUCTURE = "wrong-structure", Effect.REMARK  # the struct ibv_mr differs from the registration's arguments
     DIFFERENT = "different", Effect.REMARK  # the header differs from the document, or a device from the reference
     KERNEL_OOPSED = "kernel-oopsed", Effect.KERNEL_ALARM  # the kernel killed a task and continued
     KERNEL_WARNED = "kernel-warned", Effect.KERNEL_ALARM

@@ -71,14 +71,14 @@ class DivergenceData(TypedDict):
 
 
 class Observation(TypedDict, total=False):
-    """The observation of one call, and of the case if it is the judged call."""
+    """The observation of one call. The observation of the judged call also has the keys for the whole case."""
 
     # Observations of every call.
     rc: int | None  # the value returned; None where the call returns a pointer
     returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
     errno: str  # the name of errno; empty if the call did not set errno
     layer: str  # which layer returned the result: library, provider, kernel, device, header or none
-    not_made: bool  # the step belongs to the other outcome of the judged call, or there was no queue pair for it
+    not_made: bool  # the step needs another outcome of the judged call, or there was no queue pair for the step
     no_pair: str  # if the device refused to create the queue pair: the capability for its type, such as `rc`
     no_control: str  # the errno with which the same call is refused where nothing is wrong with it
     enumerated: bool  # `returned` is a code from the verb's enumeration

@@ -2,7 +2,7 @@
 
 A word is a flag or value of an axis (`axis.WORD` if several axes have this word), a capability of the
 device, or a named predicate. Whole values are compared by `axis=value`, `axis!=value` and `axis={one,other}`.
-Not for what is expected where an expression is true (tables/sweep_reader.py).
+Not for the expectation at the points at which an expression is true (tables/sweep_reader.py).
 """
 
 import re

@@ -432,7 +432,7 @@ class OfferedRecord(TypedDict):
 
 
 class WorkerRecord(TypedDict):
-    """A worker has started. `boot_id` is empty unless the kernel under test is that of a host.
+    """A worker has started. `boot_id` is empty unless the kernel under test is the kernel of a host.
 
     `derived` is there if the worker is in a guest that was given files that another guest had derived.
     """

@@ -153,7 +153,7 @@ class Recorder:
             self.sink.append({"type": "start", "case": case})
 
     def offered(self, found: Capabilities) -> None:
-        """Reports the results of the trials of capabilities to the supervisor, once; it needs them to judge results."""
+        """Reports the trials of capabilities to the supervisor, once. The supervisor needs them to judge results."""
         if self.sink and self.live and not self._offered:
             self._offered = True
             offered = {entry: dict(names) for entry, names in found.offered.items()}

@@ -1,7 +1,7 @@
 """Reads JSON that may come from anywhere, and returns only values that the rest of the suite can handle.
 
-Every reader of results, plans and side files uses it, and so does the supervisor for the lines of workers. Not for the
-shape of records (model/record_shape.py).
+Every reader of results, plans and side files uses the module, and so does the supervisor for the lines of workers. Not
+for the shape of records (model/record_shape.py).
 """
 
 import json

@@ -169,7 +169,7 @@ def exit_status(footer: FooterRecord) -> int:
     """The exit status that the contract defines: 0 conformant, 1 violated, 3 incomplete or broken.
 
     A violation counts even if the run is incomplete. A waiver that has expired, is not needed or does not fit counts
-    as a violation, because its owner has to look at it.
+    as a violation, because the owner of the waiver has to look at it.
     """
     verdicts = footer["verdicts"]
     if footer.get("waivers", {}).get("problems"):

@@ -64,7 +64,7 @@ def _file_name(case: str) -> str:
 def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[Deviation]:
     """The deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS.
 
-    `repro` is the command that runs the sweep alone. Points that deviate `by_chance` get no formula.
+    `repro` is the command that runs only the sweep. Points that deviate `by_chance` get no formula.
     """
     counts = points.counts()
     found: list[Deviation] = []

@@ -1,7 +1,7 @@
 """Judges recorded observations again, by the present rules and tables, without a device.
 
 Observations stay as they were recorded; verdict, reason and expectation are new. The recorded verdict stays if nothing
-was observed (a crash, a case that was not run), or if the worker claimed another verdict; it then applies to the
+was observed (a crash, a case that was not run), or if the worker claimed another verdict. The record then has the
 present rules of the case. Not for judging (judging/).
 """
 

@@ -31,7 +31,7 @@ _ESCAPED = re.compile(rb"\\[bfnrtu]")  # escapes in a line; readers may count th
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
-    """The evidence that a case shows. For a sweep, it comes from `points_data`, and has rules and verdicts."""
+    """The evidence that a case shows. The evidence of a sweep comes from `points_data`, and has rules and verdicts."""
     if "points_data" in record:
         return _of_points(case, Points.of_data(record["points_data"]))
     outcome = record["expected"].get("outcome", case.when.then.outcome)

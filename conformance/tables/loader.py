@@ -221,7 +221,7 @@ class _Rows:
         if chosen is not None and chosen.value == ():
             reader.note(chosen.location, "empty list of entries; leave it out to call at libibverbs")
         entries = reader.words(chosen, "entry", vocabulary.ENTRIES) or ("libibverbs",)
-        # Use the location of the id in the row: after expansion the id's location is that of an axis value.
+        # The location of the id in the row is used, because after expansion the id has the location of an axis value.
         own_location = row.value["id"].location if isinstance(row.value, dict) and "id" in row.value else row.location
         cases = []
         doors = self._doors(fields["also"]) if "also" in fields else self.also

@@ -1,7 +1,7 @@
 """Reads the body of a row: its `given`, the judged call, and the steps before and after the call.
 
-loader.py calls it for each expanded row. For a row with a sweep, the module also replaces the placeholders for axes by
-values. Not for the arguments of calls (arguments.py), for ids and rules, nor for the templates of a sweep
+loader.py uses the module for each expanded row. For a row with a sweep, the module also replaces the placeholders for
+axes by values. Not for the arguments of calls (arguments.py), for ids and rules, nor for the templates of a sweep
 (row_resolution.py).
 """
 
@@ -55,7 +55,7 @@ def read_row_body(
 
 
 def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
-    """Reads a step before or after the judged call. The list has one element, or none after a mistake."""
+    """Reads a step before or after the judged call. Returns a list with the step, or an empty list after a mistake."""
     required = ("call",) if what == "a step before" else ("call", "then")
     if not isinstance(node.value, dict):
         reader.note(node.location, f"{what} must be a mapping, not {node.kind}")
@@ -114,7 +114,7 @@ class RowText:
 def one_at_a_time(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
     """Yields each value of each axis, with the other axes at their first values.
 
-    Of an axis over subsets of flags, it uses only the empty subset and the set of all flags.
+    Of an axis over subsets of flags, only the empty subset and the set of all flags are used.
     """
     for position, axis in enumerate(axes):
         for value in (0, axis.size - 1) if axis.flags else range(axis.size):

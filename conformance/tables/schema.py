@@ -236,7 +236,7 @@ def _then(call: str) -> Schema:
 
 
 def _expected(key: str, spec: vocabulary.ExpectationSpec) -> Schema:
-    """The value of one key of `then`: a word, or a list of words if several are allowed."""
+    """The schema of the value of a key of `then`: a word, or a list of words if several are allowed."""
     one = _ref(f"{key} word")
     return {"anyOf": [one, _list(one, least=1)]} if spec.several else one
 

@@ -120,7 +120,7 @@ def _axes_in_constant_parts(fields: Mapping[str, Node]) -> Iterator[tuple[str, N
 
 
 def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
-    """Reads an axis: a list of values, values by name, or flags. Returns it with its values as YAML."""
+    """Reads an axis: a list of values, values by name, or flags. Returns the axis, and its values as YAML nodes."""
     if isinstance(node.value, dict) and set(node.value) & {SUBSETS, UNKNOWN}:
         fields = reader.mapping(node, f"axis {name!r}", (SUBSETS, UNKNOWN))
         if len(fields) > 1:
