@@ -70,7 +70,7 @@ def test_what_is_no_shard_is_one_line(command: str, text: str, cli: Cli) -> None
 
 
 def test_a_shard_for_which_nothing_is_left_says_so() -> None:
-    with pytest.raises(UserError, match="--shard 3/3: no case is left for it among 2; take fewer shards"):
+    with pytest.raises(UserError, match="--shard 3/3: this shard has none of the 2 cases; take fewer shards"):
         Shard(3, 3).part(["a", "b"], str)
 
 

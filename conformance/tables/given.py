@@ -159,7 +159,7 @@ def read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSp
         own = without(fields["bound"], "mw")
         if own is not fields["bound"] and own.keys != fields["bound"].keys:
             location = (fields["bound"].keys or {})["mw"]
-            reader.note(location, f"a window under `windows` binds itself; leave mw out of the bind of {name!r}")
+            reader.note(location, f"the bind of {name!r} under `windows` is always for {name!r}; leave `mw` out")
         arguments = read_arguments(reader, call, f"the bind of {name!r}", own, {**names, "mw": "window"})
         bound = {**arguments, "mw": name}
     return WindowSpec(pd, number, bound)

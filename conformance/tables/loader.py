@@ -219,7 +219,7 @@ class _Rows:
         tier = reader.word(fields.get("tier"), "tier", vocabulary.TIERS)
         chosen = fields.get("entries", self.entries)
         if chosen is not None and chosen.value == ():
-            reader.note(chosen.location, "empty list of entries; leave it out to call at libibverbs")
+            reader.note(chosen.location, "an empty list of entries; leave `entries` out for the entry libibverbs")
         entries = reader.words(chosen, "entry", vocabulary.ENTRIES) or ("libibverbs",)
         # The location of the id in the row is used, because after expansion the id has the location of an axis value.
         own_location = row.value["id"].location if isinstance(row.value, dict) and "id" in row.value else row.location

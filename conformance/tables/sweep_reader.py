@@ -224,7 +224,7 @@ def _clauses(
             reader.note(node.location, "the last expectation must have no `if`, so that every point has an expectation")
     for item in items[:-1]:
         if isinstance(item.value, dict) and "then" in item.value and "if" not in item.value and not reader.mistakes:
-            reader.note(item.location, "the expectations after one without `if` can never apply")
+            reader.note(item.location, "expectations after an expectation without `if` can never apply")
     for rule in rules if deciding and not reader.mistakes else ():
         if rule not in {clause.rule for clause in deciding}:
             reader.note(node.location if node else row.row.location, f"no expectation names the row's rule {rule}")

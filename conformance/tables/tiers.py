@@ -132,7 +132,7 @@ class Shard:
             if number == self.number:
                 own.add(id_)
         if not own:
-            raise UserError(f"--shard {self}: no case is left for it among {len(items)}", hint="take fewer shards")
+            raise UserError(f"--shard {self}: this shard has none of the {len(items)} cases", hint="take fewer shards")
         return [item for item in items if id_of(item) in own]
 
 
