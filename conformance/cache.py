@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 DIRECTORY = "RDMA_CTS_DERIVED"
-KEPT = 24  # the number of files to keep; those used last are kept
+KEPT = 24  # the number of cached files to keep; the files that were used last are kept
 
 
 def digest_of(parts: Iterable[bytes]) -> str:

@@ -224,7 +224,7 @@ _GROUPS: Mapping[str, str] = {
     ),
 }
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS")
-# For a wrong report whose text in the fingerprint is not the kind of fault: that text.
+# The texts in fingerprints for kinds of wrong report whose text is not the name of the kind.
 _LASTING: Mapping[FaultKind, str] = {
     FaultKind.WRONG_INVALIDATED_KEY: ": the receiver was told nothing as the invalidated key, not #"
 }

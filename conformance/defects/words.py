@@ -27,7 +27,7 @@ _MOST_FLAGS = 2
 
 
 def granted(results: Iterable[ResultRecord]) -> Granted:
-    """The access flags with which calls have succeeded."""
+    """By verb: the access flags of the calls that had to succeed and did."""
     found: dict[str, set[Flags]] = {}
     for record in results:
         if record["verdict"] == Verdict.PASS and record["expected"].get("outcome") == "success":

@@ -320,9 +320,9 @@ class ResultRecord(TypedDict):
 
     `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case;
     `device` is the device of that worker, if several devices share the cases.
-    `fault` is the fault of a violation; sweeps and random sequences have a fault in each deviation instead. Only
-    results with a bad verdict, on the stack or on the harness, have `set_up`. `claimed` is the verdict of the worker,
-    if the worker's observation gives another verdict: the case is then BROKEN, also when it is judged again.
+    `fault` is the fault of a violation; sweeps and random sequences have a fault in each deviation instead. Violations
+    and BROKEN results have `set_up`, except sweeps. `claimed` is the verdict of the worker, if the worker's observation
+    gives another verdict: the case is then BROKEN, also when it is judged again.
     `deviations_left_out` is the number of further deviations, which the record does not have. A record has
     `points_data` only until it is stored; in the file, `points_file` names a side file with these data instead.
     """

@@ -109,8 +109,8 @@ def record_of(data: object) -> Record:
 
 
 def mismatch_of(record: Record) -> str:
-    """The value in a record that does not fit the record's type, with its path. Empty if every value fits, or if the
-    type is unknown."""
+    """A text about the first value that does not fit the type of the record. Empty if every value fits, or if the type
+    is unknown."""
     described = TYPES.get(record["type"])
     return mismatch(record, described) if described else ""
 
