@@ -1,8 +1,8 @@
-"""Files that were computed from the suite's own files, kept for the next process: read tables, compiled C.
+"""Caches files that were computed from the suite's own files, for the next process: read tables, compiled C.
 
-They lie in the directory that RDMA_CTS_DERIVED names; without it, nothing is kept. The name of each has the digest of
-everything that it was computed from, so that a file is never out of date. Since these files are executed, they are used
-only where nobody but this user and root can have written them. Not for results.
+The cached files are in the directory that RDMA_CTS_DERIVED names; if it is not set, nothing is cached. The name of each
+file has the digest of everything that the file was computed from, so that a file is never out of date. These files are
+executed; they are therefore used only if nobody but this user and root can have written them. Not for results.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 DIRECTORY = "RDMA_CTS_DERIVED"
-KEPT = 24  # files; those used last
+KEPT = 24  # the number of cached files to keep; the files that were used last are kept
 
 
 def digest_of(parts: Iterable[bytes]) -> str:
@@ -30,7 +30,7 @@ def digest_of(parts: Iterable[bytes]) -> str:
 
 
 def path_of(name: str) -> Path | None:
-    """The path of the file of this name, which may not exist; None if nothing is cached."""
+    """The path of the cached file with this name, which need not exist; None if there is no cache."""
     folder = os.environ.get(DIRECTORY)
     return Path(folder) / name if folder else None
 
@@ -63,7 +63,7 @@ def _is_private(found: os.stat_result) -> bool:
 
 @functools.cache
 def _is_of_one(group: int) -> bool:
-    """Whether only this user is in the group, to which many systems give the right to write by default."""
+    """Whether only this user is in the group. On many systems, the group may write to files by default."""
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
@@ -72,21 +72,21 @@ def _is_of_one(group: int) -> bool:
 
 
 def lookup(name: str) -> Path | None:
-    """The file of this name if there is one that nobody else can have written."""
+    """The cached file with this name; None unless it exists and nobody else can have written it."""
     path = path_of(name)
     if path is None or not is_own(path):
         return None
     try:
-        os.utime(path)  # it is in use
+        os.utime(path)  # marks the file as used now
     except FileNotFoundError:
         return None
     except OSError:
-        return path if path.exists() else None  # a directory that others own
+        return path if path.exists() else None  # in a directory of another user
     return path
 
 
 def store(name: str, content: bytes) -> None:
-    """Caches a file, whole or not at all. If that fails, it is computed again the next time, without a message."""
+    """Caches a file, whole or not at all. A failure gives no message: the next process computes the file again."""
     path = path_of(name)
     if path is None:
         return
@@ -98,7 +98,7 @@ def store(name: str, content: bytes) -> None:
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file, whole or not at all, and creates its folder if necessary. Raises OSError.
 
-    Unlike results (results/files.py), it need not be on disk on return: it can be computed again.
+    Unlike a file of results (results/files.py), the file need not be on disk on return: it can be computed again.
     """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix="unfinished-")

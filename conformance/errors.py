@@ -1,4 +1,4 @@
-"""Exceptions for errors that the user can correct. Each message names the location and what to do.
+"""Exceptions for errors that the user can correct. Each message names the location of the error and the remedy.
 
 Not for failures of the device under test: those are verdicts, never exceptions.
 """
@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The command that starts the suite, for hints and reproducers; the program of the packages sets the variable.
+# The command that starts the suite, for hints and reproducers. The program in the Debian and other packages sets the
+# variable.
 PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
 
 
 class UserError(Exception):
-    """Invalid input or an incomplete environment. The command line prints it and exits with `status`.
+    """Invalid input or an incomplete environment. The command line prints the message and exits with `status`.
 
-    `more` are further messages, of other mistakes. `hint` says what to do, `log` names the file with the details.
+    `more` are the messages of further mistakes. `hint` says what to do, `log` names the file with the details.
     `status` is 2 for a usage or table error, 3 for a broken environment, 4 if there is no device and no way to create
     one.
     """
@@ -30,7 +31,7 @@ class UserError(Exception):
 
     @property
     def lines(self) -> list[str]:
-        """The output: a line for each message. A message that quotes a path may contain line feeds."""
+        """The output: an element for each message. A message that quotes a path may contain line feeds."""
         *first, last = self.message, *self.more
         return [*first, "; ".join(filter(None, [last, self.hint, self.log and f"see {self.log}"]))]
 
@@ -50,36 +51,36 @@ def reading(path: Path) -> Iterator[None]:
 class HostLacks(UserError):
     """This host lacks something that a case needs, such as huge pages; `hint` says how to provide it.
 
-    The case is UNREACHABLE. It says nothing about the device, and the other cases can be run.
+    The case is UNREACHABLE. This verdict says nothing about the device, and the other cases can be run.
     """
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, hint=hint, status=3)
 
 
-# The errnos by which a call that makes an object reports that the kind of object is not offered: not implemented by
-# library, kernel or driver, and EINVAL from drivers that do not know the type.
+# The errnos of a call that makes an object, if this kind of object is not offered: the errnos for calls that library,
+# kernel or driver do not implement, and EINVAL, which a driver returns for an unknown type.
 _NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL")
 
 
 class SetupRefused(Exception):
-    """The device refused a call of the set-up, before the judged call. `code` is the errno's name, or empty.
+    """The device refused a call of the set-up, before the judged call. `code` is the name of the errno, or empty.
 
-    `call` is the call of the table language that was refused; empty if it was none of these. `creates` is the
-    capability of the object that could not be created, such as `rc`; empty for other calls.
+    `call` is the refused call of the table language; empty for any other call. `creates` is the capability for the
+    object that could not be created, such as `rc`; empty for other calls.
     """
 
     def __init__(self, what: str, code: str, call: str = "", creates: str = "") -> None:
         super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
         self.code = code
         self.call = call
-        # The capability that the device does not offer according to this refusal; empty for other refusals.
+        # The capability that this refusal shows not to be offered; empty for other refusals.
         self.not_offered = creates if code in _NOT_OFFERED else ""
 
 
 class NotConnected(Exception):
-    """Queue pairs were made and could not be connected to each other: a problem of the path, not of what the device
-    offers.
+    """Queue pairs were created but could not be connected to each other. This is a problem of the path between them,
+    and not a missing capability.
 
     `error_code` is the errno.
     """
@@ -90,12 +91,12 @@ class NotConnected(Exception):
 
 
 class HarnessFailure(Exception):
-    """A call that the harness needs for an operation failed, so that nothing is known about the operation itself."""
+    """A call that the harness needs for an operation has failed, so that nothing is known about the operation."""
 
 
 class LoopbackLost(HarnessFailure):
-    """A pair of the harness does not carry a message that must arrive. Refusals on it show nothing."""
+    """A queue pair of the harness does not transfer a message that must arrive. Refusals on this pair show nothing."""
 
 
 class PeerLost(LoopbackLost):
-    """The host of the peer does not answer any more."""
+    """The host of the peer no longer answers."""

@@ -10,23 +10,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-MOST_BYTES = 256 << 20  # of any file of a run; the results of a whole default run have 4 MB
+MOST_BYTES = 256 << 20  # the maximum size of any file of a run; the results of a default run have 4 MB
 
 
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     """The content of a regular file of at most `most` bytes.
 
-    Raises OSError, with the reason in `strerror`, also for a file of another kind and for a larger one (EFBIG).
+    Raises OSError, with the reason in `strerror`, also for a file of another kind and for a larger file (EFBIG).
     """
     with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most)
-        data = file.read(most + 1)  # it may grow meanwhile
+        data = file.read(most + 1)  # the file may have grown since the check
         _check_size(path, len(data), most)
         return data
 
 
 def regular_lines(path: Path, most: int = MOST_BYTES) -> Iterator[bytes]:
-    """The lines of such a file, each with its end, in a stream. Raises OSError as `read_regular`."""
+    """The lines of a regular file, each with its line feed, one after the other. Raises OSError like `read_regular`."""
     with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most)
         read = 0
@@ -43,10 +43,10 @@ def _check_size(path: Path, size: int, most: int) -> None:
 
 def open_regular(path: Path) -> IO[bytes]:
     """Opens a regular file for reading. Raises OSError, also for another kind of file."""
-    _check(path, path.stat())  # to open some devices has effects
+    _check(path, path.stat())  # opening a device can have side effects
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     try:
-        _check(path, os.fstat(file.fileno()))  # something else may be there now
+        _check(path, os.fstat(file.fileno()))  # `path` may be another file by now
     except OSError:
         file.close()
         raise

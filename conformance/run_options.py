@@ -2,10 +2,10 @@
 
 The same options appear on the command line of `rdma-cts run`, in plan.json for --resume, and as --rdma-… options on the
 command line of pytest, on the host and in the guest. RunOptions has their values; OPTIONS describes the syntax and the
-effect of each. A run is resumed with the options that it was started with. Options that only affect the output (--out,
---yes, -q) are not among them.
+effect of each option. A run is resumed with the options that it was started with. Options that only affect the output
+(--out, --yes, -q) are not among these options.
 
-This module is a layer of its own: `commands` and `pytest_plugin` both need it, and `conformance` never imports
+The module is in `conformance` because both `commands` and `pytest_plugin` need it, and `conformance` never imports
 `commands`. Not for parsing arguments (commands/run_arguments.py).
 """
 
@@ -33,7 +33,7 @@ WHERE, BUILDS, CASES = "where", "one's own build under test", "which cases"
 JUDGING, GENERAL = "how it is judged", "how it is run"
 
 _DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 64, with the NUL
-# How long a host that has gone down may take to come back, in seconds: a server's firmware needs minutes.
+# How long a host may take to restart after a crash, in seconds. The firmware of a server needs minutes.
 RETURN_S = 300.0
 
 
@@ -76,28 +76,28 @@ def index(text: str) -> int:
 
 
 def word(text: str) -> str:
-    """A text that is not blank; an empty text to search for would be found in every id. Raises ArgumentTypeError."""
+    """A text that is not blank, because every id contains the empty text. Raises ArgumentTypeError."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not a word")
     return text
 
 
 def given_path(text: str) -> Path:
-    """A path. Raises ArgumentTypeError for an empty text: it comes from an unset variable and means no directory."""
+    """A path. Raises ArgumentTypeError for an empty text, which comes from an unset variable of the shell."""
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"{text!r} is not a path")
     return Path(text)
 
 
 def device_name(text: str) -> str:
-    """The name of a device, as in a directory of sysfs. Raises ArgumentTypeError for a text that cannot be one."""
+    """The name of a device. Raises ArgumentTypeError for a text that cannot be the name of a device in sysfs."""
     if not _DEVICE.fullmatch(text) or text in (".", ".."):
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a device")
     return text
 
 
 def device_names(text: str) -> str:
-    """The same for several names, separated by commas."""
+    """The names of several devices, separated by commas. Raises ArgumentTypeError."""
     for name in text.split(","):
         device_name(name)
     return text
@@ -114,10 +114,10 @@ def _number(text: str) -> float:
 class Option:
     """The syntax and the effect of one field of RunOptions.
 
-    `parse` converts the text to the value. A field whose default is False is a switch; one whose default is an empty
-    tuple may be given several times. `decides`: the outcome of a case depends on it, so that the command which
-    reproduces the case needs it. `only_on` is HOST or GUEST if it has no effect on the other target. `plugin`: it is
-    also an option of pytest, as --rdma-….
+    `parse` converts the text to the value. An option with the default False is a switch; an option with an empty tuple
+    as its default may be given several times. `decides`: the outcome of a case depends on the option, so that the
+    command which reproduces the case needs the option. `only_on` is HOST or GUEST if the option has no effect on the
+    other target. `plugin`: pytest also has the option, as --rdma-….
     """
 
     name: str
@@ -153,7 +153,7 @@ class Option:
     def to_arguments(self, flag: str, value: Any) -> list[str]:
         """The arguments for `value`; none for the default.
 
-        `flag` is the name on that command line: self.flag or self.plugin_flag.
+        `flag` is the name of the option on the command line in question: self.flag or self.plugin_flag.
         """
         if value == self.default:
             return []
@@ -162,13 +162,13 @@ class Option:
         found = []
         for each in value if isinstance(value, tuple) else (value,):
             text = format_value(each)
-            # As a separate argument, a value that begins with a dash would be parsed as another option.
+            # A value that begins with a dash must not be a separate argument: argparse would take it for an option.
             found += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
         return found
 
 
 def format_value(value: Any) -> str:
-    """The text of one value on a command line; `parse` of its option returns the same value."""
+    """The text of a value on a command line. `parse` of the option turns this text into the same value."""
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
@@ -181,7 +181,7 @@ def _option(
     flag: str = "",
     **more: Any,
 ) -> Any:
-    """A field of RunOptions with its option, whose flag is the field's name unless it is given."""
+    """A field of RunOptions with its option. Without `flag`, the flag of the option is made from the field's name."""
     return field(default=default, metadata={"option": Option("", flag, help, metavar, parse, **more)})
 
 
@@ -199,7 +199,7 @@ class RunOptions:
 
     device: str | None = _on_host(
         None,
-        "a device of this host, as in /sys/class/infiniband; several of one kind share the cases",
+        "a device of this host, as in /sys/class/infiniband; several devices of the same kind share the cases",
         "NAME[,NAME]",
         device_names,
         plugin=True,
@@ -215,34 +215,34 @@ class RunOptions:
     )
     host: str | None = _on_host(None, "a device of HOST, which is reached over ssh", "[USER@]HOST[:PORT]", word)
     console: str | None = _of_lost_host(
-        None, "with --host: prints the host's console, as evidence when it dies", "COMMAND", word
+        None, "with --host: prints the console of HOST, as evidence of a crash", "COMMAND", word
     )
     power_cycle: str | None = _of_lost_host(
-        None, "with --host: resets the host if it does not come back", "COMMAND", word
+        None, "with --host: resets HOST if it does not restart by itself", "COMMAND", word
     )
     return_within: float = _of_lost_host(
-        RETURN_S, "with --host: how long it may take to come back, by itself and after the reset", "S", positive_seconds
+        RETURN_S, "with --host: seconds for a restart of HOST, by itself and after a reset", "S", positive_seconds
     )
-    guest: bool = _in_guest(False, "the Soft-RoCE guest even if this host has a device")
+    guest: bool = _in_guest(False, "run in the Soft-RoCE guest, even if this host has a device")
     guests: int | None = _in_guest(
         None,
-        "how many guests run at the same time (default: one for each processor, as far as memory allows)",
+        "the number of guests that run at the same time (default: one for each processor, if memory allows)",
         "N",
         positive_count,
         decides=False,
     )
-    stack: str | None = _in_guest(None, "the Debian that the guest is made of")
+    stack: str | None = _in_guest(None, "the Debian release in the guest")
     driver: str | None = _in_guest(None, "the driver of the guest's device")
     shared: bool = _on_host(False, "on a device: run even if others have queue pairs on it")
     isolate: str | None = _on_host(
         None, "on a device: run as this user, who cannot change the results; needs root", "USER", word
     )
-    hazardous: bool = _on_host(False, "on a device: also cases that may crash the kernel")
+    hazardous: bool = _on_host(False, "on a device: also run cases that may crash the kernel")
     kernel: Path | None = _build(None, "in the guest: this kernel (bzImage or vmlinuz)", "FILE", given_path)
     modules: Path | None = _build(
-        None, "in the guest: modules of --kernel, or some that replace modules of the image", "DIR", given_path
+        None, "in the guest: the modules of --kernel, or modules that replace those of the image", "DIR", given_path
     )
-    linux: Path | None = _build(None, "in the guest: its driver, compiled from this source tree", "TREE", given_path)
+    linux: Path | None = _build(None, "in the guest: the driver, compiled from this source tree", "TREE", given_path)
     rdma_core: Path | None = _option(
         None,
         "a build tree or install prefix of rdma-core; in the guest, also a source tree",
@@ -250,7 +250,7 @@ class RunOptions:
         given_path,
         group=BUILDS,
     )
-    overlay: Path | None = _build(None, "files to lay over the guest's root, as they are", "DIR", given_path)
+    overlay: Path | None = _build(None, "files to copy unchanged over the guest's root directory", "DIR", given_path)
     guest_env: tuple[str, ...] = _build((), "a variable of the guest's environment", "NAME=VALUE")
     tools: tuple[str, ...] = _build(
         (),
@@ -258,49 +258,49 @@ class RunOptions:
         "PACKAGE[,PACKAGE]",
         decides=False,
     )
-    strict_packages: bool = _build(False, "use no image made from package lists that have expired", decides=False)
+    strict_packages: bool = _build(False, "use no image whose package lists have expired", decides=False)
     without: tuple[str, ...] = _build(
-        (), "a change that a mended stack is not to have (see docs/mended-stack.md)", "CHANGE"
+        (), "a change to leave out of a mended stack (see docs/mended-stack.md)", "CHANGE"
     )
     keep: bool = _build(False, "keep each guest's drive and a script to start it again", decides=False)
     verbs: tuple[str, ...] = _case((), "only this verb, e.g. reg_mr", "VERB", flag="--verb")
     rules: tuple[str, ...] = _case((), "only the cases of this rule", "ID", flag="--rule")
-    words: tuple[str, ...] = _case((), "only ids with this word in them", "WORD", word, flag="-k")
+    words: tuple[str, ...] = _case((), "only cases with this word in the id", "WORD", word, flag="-k")
     only: tuple[str, ...] = _case(
         (),
-        "only the case of this id, or one point of a sweep: CASE#axis=value,axis=value; or all cases of a defect "
-        "that a run in out/ has shown, named by its fingerprint",
+        "only the case with this id, or one point of a sweep: CASE#axis=value,axis=value; or all cases of a defect "
+        "that a run in out/ has shown, given by the fingerprint of the defect",
         "CASE",
     )
     tier: str = _case(DEFAULT, "the tier of cases", choices=tuple(TIERS), plugin=True)
     shard: Shard | None = _case(
-        None, "only the Kth of N parts of equal length, for N machines; merge makes one run of them", "K/N", Shard.parse
+        None, "only the Kth of N parts of equal length, for N machines; `merge` joins the parts", "K/N", Shard.parse
     )
     cases: tuple[Path, ...] = _option((), "also the tables in DIR/<verb>/", "DIR", given_path, plugin=True, group=CASES)
-    profile: Path | None = _judging(None, "what the device must have (see profiles)", "FILE", given_path, plugin=True)
+    profile: Path | None = _judging(None, "the profile of the device (see profiles)", "FILE", given_path, plugin=True)
     waivers: Path | None = _judging(
-        None, "violations that are known (see docs/waivers.md)", "FILE", given_path, decides=False
+        None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False
     )
     subject: str | None = _judging(
         None,
-        "the subject of the verdicts: no device fails for an answer of the kernel's core or libibverbs (default: the"
-        " device, in the guest the stack)",
+        "the subject of the verdicts; if it is the device, answers of the kernel's core or of libibverbs are no"
+        " violations (default: the device; in the guest, the stack)",
         choices=SUBJECTS,
         decides=False,
     )
-    no_confirm: bool = _judging(False, "do not try each violation again alone", decides=False)
+    no_confirm: bool = _judging(False, "do not run the case of each violation again alone", decides=False)
     dialect: str | None = _judging(
         None, "the variant of ibv_rereg_mr in the library, if its exports do not show it", choices=DIALECTS, plugin=True
     )
     poster: str | None = _judging(
         None,
-        "post requests over RC, UC and UD by the builders of ibv_wr_post(3) wherever these can, not by ibv_post_send",
+        "post requests over RC, UC and UD by the builders of ibv_wr_post(3) instead of ibv_post_send, where possible",
         choices=("wr",),
         plugin=True,
     )
     case_deadline_s: float = _option(
         CASE_DEADLINE_S,
-        "a case that takes longer counts as hung; one completion is awaited for a sixth of it,"
+        "a case that takes longer counts as hung; the deadline of one completion is a sixth of this time,"
         f" {COMPLETION_DEADLINE_S:g} s at most",
         "S",
         positive_seconds,
@@ -309,14 +309,14 @@ class RunOptions:
     )
     seed: int | None = _option(
         None,
-        "shuffle cases and points, the same way for the same N; N is the first seed of random sequences",
+        "shuffle cases and points, in the same way for the same N; N is also the first seed of random sequences",
         "N",
         whole_number,
         plugin=True,
     )
     sequences: float = _option(
         SEQUENCES_S,
-        "how many seconds the exhaustive tier tries random sequences at each entry; 0: not at all",
+        "seconds for which the exhaustive tier tries random sequences at each entry; 0: no sequences",
         "S",
         budget_seconds,
         plugin=True,
@@ -338,7 +338,7 @@ class RunOptions:
         return option.only_on != (HOST if self.guest else GUEST if self.device else None)
 
     def deciding(self) -> "RunOptions":
-        """The run with only the options that affect the outcome of a case on its target; others have defaults."""
+        """The run with only the options that affect the outcome of a case on its target; the others have defaults."""
         others = {name: each.default for name, each in OPTIONS.items() if not (each.decides and self.has_effect(each))}
         return replace(self, **others)
 
@@ -382,7 +382,8 @@ class RunOptions:
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
-        """The options of pytest inside the guest, which is the host of the device there; files have other paths."""
+        """The options of pytest inside the guest. There, the device is a device of the host, and files have other
+        paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 
 

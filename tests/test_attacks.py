@@ -125,12 +125,12 @@ ATTACKS = (
     ),
     IN_FILE(
         "a violation was not confirmed, as nobody has seen",
-        "c3: it is not confirmed, and what was seen when it was tried again is absent",
+        "c3: it is not confirmed, but the result of a repetition is absent",
         unconfirmed(),
     ),
     IN_FILE(
         "a violation that was seen again is not confirmed",
-        "c3: it is not confirmed, and it was seen when it was tried again",
+        "c3: it is not confirmed, although a repetition showed a violation",
         unconfirmed(in_run={"verdict": "FAIL", "reason": "x"}, alone={"verdict": "CRASH", "reason": "x"}),
     ),
     IN_FILE(
@@ -154,11 +154,11 @@ ATTACKS = (
         failing(effective="PASS"),
     ),
     IN_FILE(
-        "a violation is waived, without waivers", "it counts as WAIVED, and the run had no waivers", without_waivers
+        "a violation is waived, without waivers", "it counts as WAIVED, but the run had no waivers", without_waivers
     ),
     IN_FILE(
         "a violation is waived, without its waiver",
-        "it counts as WAIVED, and has no waiver",
+        "it counts as WAIVED, but has no waiver",
         failing(effective="WAIVED"),
     ),
     IN_FILE(
@@ -167,12 +167,12 @@ ATTACKS = (
     IN_FILE("a waiver that had expired", "its waiver had expired on 2025-12-31", of_waivers(expires="2025-12-31")),
     IN_FILE(
         "a violation is of the stack",
-        "it counts as STACK, and the run is not about a device",
+        "it counts as STACK, but the run is not about a device",
         failing(effective="STACK"),
     ),
     IN_FILE(
         "it is not what the stack answers",
-        "it counts as STACK, and is not of the stack",
+        "it counts as STACK, but is no answer of the stack",
         lambda lines: failing(effective="STACK")(head(subject="device")(lines)),
     ),
     IN_FILE(
@@ -182,12 +182,12 @@ ATTACKS = (
     ),
     IN_FILE(
         "a case passes, and a point of it fails",
-        "its verdict is PASS, and a part of it is FAIL",
+        "its verdict is PASS, although a part of it has the verdict FAIL",
         lambda lines: failing(points={"PASS": 9, "FAIL": 1})(passes(lines)),
     ),
     IN_FILE(
         "a rule of a case that passes is violated",
-        "its verdict is PASS, and a part of it is CRASH",
+        "its verdict is PASS, although a part of it has the verdict CRASH",
         lambda lines: failing(rule_verdicts={"REG-01": "CRASH"})(passes(lines)),
     ),
     IN_FILE(

@@ -138,7 +138,7 @@ def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> No
 def test_an_observation_that_is_none_is_one_clear_line(run: Path, tmp_path: Path, cli: Cli) -> None:
     first = plain(run)["case"]
     (line,) = cli(2, "judge", edited(run, tmp_path / "edited", observed={"nothing": 3})).err.splitlines()
-    assert f"what was observed of {first} cannot be judged" in line
+    assert f"the observation of {first} cannot be judged" in line
 
 
 def test_a_point_taken_from_a_sweep_is_reported(run: Path, tmp_path: Path, cli: Cli) -> None:

@@ -104,7 +104,7 @@ def test_the_footer_counts_the_sessions_and_their_workers(stage: Stage) -> None:
         ({"env": {**header()["env"], "rdma_core": "66.0"}}, "rdma-core has changed"),
         ({"device": {**header()["device"], "name": "fake1"}}, "the device has changed"),
         ({"suite": {"version": "0", "tables_sha256": "1" * 64}}, "the suite has changed"),
-        ({"under_test": {"libraries": {"libibverbs.so.1": "0"}}}, "what is under test has changed"),
+        ({"under_test": {"libraries": {"libibverbs.so.1": "0"}}}, "the software under test has changed"),
     ],
 )
 def test_another_stack_is_refused_and_nothing_is_lost(stage: Stage, change: ResultRecord, output: str) -> None:

@@ -70,7 +70,7 @@ def test_what_is_no_shard_is_one_line(command: str, text: str, cli: Cli) -> None
 
 
 def test_a_shard_for_which_nothing_is_left_says_so() -> None:
-    with pytest.raises(UserError, match="--shard 3/3: no case is left for it among 2; take fewer shards"):
+    with pytest.raises(UserError, match="--shard 3/3: this shard has none of the 2 cases; take fewer shards"):
         Shard(3, 3).part(["a", "b"], str)
 
 
@@ -260,7 +260,7 @@ MISTAKES: Sequence[tuple[Callable[[list[Path], Path], list[Path]], str]] = (
     (_other(device=_device()), "{x} is not of the same run as {0}: the device has changed"),
     (_other(stack="sid"), "{x} is not of the same run as {0}: the stack differs: host and sid"),
     (_other(tier="smoke"), "{x} is not of the same run as {0}: the tier differs: None and smoke"),
-    (_other(under_test={"modules": {}}), "{x} is not of the same run as {0}: what is under test differs"),
+    (_other(under_test={"modules": {}}), "{x} is not of the same run as {0}: the software under test differs"),
     (_other(waivers={"file": "w", "sha256": "0"}), "{x} is not of the same run as {0}: the waivers differ"),
     (
         _other(shard={"number": 2, "of": 4, "whole": []}),

@@ -161,7 +161,7 @@ def test_a_sweep_is_waived_by_its_formulas(tmp_path: Path) -> None:
     assert judged(waivers, swept("ZERO_BASED"))[0] == ["WAIVED"]
     effective, problems, _ = judged(waivers, swept("ZERO_BASED", "HUGETLB"))
     assert effective == ["FAIL"]
-    assert "it also departs when HUGETLB" in problems[0]
+    assert "it also deviates when HUGETLB" in problems[0]
 
 
 def test_a_sweep_that_violates_another_rule_too_is_not_waived_by_one(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-"""Defects: the symptoms of a run by their causes, the most severe first, and the layer that answered.
+"""Defects: the symptoms of a run, grouped by cause, the most severe first; and the layer that answered.
 
-One errno can have many reasons, so that refused registrations have one cause for each rule at first. Those that fail
-under one condition, such as a flag, which no successful call of the run meets, become one defect.
+One errno can have many reasons. Refused registrations therefore first have one cause for each rule. Causes are then
+merged into one defect if their calls share a condition, such as a flag, that no successful call of the run meets.
 
-Only the evidence of a result says which layer answered; without any, it counts as the device's. An answer that only the
-core or libibverbs can give is the stack's: it is the same on every device.
+Only the evidence in a result says which layer answered; without such evidence, the answer counts as the device's. An
+answer that only the core or libibverbs can give counts as the stack's, because it is the same on every device.
 """
 
 import re
@@ -32,7 +32,7 @@ from conformance.model.verdict import VERDICTS, Verdict
 DEVICE, PROVIDER, LIBIBVERBS, CORE, PROGRAM = "device", "provider", "libibverbs", "kernel core", "program"
 UNKNOWN = "not known"
 _CORE_MODULES = ("ib_core", "ib_uverbs", "ib_umad", "rdma_cm", "iw_cm", "ib_cm", "rdma_ucm")
-# A line in which a driver reports a request, beginning with the name of the device: `rxe0: pd#1 rxe_reg_user_mr: …`.
+# A log line of a driver about a request; it begins with the name of the device: `rxe0: pd#1 rxe_reg_user_mr: …`.
 _OWN_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?P<device>[a-z]\w*\d): (?:\S+ )?(?P<function>\w+): \S")
 _LAYERS = {
     "libibverbs": (LIBIBVERBS, "it checks this itself, before a system call"),
@@ -40,12 +40,12 @@ _LAYERS = {
     "header": (LIBIBVERBS, "it depends on the installed header"),
     "provider": (PROVIDER, "the answer is one that it gives without the kernel"),
 }
-# Frames of a process that died: those of faulthandler, or what the kernel says of the instruction.
+# Lines with the frame of a process that died: those of faulthandler, and the kernel's line about the instruction.
 _FRAME = re.compile(r'^\s*Binary file "(?P<file>[^"]+)"')
 _SEGFAULT = re.compile(r"\bsegfault at \S+ ip .* in (?P<file>[^\s\[]+)\[")
 _LIBC = re.compile(r"\blib(?:c|pthread)[.-]")
 _PROVIDERS = re.compile(r"-rdmav\d+\.so|\blib(?:mlx4|mlx5|efa|hns|mana)\.so")
-# The faults that are answers of the stack; a death, a hang, a kernel warning or a leak is not an answer.
+# The effects of faults that are answers to a call. A death, a hang, a kernel warning or a leak is not an answer.
 _ANSWERS = (Effect.ACCEPTED, Effect.REFUSED, Effect.CODE, Effect.REMARK)
 
 
@@ -61,7 +61,7 @@ class Answering:
 
 
 def answering_of(symptom: Symptom) -> Answering:
-    """Who answered, by the step that failed."""
+    """The layer that answered the step that failed."""
     fault = symptom.fault
     log = symptom.record["kernel"].get("log", ())
     if fault.effect in (Effect.KERNEL_DIED, Effect.KERNEL_ALARM):
@@ -103,7 +103,7 @@ def _of_kernel(fault: Fault) -> Answering:
 
 
 def _of_process(log: Sequence[str]) -> Answering:
-    """By the file of the first frame behind the signal's own ones, which end in the C library."""
+    """The layer of the file in the first frame after the frames of the signal, which end in the C library."""
     frames = [match["file"] for line in log if (match := _FRAME.match(line))]
     signal = next((number for number, file in enumerate(frames) if _LIBC.search(file)), len(frames))
     file = next((file for file in frames[signal:] if not _LIBC.search(file)), "")
@@ -124,8 +124,8 @@ _ByCause = Mapping[Cause, Sequence[Symptom]]
 class Defect:
     """Symptoms of one or several causes that belong together, the most severe first, and then in the order of the run.
 
-    `title` says what is wrong, in one line. `unconfirmed`: none of its violations was seen again when tried again.
-    `known` is the worst severity that it has shown elsewhere: when its case ran alone, or in another run.
+    `title` says what is wrong, in one line. `unconfirmed`: when the violations were tried again, none was seen again.
+    `known` is the worst severity that the defect has shown elsewhere: when its case ran alone, or in another run.
     """
 
     causes: tuple[Cause, ...]
@@ -136,12 +136,12 @@ class Defect:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the defect in other runs too: the 12 hexadecimal digits of its first cause."""
+        """The 12 hexadecimal digits of the first cause. They identify the defect in other runs, too."""
         return self.causes[0].fingerprint
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
-        """The fingerprints of all its causes; a run of fewer cases may show only some of them."""
+        """The fingerprints of all causes of the defect. A run of fewer cases may show only some of these causes."""
         return tuple(cause.fingerprint for cause in self.causes)
 
     @cached_property
@@ -151,7 +151,7 @@ class Defect:
         return shown if self.known is None or shown.rank < self.known.rank else self.known
 
     def at_least(self, severity: Severity) -> "Defect":
-        """The same defect, with a severity that it is known to reach."""
+        """The same defect with `known`, if `severity` is worse than what this run shows."""
         return self if severity.rank >= self.severity.rank else replace(self, known=severity)
 
     @property
@@ -169,7 +169,7 @@ class Defect:
 
     @property
     def points(self) -> int:
-        """The number of calls in which it shows: points of sweeps, and one for each other case."""
+        """The number of calls that show the defect: points of sweeps, and one call for each other case."""
         return sum(symptom.points for symptom in self.symptoms)
 
     @cached_property
@@ -179,12 +179,12 @@ class Defect:
 
     @cached_property
     def waived(self) -> bool:
-        """Whether every result in which it shows is waived."""
+        """Whether every result that shows the defect is waived."""
         return all(symptom.record["effective"] == Verdict.WAIVED for symptom in self.symptoms)
 
     @cached_property
     def of_stack(self) -> bool:
-        """Whether the run is about a device and every result in which the defect shows is attributed to the stack."""
+        """Whether the run is about a device, and every result that shows the defect is attributed to the stack."""
         return all(symptom.record["effective"] == Verdict.STACK for symptom in self.symptoms)
 
 
@@ -209,7 +209,7 @@ def defects_of(results: Iterable[ResultRecord], shorts: Shorts = _NONE) -> list[
 
 
 def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
-    """The causes of each defect, in the order of their keys."""
+    """The causes of each defect, as one list for each defect, in the order of the causes' keys."""
     groups: dict[tuple[str, ...], list[Cause]] = {}
     for cause in sorted(by_cause, key=lambda cause: cause.key):
         mergeable = cause.key[:2] == (Effect.REFUSED, REGISTRATION)
@@ -218,7 +218,7 @@ def _merged(by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
 
 
 def _by_condition(causes: Sequence[Cause], by_cause: _ByCause, succeeded: Granted) -> list[list[Cause]]:
-    """Groups of causes that share a condition; the condition that most of them share comes first."""
+    """Groups of causes that share a condition. The condition that most causes share comes first."""
     rest = {cause: set(conditions(by_cause[cause], succeeded)) for cause in causes}
     found = []
     while rest:

@@ -1,4 +1,5 @@
-"""How bad a violation is, from what was observed; never from the rule. Not for verdicts (model/verdict.py)."""
+"""The severity of a violation. It depends on the observation, never on the rule. Not for verdicts (model/verdict.py).
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,8 +12,8 @@ from conformance.model.fault import Effect, Fault, FaultKind
 class Severity(Enum):
     """The severities, the most severe first.
 
-    `label` is for tables, `counted` has the words after a number (one, several), `meaning` says what it means to an
-    application.
+    `label` is the name in tables of reports, `counted` has the words after a number, in the singular and in the plural,
+    and `meaning` says what the severity means to an application.
     """
 
     label: str
@@ -22,40 +23,39 @@ class Severity(Enum):
     KERNEL_CRASH = (
         "kernel crash",
         ("kernel crash", "kernel crashes"),
-        "A program without privileges, or a peer, stops the kernel: every process on the machine is lost with it.",
+        "A program without privileges, or a peer, crashes the kernel, and with it every process on the machine.",
     )
     HANG = (
         "hang",
         ("hang", "hangs"),
-        "A call, or what it started, does not come back: the program waits forever, and cannot be killed if it waits "
-        "in the kernel.",
+        "A call or a request never ends: the program waits forever, and cannot be killed while it waits in the kernel.",
     )
     MEMORY = (
         "memory safety",
         ("memory-safety", "memory-safety"),
-        "Bytes move that nobody granted, or a request that reports success has put them elsewhere or lost them: "
-        "programs read, overwrite or trust wrong data without any error.",
+        "A request reads or writes bytes without the right to do so, or a successful request has lost or misplaced its "
+        "data: programs read, overwrite or trust wrong data without any error.",
     )
     PROCESS_CRASH = (
         "process crash",
         ("process crash", "process crashes"),
-        "The call ends the program that makes it instead of returning an error.",
+        "A call crashes the program instead of returning an error.",
     )
     NOT_REFUSED = (
         "not refused",
         ("refusal not given", "refusals not given"),
-        "A request that must fail succeeds: mistakes go unnoticed, and what the refusal protects is exposed.",
+        "A request that must fail succeeds: mistakes go unnoticed, and memory that the refusal protects is exposed.",
     )
     VALID_REFUSED = (
         "valid refused",
         ("valid call refused", "valid calls refused"),
-        "Programs that keep to the documents do not work on this stack, or need a workaround.",
+        "Programs that follow the documents do not work on this stack, or need a workaround.",
     )
     WRONG_REPORT = (
         "wrong report",
         ("wrong code", "wrong codes"),
-        "The effect is right and what is reported about it is wrong: programs that act on the code, the status or the "
-        "remark take the wrong action.",
+        "The effect of a call is right, but its code or status is wrong: programs that act on the code or the status "
+        "take a wrong action.",
     )
 
     def __new__(cls, label: str, counted: tuple[str, str], meaning: str) -> "Severity":
@@ -69,7 +69,7 @@ class Severity(Enum):
         return list(Severity).index(self)
 
     def count(self, number: int) -> str:
-        """A number of results with this severity, in words: `43 valid calls refused`."""
+        """A text with the number of results of this severity: `43 valid calls refused`."""
         return f"{number:,} {self.counted[number != 1]}"
 
 
@@ -87,7 +87,7 @@ _OF_EFFECT: Mapping[Effect, Severity] = {
     Effect.REMARK: Severity.WRONG_REPORT,
     Effect.KERNEL_ALARM: Severity.WRONG_REPORT,
 }
-# Kinds of faults that are more severe than others with the same effect.
+# Kinds of fault that are more severe than other kinds with the same effect.
 _OF_KIND: Mapping[FaultKind, Severity] = {
     FaultKind.KERNEL_MEMORY: Severity.MEMORY,
     FaultKind.KERNEL_OOPSED: Severity.KERNEL_CRASH,
@@ -103,6 +103,6 @@ def severity_of_fault(fault: Fault) -> Severity:
 
 
 def count_by_severity(severities: Iterable[Severity]) -> dict[Severity, int]:
-    """How often each severity occurs, the most severe first; those that do not occur are left out."""
+    """The number of times that each severity occurs, the most severe first, without severities that do not occur."""
     count = Counter(severities)
     return {severity: count[severity] for severity in Severity if count[severity]}

@@ -1,18 +1,19 @@
-"""The symptoms in a result, one for a row, one for each deviation of a sweep; and the cause of each, with the
-fingerprint that identifies a defect.
+"""The symptoms in a result, one for a row and one for each deviation of a sweep, and the cause of each symptom. The
+fingerprint of a cause identifies a defect.
 
-A cause is derived from one result alone, never from the others of a run: so it does not depend on which cases ran, in
-which order, and how often a defect showed itself. Two symptoms with equal causes are of one defect:
+A cause is derived from one result, never from the other results of a run. A cause therefore does not depend on which
+cases ran, in which order, and how often they showed the defect. Two symptoms with equal causes belong to one defect.
+For each kind of violation, this decides whether two causes are equal:
 
-- A kernel that dies in a request does so in one function, whichever rule the request was to prove.
-- Whatever reaches outside of a region passes one check of its bounds.
-- Otherwise, beyond a registration, a region fails by what kind of region it is: on demand, or with addresses of its
-  own. Whether its data come too late, elsewhere, not at all, or take the kernel down depends on what lies in memory.
-- A request that never completes is lost on the path of its operation, whatever it was to prove.
-- The kernel's core answers every driver's callers in the same way, and a wrong code or status is one line of code
-  wherever it shows.
-- A missing check is one cause for each rule, and so is a refused registration, because many of its parts can be refused
-  with the same errno. - An unsupported feature is one cause for each rule.
+- The kernel died: the function in which it died, whatever rule the request was to prove.
+- A request reached bytes outside of a region: nothing, because one check of bounds should refuse all such requests.
+- Another failure in the use of a region: the kind of region, such as on demand, or with a chosen address. Whether its
+  data come too late, elsewhere or not at all, or crash the kernel, depends on the contents of memory.
+- A request never completes: the operation, whatever rule the request was to prove.
+- The kernel's core answered, or a code or status is wrong: the verb and the code or status, because one line of code
+  gives this answer in all cases.
+- A check is missing, a registration is refused, or a feature is not supported: the rule. Many parts of a registration
+  can be refused with the same errno.
 """
 
 import hashlib
@@ -31,9 +32,9 @@ from conformance.verbs import VERBS
 
 @dataclass(frozen=True)
 class KernelSite:
-    """The function in which the kernel died, the one that called it, and the module of the first that has one.
+    """The function in which the kernel died, its caller, and the module of the first of these two that has a module.
 
-    Names are without offsets and without the suffixes of a compiler; what is not known is empty.
+    Names are without offsets and without the suffixes of a compiler; an unknown name is empty.
     """
 
     function: str
@@ -42,7 +43,7 @@ class KernelSite:
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """The names that identify the site, without a function that everybody calls, such as memcpy."""
+        """The names that identify the site, without a function that is called from everywhere, such as memcpy."""
         generic = self.caller and self.module and not self.own_module
         return (self.caller,) if generic else tuple(filter(None, (self.function, self.caller)))
 
@@ -54,7 +55,7 @@ class KernelSite:
 
 
 def site_of(fault: Fault) -> KernelSite | None:
-    """Where the kernel died or complained, as far as known."""
+    """The location at which the kernel died or complained; None if unknown."""
     if not fault.site:
         return None
     function, caller, own, callers = fault.site
@@ -62,18 +63,18 @@ def site_of(fault: Fault) -> KernelSite | None:
 
 
 _UVERBS = "uverbs "
-# The first verb that the kernel's command implements stands for the command.
+# For each command of the kernel, the first verb that issues the command.
 _OF_COMMAND: Mapping[str, str] = {verb.command: verb.name for verb in reversed(list(VERBS.values())) if verb.command}
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """One thing that went wrong in one result.
+    """One violation in one result.
 
-    `fault` says what, `line` is the sentence for people, and `expected` is what the documents require instead.
-    For a sweep, `points` is the number of its points, `when` and `clause` are the formula and the clause, and
-    `smallest` the labels of the smallest point, as in `deviation`; for other results `points` is 1 and the others are
-    empty.
+    `fault` is the fault, `line` is the fault as a sentence, and `expected` is what the documents require instead.
+    For a deviation of a sweep, `points` is the number of deviating points, `when` and `clause` are the formula and the
+    clause, and `smallest` has the labels of the smallest point, as in `deviation`. For other results, `points` is 1 and
+    the other fields are empty.
     """
 
     record: ResultRecord
@@ -100,7 +101,7 @@ class Symptom:
 
     @property
     def verb(self) -> str:
-        """The name of what was called, which is the same at both entries."""
+        """The name of the called verb, which is the same at both entries."""
         return self.fault.verb
 
     @property
@@ -110,13 +111,13 @@ class Symptom:
 
     @property
     def name(self) -> str:
-        """The case, with the smallest point of a sweep: what `--only` takes."""
+        """The id of the case, with the smallest point of a sweep, in the form that `--only` takes."""
         labels = ",".join(f"{axis}={label}" for axis, label in self.smallest.items())
         return f"{self.case}#{labels}" if labels else self.case
 
 
 def symptoms_of(record: ResultRecord) -> Iterator[Symptom]:
-    """The symptoms of a result that has every key of record_shape.RESULT; none unless it is a violation."""
+    """The symptoms of a result that has every key of record_shape.RESULT; none unless the result is a violation."""
     if record["verdict"] not in VIOLATIONS:
         return
     own = [each for each in record.get("deviations", ()) if each.get("verdict", Verdict.FAIL) in VIOLATIONS]
@@ -136,7 +137,7 @@ def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
 
 
 def violated_rules(record: ResultRecord) -> list[str]:
-    """The rules that a result violates by its raw verdict; of a sweep, those that its points violate."""
+    """The rules that a result violates by its verdict without waivers; for a sweep, the rules that points violate."""
     of_points = record.get("rule_verdicts", {})
     return [rule for rule in record["rules"] if of_points.get(rule, record["verdict"]) in VIOLATIONS]
 
@@ -165,7 +166,7 @@ def _of_deviation(record: ResultRecord, each: Deviation) -> Symptom:
 
 
 def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
-    """The fault behind a violation. Results of older versions do not have it; `rdma-cts judge` gives it to them."""
+    """The fault of a violation. Results of older versions have none; `rdma-cts judge` adds it to such results."""
     data = (record if deviation is None else deviation).get("fault")
     if data:
         return Fault.of_data(data)
@@ -178,7 +179,7 @@ def fault_of(record: ResultRecord, deviation: Deviation | None = None) -> Fault:
 
 
 def verb_of(call: str) -> str:
-    """The name of the function that a call calls; for a command of the kernel, of the verb that issues it."""
+    """The name of the called function; for a command of the kernel, the name of the verb that issues the command."""
     title = call.partition("(")[0]
     return _OF_COMMAND.get(title.removeprefix(_UVERBS), title) if title.startswith(_UVERBS) else title
 
@@ -186,13 +187,13 @@ def verb_of(call: str) -> str:
 def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:
     if deviation is None:
         return record["verdict"]
-    # A random sequence in which the guest died has no verdict of its own.
+    # The deviation of a random sequence in which the guest died has no verdict.
     died = record["verdict"] if deviation.get("row") else Verdict.FAIL
     return str(deviation.get("verdict", died) or died)
 
 
 def _expected(record: ResultRecord, fault: Fault) -> str:
-    """The requirement of the documents for the failed step, in short; empty if it is not known."""
+    """The requirement of the documents for the failed step, in a few words; empty if unknown."""
     expected = record["expected"]
     if fault.later:
         expected = next((each for each in later_steps(expected) if each.get("call") == fault.call), {})
@@ -223,7 +224,7 @@ _GROUPS: Mapping[str, str] = {
     ),
 }
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOTSUP", "ENOSYS")
-# The word for a wrong report in the fingerprint, where it differs from the kind of fault.
+# The texts in fingerprints for kinds of wrong report whose text is not the name of the kind.
 _LASTING: Mapping[FaultKind, str] = {
     FaultKind.WRONG_INVALIDATED_KEY: ": the receiver was told nothing as the invalidated key, not #"
 }
@@ -237,7 +238,7 @@ class Cause:
 
     @cached_property
     def fingerprint(self) -> str:
-        """12 hexadecimal digits."""
+        """The 12 hexadecimal digits that identify the cause."""
         return hashlib.sha256("\0".join(self.key).encode()).hexdigest()[:12]
 
 
@@ -274,17 +275,18 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
 
 
 def group_of(verb: str) -> str:
-    """The operation, for verbs that differ only in their interface; else the verb."""
+    """The name of the operation, for verbs that differ only in their interface; for any other verb, its name."""
     return _GROUPS.get(verb, verb)
 
 
 def from_core(fault: Fault) -> bool:
-    """Whether the kernel's RDMA core gave the answer, which every driver's callers get."""
+    """Whether the kernel's RDMA core gave the answer, which is the same with every driver."""
     return fault.layer == CORE
 
 
 def _leaves_a_region(fault: Fault) -> bool:
-    """Whether a missing check of bounds is the cause; for a region with addresses of its own, these may be."""
+    """Whether a missing check of bounds is the cause. For a region with a chosen address, this address may be the
+    cause instead."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
 
 
@@ -293,7 +295,8 @@ def _is_one_line(group: str, errno: str) -> bool:
 
 
 def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
-    """A registration itself seldom kills a kernel; if the case goes on to use the region, that use does."""
+    """The cause of a death or a warning of the kernel. If the case uses the region after its registration, the use
+    counts as the cause of a death, because a registration itself seldom kills a kernel."""
     if fault.effect is Effect.KERNEL_DIED and fault.used:
         return _of_use(fault, rule)
     site = site_of(fault)

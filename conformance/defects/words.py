@@ -1,5 +1,5 @@
-"""The title of a defect: what is wrong, in one line and in the field's words; and the shortest condition on access
-flags that its failing calls share and no successful call has.
+"""The title of a defect, which says in one line what is wrong, and the shortest condition on access flags that all
+failing calls of the defect meet and no successful call meets.
 
 The title is made from the defect's cause and the short name of its rule, so that it is the same whichever cases have
 shown the defect. Not for finding causes (symptom.py).
@@ -16,9 +16,9 @@ from conformance.model.verdict import Verdict
 from conformance.verbs import ENUMS
 
 Flags = frozenset[str]
-# The access flags of the calls that have succeeded as they should, by verb.
+# By verb: the access flags of the calls that had to succeed and did.
 Granted = Mapping[str, frozenset[Flags]]
-# A condition on the access flags of a call; without any it holds for every call of the verb.
+# A condition on the access flags of a call. An empty condition holds for every call of the verb.
 Condition = tuple[str, ...]
 
 _ACCESS = frozenset(ENUMS["ibv_access_flags"].short_names)
@@ -27,7 +27,7 @@ _MOST_FLAGS = 2
 
 
 def granted(results: Iterable[ResultRecord]) -> Granted:
-    """The access flags with which calls have succeeded."""
+    """By verb: the access flags of the calls that had to succeed and did."""
     found: dict[str, set[Flags]] = {}
     for record in results:
         if record["verdict"] == Verdict.PASS and record["expected"].get("outcome") == "success":
@@ -36,9 +36,9 @@ def granted(results: Iterable[ResultRecord]) -> Granted:
 
 
 def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Condition]:
-    """The conditions of at most two flags that all failing calls meet and no successful one, the shortest first.
+    """The conditions of at most two flags that all failing calls meet and no successful call meets, the shortest first.
 
-    Symptoms whose flags are not known are left out, unless that leaves none.
+    Symptoms with unknown flags are left out, unless no symptom would be left.
     """
     found = [(each.verb, flags) for each in symptoms if (flags := flags_of(each)) is not None]
     verbs = {verb for verb, _ in found} or {each.verb for each in symptoms}
@@ -51,13 +51,13 @@ def conditions(symptoms: Sequence[Symptom], succeeded: Granted) -> Iterator[Cond
 
 
 def common_flags(symptoms: Sequence[Symptom], succeeded: Granted) -> Condition:
-    """The shortest condition with a flag; empty without one, or if a call without it shows that flags do not matter."""
+    """The shortest condition that has a flag; empty if there is none."""
     found = next(conditions(symptoms, succeeded), ())
     return found or next((each for each in conditions(symptoms, succeeded) if each), ())
 
 
 def flags_of(symptom: Symptom) -> Flags | None:
-    """The access flags of the call that failed: its own, those of the smallest point, or of the set-up; else None."""
+    """The access flags of the call that failed, taken from the call, the smallest point or the set-up; else None."""
     of_call = _flags_in(symptom.call)
     if of_call is not None:
         return of_call
@@ -73,7 +73,7 @@ def _flags_in(call: str) -> Flags | None:
     return Flags(found[1].split("|")) & _ACCESS if found else None
 
 
-# The short name of a rule, which says what it is about, by its id.
+# By the id of a rule: its short name, which says what the rule is about.
 Shorts = Mapping[str, str]
 
 _GROUPS = {REGISTRATION: "a registration", BIND: "a bind", INVALIDATION: "an invalidation", ACCESS: "an access"}
@@ -98,12 +98,12 @@ _MOST_NAMES = 3
 
 
 def shorts_in(header: HeaderRecord) -> Shorts:
-    """The short names of the rules in the header of a run; runs of older versions have none."""
+    """The short names of the rules in the header of a run; a header of an older version has none."""
     return {id_: str(texts.get("short", "")) for id_, texts in (header.get("rules") or {}).items()}
 
 
 def title_of(causes: Sequence[Cause], symptoms: Sequence[Symptom], succeeded: Granted, shorts: Shorts) -> str:
-    """The title of a defect with these causes, after the first of them; `succeeded`: see `condition.granted`."""
+    """The title of a defect with these causes. The first cause determines it; for `succeeded`, see `granted`."""
     first = causes[0]
     if len(causes) > 1 and (flags := common_flags(symptoms, succeeded)):
         return f"a registration with {' and '.join(flags[:_MOST_NAMES])} is refused{_with(first.key[2])}"
@@ -183,7 +183,7 @@ def _remark(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
 
 
 _Title = Callable[[Sequence[str], Symptom, Shorts], str]
-# By the first word of a cause's key.
+# The functions that make titles, by the first word of the key of a cause.
 _TITLES: Mapping[str, _Title] = {
     "kernel": _kernel,
     Effect.PROCESS_DIED: _process,

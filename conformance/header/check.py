@@ -1,7 +1,7 @@
-"""The result of comparing one item of the descriptions with what is installed, and the comparison with pyverbs.
+"""The result of comparing one described item with the installed header or bindings, and the comparison with pyverbs.
 
-pyverbs contains the header's numbers and exports some of the names. A name that it does not export cannot be compared
-and is UNREACHABLE, not FAIL. Not for the header itself (compare.py).
+pyverbs contains the header's numbers and exports some of the names. A name that pyverbs does not export cannot be
+compared and is UNREACHABLE, not FAIL. Not for the comparison with the header (compare.py).
 """
 
 import importlib
@@ -24,7 +24,7 @@ MISSING = "missing in this header"
 
 @dataclass(frozen=True)
 class Check:
-    """The result for one item. `expected` is from the description, `found` is installed.
+    """The result for one item. `expected` comes from the description, `found` from the installed header or bindings.
 
     NOT_COVERED means that the item is installed and the suite does not describe it. UNREACHABLE means
     that the item could not be compared here. `reason` is empty only for PASS.
@@ -38,9 +38,9 @@ class Check:
 
 
 def missing(item: str, expected: str, since: str = "", release: int | None = None) -> Check:
-    """Returns FAIL for an item that the header does not have. `since` is the first rdma-core with it, if known.
+    """Returns FAIL for an item that the header does not have. `since` is the first rdma-core with the item, if known.
 
-    An item that is newer than `release`, the installed rdma-core, is UNREACHABLE: this header need not have it.
+    An item that is newer than `release`, the installed rdma-core, is UNREACHABLE: this header need not have the item.
     """
     if since and release is not None and release < int(since):
         return Check(item, UNREACHABLE, expected, "", f"rdma-core has it since {since}, and this is {release}")
@@ -49,19 +49,19 @@ def missing(item: str, expected: str, since: str = "", release: int | None = Non
 
 
 def same(item: str, expected: object, found: object, reason: str) -> Check:
-    """Returns PASS if both are equal, else FAIL with the reason."""
+    """Returns PASS if `expected` and `found` are equal, else FAIL with the reason."""
     agree = expected == found
     return Check(item, PASS if agree else FAIL, str(expected), str(found), "" if agree else reason)
 
 
-# pyverbs of rdma-core 44 has pyverbs.enums; newer ones renamed it to pyverbs.libibverbs_enums.
+# In rdma-core 44, the module is pyverbs.enums; later releases have renamed it to pyverbs.libibverbs_enums.
 MODULES = ("pyverbs.libibverbs_enums", "pyverbs.enums")
 
 
 def check_bindings(module: ModuleType | None = None) -> list[Check]:
-    """Returns a check for each described enumerator, and for each one that only pyverbs has.
+    """Returns a check for each described enumerator, and for each enumerator that only pyverbs has.
 
-    `module` is pyverbs' module of enumerations, by default the installed one. If pyverbs is missing or
+    `module` is pyverbs' module of enumerations, by default the installed module. If pyverbs is missing or
     cannot be loaded, the result is one UNREACHABLE check.
     """
     try:
@@ -78,7 +78,7 @@ def _installed() -> ModuleType:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
-            # A module that exists but fails to import another one is broken, not missing.
+            # A module that exists but cannot import another module is broken, not missing.
             if not name.startswith(error.name or name):
                 raise
     return importlib.import_module(MODULES[-1])
@@ -100,8 +100,8 @@ def _enum_checks(enum: Enum, bindings: ModuleType) -> Iterator[Check]:
 
 
 def _value_check(item: str, described: EnumValue, enum: str, bindings: ModuleType) -> Check:
-    # Old bindings export each name from the module, new ones as a member of the enumeration. Names that
-    # are macros in C have a leading underscore.
+    # In old bindings, each name is in the module; in new bindings, it is a member of the enumeration. Names
+    # that are macros in C have a leading underscore.
     for holder in (getattr(bindings, enum, None), bindings):
         for name in (described.name, f"_{described.name}"):
             if hasattr(holder, name):

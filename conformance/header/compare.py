@@ -1,7 +1,7 @@
 """Compares every described enumerator, struct, constant and prototype with a header.
 
-In both directions: each described item must be in the header and be equal, and enumerators and fields that only the
-header has are reported as NOT_COVERED. Not for asking the compiler (program.py) and not for reading the header's text
+Each described item must be in the header and be equal to its description; enumerators and fields that only the header
+has are reported as NOT_COVERED. Not for asking the compiler (program.py) and not for reading the header's text
 (source.py).
 """
 
@@ -37,7 +37,7 @@ def ask(
     declarations: Mapping[str, str],
     undefine: Iterable[str],
 ) -> Answers:
-    """Toolchain.ask, whose answers are cached. `preprocessed` is the toolchain's header. Raises Unreachable."""
+    """Toolchain.ask with cached answers. `preprocessed` is the text of the preprocessed header. Raises Unreachable."""
     questions, macros = list(expressions), list(undefine)
     parts = json.dumps([toolchain.command, FLAGS, questions, dict(declarations), macros])
     name = f"answers-{cache.digest_of([preprocessed.encode(), parts.encode()])}.json"
@@ -61,7 +61,7 @@ def _known(name: str) -> Answers | None:
     return Answers(values, refused) if whole else None
 
 
-# Enumerations that no header has: one of each integer type that compilers use to represent enumerations.
+# Enumerations that no header has, one for each integer type with which compilers represent enumerations.
 FOREIGN = {"cts_unsigned": "enum cts_unsigned { CTS_UNSIGNED };", "cts_signed": "enum cts_signed { CTS_SIGNED = -1 };"}
 
 VENDOR_ONLY = "vendor-only: this header does not have it"
@@ -81,7 +81,7 @@ def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
         text,
         _questions([name for _, name in unknown_names], unknown_fields),
         {**FOREIGN, **{_ours(struct): _layout(struct) for struct in STRUCTS.values()}},
-        undefine=VERBS,  # ibv_reg_mr and ibv_reg_mr_iova are macros over functions of the same name
+        undefine=VERBS,  # ibv_reg_mr and ibv_reg_mr_iova are macros; functions have the same names
     )
     return [
         *(_value_check(item, described, answers, release) for item, described in _described_values()),
@@ -93,7 +93,7 @@ def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
     ]
 
 
-# The questions: C expressions, which are also the keys of the answers.
+# The questions to the compiler. They are C expressions, which are also the keys of the answers.
 
 
 def _ours(struct: Struct) -> str:
@@ -129,9 +129,9 @@ def _prototype(verb: Verb) -> str:
 def _compatible(expression: str, ctype: str) -> str:
     """Returns a C expression that is true if `expression` has the type `ctype` exactly.
 
-    In C an enumeration is compatible with its integer type, but not with another enumeration. To tell the two
-    apart, the type is also compared with FOREIGN: an integer is compatible with a foreign enumeration, an
-    enumeration is not.
+    In C, an enumeration is compatible with its integer type, but not with another enumeration. To distinguish an
+    enumeration from its integer type, the expression is also compared with FOREIGN: an integer is compatible with
+    a foreign enumeration, an enumeration is not.
     """
 
     def has(other: str) -> str:
@@ -163,13 +163,14 @@ def _questions(unknown_names: Iterable[str], unknown_fields: dict[str, list[str]
 
 
 def _undescribed_names(source: Source) -> list[tuple[str, str]]:
-    """Returns (enumeration, name) of each enumerator, or macro with its prefix, that is not described."""
+    """Returns (enumeration, name) of each enumerator that is not described, and of each such macro with the prefix of
+    an enumeration."""
     described = {each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum}
     described |= set(CONSTANTS)
     macros = source.macros()
     found: dict[str, str] = {}
     for enum in ENUMS.values():
-        # A new advice or access flag may be a macro: verbs_api.h renames the kernel's names by macros.
+        # A new advice or access flag may be a macro: macros of verbs_api.h define the IBV names for the kernel's names.
         names = source.enumerators(enum.name) + [name for name in macros if name.startswith(enum.prefix)]
         for name in names:
             if name not in described:
@@ -262,7 +263,7 @@ def _prototype_check(verb: Verb, answers: Answers, source: Source, release: int 
     return _type_check(item, _prototype(verb), verb.signature, answers, declared)
 
 
-# The vendor's dialect. Only that vendor's header has it, so its absence from another header is not a failure.
+# The vendor's dialect. Only that vendor's header has it, so that its absence from another header is no failure.
 
 
 def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
@@ -277,7 +278,7 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
         yield _vendor_prototype(verb, answers, source)
     for enum in VENDOR_ENUMS.values():
         for each in enum:
-            if each.value is None:  # the others are of the mainline enumeration, which has been compared
+            if each.value is None:  # those with a value are mainline names, which have been compared
                 yield _vendor_value(f"enum {enum.name}.{enum.short(each.name)} (experimental)", each.name, answers)
 
 

@@ -1,8 +1,8 @@
 """Asks the C compiler for the values of constant expressions and for the preprocessed header.
 
 One program is generated, compiled and run for all expressions. The #line markers in the compiler's errors
-show which expressions do not compile. These are removed and the rest is compiled again, so that one
-unknown name loses one answer only. All files are in a temporary directory. Not for what is compared
+show which expressions do not compile. These expressions are removed and the rest is compiled again, so that
+an unknown name affects only one answer. All files are in a temporary directory. Not for what is compared
 (compare.py).
 """
 
@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# How long one run of the compiler may take, in seconds. It only bounds a hang: under emulation a compiler takes minutes
-# on a busy host.
+# The time limit for one run of the compiler, in seconds. It only has to end a hang: under emulation, a compiler takes
+# minutes on a busy host.
 COMPILER_S = 900.0
 HEADER = "infiniband/verbs.h"
 PACKAGE = "libibverbs-dev"
@@ -38,7 +38,8 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class Answers:
-    """`values` has the number of each expression, `refused` the first error for each one that does not compile."""
+    """`values` has the number for each expression, `refused` the first error for each expression that does not compile.
+    """
 
     values: Mapping[str, int]
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +58,8 @@ class Toolchain:
     def found(
         cls, compiler: str | None, include_dirs: Sequence[Path | str], header: str, timeout_s: float
     ) -> "Toolchain":
-        """Returns the toolchain of a command line, of $CC or of PATH. Raises Unreachable if there is no compiler."""
+        """Returns the toolchain with the compiler of a command line, of $CC or of PATH. Raises Unreachable if there is
+        no compiler."""
         wanted = compiler or os.environ.get("CC", "")
         try:
             command = tuple(shlex.split(wanted)) or next(((name,) for name in COMPILERS if shutil.which(name)), ())
@@ -70,7 +72,7 @@ class Toolchain:
         return cls(command, tuple(Path(each).resolve() for each in include_dirs), header, timeout_s)
 
     def preprocessed(self) -> str:
-        """Returns the preprocessed header, with the definitions of macros. Raises Unreachable if that fails."""
+        """Returns the preprocessed header, with the definitions of macros. Raises Unreachable if the compiler fails."""
         # The #error distinguishes a missing header from one that cannot be compiled.
         source = f"#if !__has_include(<{self.header}>)\n#error header-not-installed\n#endif\n#include <{self.header}>\n"
         with _directory() as directory:
@@ -87,9 +89,9 @@ class Toolchain:
     ) -> Answers:
         """Returns the values of integer expressions in a program that includes the header.
 
-        `declarations` are C declarations by the tag that they declare. If one does not compile, the expressions
-        that use its tag are refused as well. `undefine` are macros to remove first. Raises Unreachable if a
-        program without any expression does not compile and run.
+        `declarations` are C declarations by the tag that they declare. If a declaration does not compile, the
+        expressions that use its tag are refused as well. `undefine` are macros to undefine first. Raises Unreachable
+        if a program without any expression does not compile and run.
         """
         questions = list(dict.fromkeys(expressions))
         pieces = dict(declarations or {})
@@ -140,7 +142,7 @@ class Toolchain:
             try:
                 out, err = process.communicate(timeout=self.timeout_s)
             except BaseException as error:
-                # Kill the whole process group: a compiler driver that is killed alone leaves its passes running.
+                # The whole process group is killed: if only the compiler driver were killed, its passes would go on.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 if isinstance(error, subprocess.TimeoutExpired):
@@ -161,7 +163,7 @@ class _directory:
 
 
 def _source(header: str, undefine: Iterable[str], declarations: Mapping[str, str], questions: Sequence[str]) -> str:
-    """Returns the program. Each expression is in a function of its own, so that an error belongs to it alone."""
+    """Returns the program. Each expression is in a separate function, so that an error belongs to one expression."""
     lines = ["#include <stddef.h>", "#include <stdio.h>", f"#include <{header}>"]
     lines += [f"#undef {name}" for name in undefine]
     for index, text in enumerate(declarations.values()):
@@ -178,14 +180,14 @@ def _source(header: str, undefine: Iterable[str], declarations: Mapping[str, str
 
 
 def _blamed(err: str, tags: Sequence[str], questions: Sequence[str]) -> dict[str, str]:
-    """Returns the tags and expressions that the compiler's errors belong to, each with its first error."""
+    """Returns the tags and expressions to which the compiler's errors belong, each with its first error."""
     blamed: dict[str, str] = {}
     complaint = ""
     for line in err.splitlines():
         error, place = _ERROR.match(line), _PLACE.match(line)
         if error:
             complaint = error["text"]
-        # An error inside a macro is reported at its definition in the header; the note after it is at its use.
+        # An error inside a macro has the location of the macro's definition; a note after it has that of the use.
         if place and complaint and (error or _IN_MACRO.search(line)):
             names = questions if place["kind"] == "question" else tags
             blamed.setdefault(names[int(place["index"])], complaint)
@@ -197,6 +199,6 @@ def _blamed(err: str, tags: Sequence[str], questions: Sequence[str]) -> dict[str
 
 
 def _first_error(err: str) -> str:
-    """Returns the compiler's first line with an error, or its first line if there is none."""
+    """Returns the first line with an error in the compiler's output; without such a line, the first line."""
     lines = [line.strip() for line in err.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line), lines[0] if lines else "no message")

@@ -1,8 +1,8 @@
 """Finds names in the text of a preprocessed header: enumerators, fields, macros, prototypes.
 
-The names are used to find items that are not described, and in messages. Not for numbers: these come
-from the compiler. This is not a complete C parser. It reads the kinds of declaration that headers have
-and omits others; the comparison of sizes then shows a difference.
+The names are used to find items that are not described, and in messages. Not for numbers, which come from
+the compiler. The module is not a complete C parser: it reads the kinds of declaration that headers have and
+omits others. If it omits a field, the comparison of sizes shows a difference.
 """
 
 import functools
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _ATTRIBUTE = re.compile(r"__attribute__\s*\(\(.*?\)\)", re.DOTALL)
-_LONGEST_TYPE = 1000  # characters before a function's name, at most
+_LONGEST_TYPE = 1000  # the maximum number of characters that are read before a function's name
 _BRACE = re.compile(r"[{}]")
 _DEFINE = re.compile(r"^#define[ \t]+(\w+)(\(?)", re.MULTILINE)
 
@@ -46,14 +46,14 @@ class Source:
         for match in re.finditer(rf"\b{function}\s*\([^()]*\)", self.code):
             before = re.split(r"[^\w\s*]", self.code[max(0, match.start() - _LONGEST_TYPE) : match.start()])[-1]
             text = " ".join(f"{before}{match[0]}".split())
-            # A call of the function matches too; it has no type before the name.
+            # A call of the function also matches, but has no type before the name.
             if not re.match(rf"(return\b|{function}\b)", text):
                 return text.removeprefix("extern ").removeprefix("static ").removeprefix("inline ")
         return ""
 
 
 def _braced(code: str, opening: str) -> str:
-    """Returns the text between the brace at the end of `opening` and the matching one; empty if not found."""
+    """Returns the text between the brace at the end of `opening` and the matching brace; empty if not found."""
     match = re.search(opening, code)
     if not match:
         return ""
@@ -66,7 +66,8 @@ def _braced(code: str, opening: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Returns the parts of a text between separators that are outside brackets, stripped, without empty parts."""
+    """Returns the parts of a text between separators, stripped and without empty parts. Separators in brackets do not
+    count."""
     parts, depth = [""], 0
     for char in text:
         depth += (char in "([{") - (char in ")]}")

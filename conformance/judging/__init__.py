@@ -1,8 +1,8 @@
 """Judges observations by the documents. Pure: the same data give the same verdict.
 
-`conclude` is the one way to a verdict: for a case that has just run, for each kind of point of a sweep, and for a
-recorded observation. A verdict is about the device and its stack; a failure of the harness is BROKEN, never a FAIL. Not
-for making observations (execution/) and not for waivers (results/waivers.py).
+Every verdict comes from `conclude`: for a case that has just run, for each kind of point of a sweep, and for a recorded
+observation. A verdict is about the device and its stack; a failure of the harness is BROKEN, never FAIL. Not for making
+observations (execution/) and not for waivers (results/waivers.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,15 +33,16 @@ from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS
 
 _NONE: Mapping[str, str] = {}
-# The keys of observations that differ in each run and change no verdict by themselves: addresses, keys, handles.
+# The keys of observations whose values differ in each run and do not by themselves change a verdict: addresses, keys of
+# regions and windows, handles.
 _VARYING = ("mr", "asked", "keys", "rkey", "mw", "remarks", "afterwards")
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with one line for people.
+    """A verdict with its reason in one line.
 
-    `notes` are remarks that change no verdict, `fault` is the fault of a violation.
+    `notes` are remarks that do not change the verdict, `fault` is the fault of a violation.
     """
 
     verdict: str
@@ -62,13 +63,13 @@ class Basis:
     profile: Profile = field(default_factory=Profile)
 
     def undeclared(self, case: Case) -> list[str]:
-        """The capabilities that `case` needs and its entry does not have."""
+        """The capabilities that `case` needs and that its entry does not have."""
         return self.lacking(case, case.needs)
 
     def lacking(self, case: Case, names: Sequence[str]) -> list[str]:
         """The capabilities among `names` that the entry of `case` does not have.
 
-        For a case about declarations, a declared capability counts as present even if it was not found.
+        For a case about declarations, a declared capability counts as present even if a trial did not find it.
         """
         lacking = self.capabilities.undeclared(names, case.entry)
         if _is_about_declarations(case):
@@ -76,8 +77,8 @@ class Basis:
         return lacking
 
     def resolved(self, case: Case) -> Case:
-        """Turns the case of one point of a sweep into a row with the expectation of the point's clause; returns others
-        unchanged."""
+        """Turns the case of one point of a sweep into a row with the expectation of the point's clause. Returns any
+        other case unchanged."""
         if case.kind is not Kind.POINT:
             return case
         assert case.sweep is not None
@@ -85,13 +86,13 @@ class Basis:
 
 
 def _is_about_declarations(case: Case) -> bool:
-    """Whether a case is about declarations: it judges them, so that it is run even if they are false."""
+    """Whether a case judges declarations, so that it is run even if the declarations are false."""
     return bool(case.rules) and all(rule.startswith(DECLARATIONS) for rule in case.rules)
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A judgement, and the observation as it is recorded with it."""
+    """A judgement, and the observation that is recorded with it."""
 
     judgement: Judgement
     observation: Observation
@@ -114,13 +115,13 @@ def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvid
 
 
 def _no_pair(basis: Basis, case: Case, seen: Sequence[Observation]) -> list[str]:
-    """The types of queue pairs that later steps needed and that the device does not offer."""
+    """The types of queue pairs that these steps needed and that the device does not offer."""
     names = dict.fromkeys(each["no_pair"] for each in seen if "no_pair" in each)
     return basis.lacking(case, [*names])
 
 
 def broken(error: BaseException | None) -> Judgement:
-    """The judgement on a case that the harness itself could not run, from the exception."""
+    """The judgement on a case that the harness itself could not run because of `error`."""
     reported = isinstance(error, UserError | HarnessFailure)
     text = str(error) if reported else f"{type(error).__name__}: {error}"
     return Judgement(Verdict.BROKEN, f"the harness could not run the case: {text.splitlines()[0]}")
@@ -135,8 +136,8 @@ def judge(
 ) -> Judgement:
     """The verdict on `case` by the documents alone.
 
-    `undeclared` are the capabilities that the case needs and the device does not have; `absent` are those of them that
-    it declares.
+    `undeclared` are the capabilities that the case needs and that the device does not have. `absent` has the
+    capabilities that the device declares and does not have.
     """
     lack = _lack(undeclared, absent)
     alarm = kernel_alarm(kernel or {})
@@ -156,18 +157,18 @@ def judge(
         judgement = Judgement.of_fault(leak_of(case, observed["left_behind"]))
     remarks = [*observed.get("remarks", ())]
     if of_others := kernel_remark(kernel or {}):
-        remarks.append(f"{sentence(of_others)}; nothing there names the device, its driver or the RDMA core")
+        remarks.append(f"{sentence(of_others)}; no line names the device, its driver or the RDMA core")
     return replace(judgement, notes=(*judgement.notes, *remarks)) if remarks else judgement
 
 
 def leak_of(case: Case, left_behind: Sequence[str]) -> Fault:
-    """The fault of a case that left something behind."""
+    """The fault of a case that left objects or kernel resources behind."""
     found = located(Fault(FaultKind.LEAKED, seen=tuple(left_behind)), case)
     return replace(found, call="")
 
 
 def verdict_key(observed: Observation) -> dict[str, object]:
-    """An observation without the keys that differ in each run and change no verdict.
+    """An observation without the keys whose values differ in each run and change no verdict.
 
     Two observations with the same key get the same verdict for the same expectation.
     """
@@ -184,10 +185,12 @@ def verdict_key(observed: Observation) -> dict[str, object]:
 
 
 def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequence[str], profile: Profile) -> Judgement:
-    """The judgement by what is known of the device: `needs` are the case's, `undeclared` those that the device lacks.
+    """The judgement by the profile of the device. `needs` are the needs of the case, `undeclared` those of them that
+    the device lacks.
 
-    A capability that must be present and is not gives a failure. If one is absent as expected, the profile's reason is
-    added. If one is there against expectation, a remark says so: no document forbids it.
+    If the device lacks a capability that must be present by the profile, the verdict is FAIL. If it lacks a capability
+    as the profile expects, the profile's reason is added. If it has a capability that should be absent by the profile,
+    a remark says so; this is no failure, because no document forbids a capability.
     """
     missing = [name for name in undeclared if name in profile.present]
     if judgement.verdict == Verdict.UNSUPPORTED and missing:
@@ -211,7 +214,7 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
 
 
 def _lack(undeclared: Sequence[str], absent: Mapping[str, str]) -> str:
-    """A clause that says what the device lacks; empty if it lacks nothing."""
+    """A clause that says what the device lacks; empty if the device lacks nothing."""
     clauses = []
     if names := [name for name in undeclared if name not in absent]:
         clauses.append(f"does not declare {', '.join(map(titled, names))}")
@@ -237,9 +240,10 @@ def _of_set_up(kind: FaultKind, case: Case, observed: Observation) -> Fault:
 
 
 def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
-    """The call itself cannot be wrong; the steps after it can, unless it was refused for lack of a capability."""
+    """The judgement on a case with an open outcome. The judged call cannot be wrong. The later steps can be wrong,
+    unless the call was refused for lack of a capability."""
     judgement = _judge_steps(case, observed)
-    # The later steps show nothing about an object that the device cannot make.
+    # If the device cannot make the object, the later steps show nothing about it.
     if lack and case.afterwards and outcome_of(case.when, observed) == "refused":
         return _judge_undeclared(case, lack, observed)
     if lack and judgement.verdict == Verdict.FAIL and _first_refused(case, observed):
@@ -251,7 +255,7 @@ def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
 
 
 def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement:
-    """Absence is verified: what is not declared has to be refused, or has to work."""
+    """The judgement on a case that needs a capability which the device lacks: the call must be refused or work."""
     silent = first_fault(case, observed)
     if silent and silent.kind is FaultKind.NO_COMPLETION:
         return Judgement.of_fault(silent)
@@ -269,7 +273,7 @@ def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement
 
 
 def _first_refused(case: Case, observed: Observation) -> bool:
-    """Whether the only fault is that a later step was refused, which left everything as it was."""
+    """Whether the first fault is the refusal of a later step, and that step moved no bytes."""
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         if fault_of(step, seen, later=number > 0):
             return number > 0 and outcome_of(step, seen) == "refused" and not data_fault(step, seen)
@@ -292,17 +296,17 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     if fault:
         return Judgement.of_fault(fault, tuple(notes))
     if control := observed.get("no_control"):
-        return Judgement(Verdict.UNREACHABLE, f"{case.when}: the right handle is refused too, with {control}")
+        return Judgement(Verdict.UNREACHABLE, f"{case.when}: the correct handle is also refused, with {control}")
     unearned = _refused_by_an_earlier_error(case, observed)
     if unearned:
         return Judgement(Verdict.BROKEN, f"{unearned}: its queue pair was in the error state before", tuple(notes))
     if unseen := _unseen_step(case, observed):
-        return Judgement(Verdict.BROKEN, f"nothing is observed of {unseen}, which follows", tuple(notes))
+        return Judgement(Verdict.BROKEN, f"there is no observation of {unseen}, a later step", tuple(notes))
     return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))
 
 
 def first_fault(case: Case, observed: Observation) -> Fault | None:
-    """The first fault in the steps of a case, and where it is; None if each did what it should."""
+    """The first fault in the steps of a case, with its location; None if each step had the expected result."""
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         fault = fault_of(step, seen, later=number > 0)
         if fault:
@@ -312,12 +316,13 @@ def first_fault(case: Case, observed: Observation) -> Fault | None:
 
 
 def made_steps(case: Case, observed: Observation) -> list[tuple[Step, Observation]]:
-    """The steps that were made, the judged one first, with what was observed of each."""
+    """The steps that were made, beginning with the judged call, each with its observation."""
     return [(case.when, observed), *zip(case.afterwards, observed.get("afterwards", ()), strict=False)]
 
 
 def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
-    """A registration that failed several times in a case for different reasons, although nothing changed in between."""
+    """The fault of a registration that failed several times in a case with different errnos, although its arguments
+    were the same; None if there is none."""
     first: dict[str, str] = {}
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         if step.call not in REGISTRATIONS or seen["returned"] != "NULL":
@@ -330,9 +335,9 @@ def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
 
 
 def _unseen_step(case: Case, observed: Observation) -> Step | None:
-    """The first later step without an observation, although each step before it did what it should.
+    """The first later step without an observation; None if there is none, or if the step could not be made.
 
-    It may lack its object only after a call with an open outcome, which made no object or released one.
+    A step cannot be made if a call with an open outcome has not made, or has released, the object of the step.
     """
     made = made_steps(case, observed)
     if len(made) > len(case.afterwards):
@@ -347,7 +352,8 @@ def _unseen_step(case: Case, observed: Observation) -> Step | None:
 
 
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
-    """Whether the refusal of a step shows nothing, because its queue pair had failed before."""
+    """A text about the first refusal that shows nothing, because the queue pair was in the error state before; empty if
+    there is none."""
     for step, seen in made_steps(case, observed):
         if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":
             return f"{step} {format_answer(seen)}"

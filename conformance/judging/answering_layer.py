@@ -1,8 +1,8 @@
-"""Which layer answered a call, as far as the call and its answer show it.
+"""The layer that answered a call, as far as the call and its answer show the layer.
 
-The kernel's RDMA core checks some arguments before it calls a driver; these answers are the same for every driver. The
-core's source shows that for the refusals below; for any other refusal by the kernel it is not known whether the core or
-the driver answered. Not for verdicts: no verdict depends on the layer.
+The kernel's RDMA core checks some arguments before it calls a driver; the answers to these checks are the same for
+every driver. By the source of the core, the refusals below are such answers. For any other refusal by the kernel it is
+unknown whether the core or the driver answered. Not for verdicts: no verdict depends on the layer.
 """
 
 from conformance.model.case import Arguments, Case, Flags
@@ -11,8 +11,8 @@ from conformance.model.quantity import Quantity
 from conformance.verbs import ENUMS
 
 KERNEL, CORE = "kernel", "kernel core"
-# The smallest page of any machine. Results do not record the page size of the run. They need not: addresses with
-# different offsets in the smallest page have different offsets in every larger one, too.
+# The smallest page of any machine, in bytes. Results need not record the page size of the run, because addresses with
+# different offsets in the smallest page also have different offsets in every larger page.
 _SMALLEST_PAGE = 4096
 _ACCESS = ENUMS["ibv_access_flags"]
 _LOCAL_WRITE = _ACCESS.value_of("LOCAL_WRITE")
@@ -24,7 +24,7 @@ _SAME_OFFSET = {"ibv_reg_mr_iova": ("addr", "hca_va"), "ibv_reg_dmabuf_mr": ("of
 
 
 def answering_layer(case: Case, seen: Observation) -> str:
-    """Which layer answered the judged call: the one observed, or CORE for what only the core can have answered."""
+    """The layer that answered the judged call: the observed layer, or CORE if only the core can give this answer."""
     layer = seen.get("layer", "")
     return CORE if layer == KERNEL and seen.get("errno") and _is_of_core(case, seen["errno"]) else layer
 
@@ -33,11 +33,11 @@ def _is_of_core(case: Case, code: str) -> bool:
     step, arguments = case.when, case.when.arguments
     if step.call == "ibv_advise_mr":
         if arguments.get("pd_handle") == "invented":
-            return code == "ENOENT"  # the handle is looked up before the driver is asked
+            return code == "ENOENT"  # the core looks up the handle before it calls the driver
         return code == "EINVAL" and bool(_mask(arguments, "flags") & ~_FLUSH)
     if step.call == "ibv_rereg_mr":
-        # EACCES for memory pinned read-only is not the core's: drivers ask for the check, and may register again
-        # instead.
+        # EACCES for memory that is pinned read-only does not come from the core alone: a driver calls the check, and
+        # may register the memory again instead.
         return code == "EINVAL" and bool(_mask(arguments, "flags") & _CHANGE_ACCESS) and _changes_alone(arguments)
     if step.call in _SAME_OFFSET and code == "EINVAL":
         one, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])
@@ -47,7 +47,7 @@ def _is_of_core(case: Case, code: str) -> bool:
 
 
 def _changes_alone(arguments: Arguments) -> bool:
-    """Whether a peer may change the memory and the own device may not write it."""
+    """Whether a peer may change the memory, but the local device may not write to it."""
     access = _mask(arguments, "access")
     return bool(access & _REMOTE_CHANGES) and not access & _LOCAL_WRITE
 
@@ -58,7 +58,8 @@ def _mask(arguments: Arguments, name: str) -> int:
 
 
 def _offset(case: Case, address: object) -> int | None:
-    """The offset within the smallest page; None if it depends on more than the beginning of memory.
+    """The offset of an address within the smallest page; None if the address depends on more than the address of
+    memory.
 
     Memory begins at a page boundary, and the size of a huge page is a multiple of the page size.
     """

@@ -1,6 +1,6 @@
-"""Where a fault is: which call of a case failed, on what kind of region, and through whose key. From the case alone.
+"""The location of a fault: the call that failed, the kind of region, and the object whose key was used.
 
-Not for what was observed there (faults.py).
+These facts come only from the case. Not for the observation of the fault (faults.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +17,16 @@ _ACCESS = ENUMS["ibv_access_flags"]
 _CHANGES = ENUMS["ibv_rereg_mr_flags"]
 _KEYS = ("rkey", "lkey")
 POSTED = "requests of ibv_wr_post"
-# Calls that end an object or its key, by the name of the argument.
+# Calls that destroy an object or its key, each with the name of the argument for that object.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
-# The sizes with which ranges are compared; every quantity of a table scales with them in the same way.
+# The sizes of pages for comparing ranges. The result does not depend on them, because all quantities of a table scale
+# with them.
 _PAGE, _HUGE_PAGE, _APART = 4096, 2 << 20, 1 << 44
 
 
 def located(fault: Fault, case: Case, number: int = 0) -> Fault:
-    """The fault with its place: the judged call, or the step after it with this number, from 1."""
+    """The fault with its location: the judged call if `number` is 0, else the later step with this number."""
     step = (case.when, *case.afterwards)[number]
     scene = _Scene(case, number)
     request = scene.request_of(step)
@@ -48,7 +49,7 @@ def located(fault: Fault, case: Case, number: int = 0) -> Fault:
 
 
 def _operation(step: Step) -> str:
-    """The name of an operation: its opcode, or that of the builders if they post it."""
+    """The name of an operation: its opcode, or POSTED if the builders of ibv_wr_post(3) post it."""
     if step.call != "ibv_wr_post" and step.arguments.get("poster") not in BUILDERS:
         return str(step.arguments.get("op", ""))
     flags = step.arguments.get("with_flags")
@@ -58,7 +59,7 @@ def _operation(step: Step) -> str:
 
 @dataclass(frozen=True)
 class _Key:
-    """The object whose key an operation uses: its kind and name, and whether it was gone by then."""
+    """The object whose key an operation uses: its kind and name, and whether it no longer existed at that time."""
 
     kind: str
     name: str
@@ -67,30 +68,30 @@ class _Key:
 
 @dataclass(frozen=True)
 class _Region:
-    """A region as it was registered and changed: the range of its addresses, and what is special about it."""
+    """A region after its registration and re-registrations: the range of its addresses, and its special properties."""
 
     memory: str
     addr: Quantity | None
     length: Quantity | None
-    first: Quantity | None  # the address by which keys reach the first byte; None is 0
+    first: Quantity | None  # the address of the first byte in requests; None means 0
     access: int
     own_addresses: bool
 
 
 class _Scene:
-    """The objects of a case before the judged call, or before the step after it with this number."""
+    """The objects of a case before the judged call, or before the later step `number`."""
 
     def __init__(self, case: Case, number: int) -> None:
         self._case = case
         self._steps = [*case.before, *(case.when, *case.afterwards)[:number]]
 
     def request_of(self, step: Step) -> Step:
-        """The step that posted the requests that `step` awaits; for other steps the step itself."""
+        """The step that posted the requests for which `step` waits; for other steps, the step itself."""
         posted = (each for each in reversed(self._steps) if each.call == "post_traffic")
         return next(posted, step) if step.call == "await_traffic" else step
 
     def key_of(self, step: Step) -> _Key | None:
-        """The key that a step uses; None if it uses none, or a key of no object."""
+        """The key that a step uses; None if the step uses no key, or a key that no object has."""
         found = [name for quantity in _key_quantities(step.arguments) for name in quantity.names]
         if "mw" in step.arguments and step.call == "bind_and_send":
             found = [(str(step.arguments["mw"]), "rkey")]
@@ -100,7 +101,7 @@ class _Scene:
         return _Key(REGION, "", False) if any(True for _ in _key_quantities(step.arguments)) else None
 
     def uses(self, step: Step) -> bool:
-        """Whether a step moves data through a key."""
+        """Whether a step moves data with a key."""
         return any(True for _ in _key_quantities(step.arguments)) and step.call not in ("ibv_advise_mr",)
 
     def kinds_of(self, step: Step) -> set[str]:
@@ -109,7 +110,7 @@ class _Scene:
         return {kind for region in regions for kind in self._kinds(region)}
 
     def is_outside(self, step: Step) -> bool:
-        """Whether an operation aims, at least in part, outside of the range of the key that it uses."""
+        """Whether an operation addresses, at least in part, bytes outside of the range of its key."""
         return any(self._leaves(step, *each) for each in _operands(step))
 
     def _leaves(self, step: Step, quantity: Quantity, addr: Argument, length: Argument) -> bool:
@@ -153,7 +154,7 @@ class _Scene:
             yield str(step.arguments["mr"])
 
     def _own_region(self, step: Step) -> list[_Region]:
-        """The region that a step registers, or the region as the step changes it."""
+        """The region that a step registers, or the region after the step has changed it; empty for other steps."""
         if step.call in REGISTRATIONS:
             return [_registered(step.call, step.arguments)]
         if "access" in step.arguments and step.call not in BINDS:
@@ -184,7 +185,7 @@ class _Scene:
         return ended or bool(spec and spec.gone)
 
     def _region(self, name: str) -> _Region | None:
-        """The region of a name as it is now; None if it is not known."""
+        """The present region with this name; None if it is unknown."""
         spec = self._case.given.mrs.get(name)
         found = _registered(spec.call, spec.arguments) if isinstance(spec, MrSpec) else None
         for step in self._steps:
@@ -205,7 +206,7 @@ class _Scene:
         return binds[-1] if binds else spec.bound if spec else None
 
     def _value(self, argument: Argument) -> int | None:
-        """The value of a quantity, with every object at an address of its own; None if it is not known."""
+        """The value of a quantity, with a different address for each object; None if the value is unknown."""
         if not isinstance(argument, Quantity):
             return getattr(argument, "number", None)
         try:
@@ -214,7 +215,7 @@ class _Scene:
             return None
 
     def _property(self, name: str, property_: str) -> int:
-        """Raises LookupError for values that only a device has."""
+        """The value of an object's property. Raises LookupError for values that only a device can give."""
         places = {**self._case.given.memory, **self._case.given.dmabufs}
         if name in places:
             addr = _APART * (1 + list(places).index(name))
@@ -237,7 +238,7 @@ def _key_quantities(arguments: Arguments) -> Iterator[Quantity]:
 
 
 def _operands(step: Step) -> Iterator[tuple[Quantity, Argument, Argument]]:
-    """The keys of a step, each with the address and length that is reached through it."""
+    """The keys of a step, each with the address and the length of the range for which the step uses the key."""
     for name in _KEYS:
         value = step.arguments.get(name)
         if isinstance(value, Quantity) and {"addr", "length"} <= set(step.arguments):

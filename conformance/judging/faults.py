@@ -1,6 +1,7 @@
-"""The fault of one step, without its place: the observation is compared with what the page expects.
+"""The fault of one step, without its location: compares the observation with the expectation.
 
-Not for verdicts on a case (judging/), for where a fault is (circumstances.py) and for its sentence (sentences.py).
+Not for verdicts on a case (judging/), for the location of a fault (circumstances.py) and for its sentence
+(sentences.py).
 """
 
 from collections.abc import Sequence
@@ -13,15 +14,15 @@ from conformance.model.observation import NOT_AWAITED, Observation
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
-# What a successful call returns; what a call returns if errno alone has the reason.
+# The values that a successful call returns; the values that a call returns if only errno has the reason.
 DONE = ("MR", "MW", "PD", "DM", "DMAH", "TD", "buffer", "descriptor", "0")
 _ERRNO_TELLS = ("NULL", "no descriptor")
-# What await_traffic returns if requests in flight moved bytes after their key had become invalid.
+# The value that await_traffic returns if requests in flight moved bytes after their key had become invalid.
 _AWAITED = ("changed", "leaked")
 
 
 def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None:
-    """The fault of one step, or None; `later`: the step is made after the judged call."""
+    """The fault of one step; None if there is none. `later`: the step is made after the judged call."""
     then = step.then
     if "not_made" in seen:
         return None
@@ -29,7 +30,7 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
     silent = _fault(FaultKind.NO_COMPLETION, seen) if _is_silent(step, seen) else None
     if silent and then.outcome == "success":
         return silent
-    # The effect of a judged call whose row asks for the status of its refusal is the subject of other rows.
+    # If the row judges the status of a refusal, other rows judge the effect of the call.
     moved = None if then.because and not later else data_fault(step, seen)
     if moved:
         return moved
@@ -39,7 +40,7 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
         return None
     if silent:
         return silent
-    if "fault" in seen:  # of one operation of many
+    if "fault" in seen:  # the call made many operations, and one had this fault
         return Fault.of_data(seen["fault"])
     if "differences" in seen:
         return _fault(FaultKind.DIFFERENT, seen, came=seen["differences"])
@@ -79,22 +80,22 @@ def _fault(kind: FaultKind, seen: Observation, expected: Sequence[object] = (), 
 
 
 def _outcome_fault(step: Step, seen: Observation) -> Fault:
-    """What must be done was refused, or the reverse."""
+    """The fault of a call that was refused but must succeed, or the reverse."""
     if step.then.outcome == "refused":
         return _fault(FaultKind.ACCEPTED, seen)
     if seen["returned"] in _AWAITED:
         return _fault(FaultKind.MOVED, seen)
-    # Where SUCCESS only means that a message was sent, a message that does not arrive counts as refused.
+    # If SUCCESS only means that a message was sent, a message that does not arrive counts as refused.
     return _fault(FaultKind.REFUSED, seen)
 
 
 def _is_silent(step: Step, seen: Observation) -> bool:
     """Whether a request that has to complete did not complete by the deadline.
 
-    Every request completes: on RC and XRC with the peer's answer or in error, on UC and UD when it is sent. A receive
-    may stay posted if its message was lost, or was refused before it consumed the receive; a reliable sender must then
-    get an error. On iWARP nobody answers a SEND or WRITE: how a refused one completes while the stream ends is up to
-    the device.
+    Every send request completes: on RC and XRC with the peer's response or in error, on UC and UD when it has been
+    sent. A receive request may stay posted if its message was lost, or was refused before it consumed the receive; a
+    reliable sender must then get an error. On iWARP, a peer does not respond to a SEND or WRITE: it is up to the device
+    how a refused request completes while the stream ends.
     """
     if seen["returned"] != "0" or "wc" not in seen or step.then.completion == "none":
         return False
@@ -104,9 +105,9 @@ def _is_silent(step: Step, seen: Observation) -> bool:
     return not seen["wc"] and not (seen.get("unacknowledged") and step.then.outcome == "refused")
 
 
-# Positions of a whole message.
+# Positions at which the operation transfers a whole message.
 _FROM_START = ("whole",)
-# Operations that leave the range as it is.
+# Operations that leave the range unchanged.
 _READERS = (
     "RDMA_READ",
     "UNEQUAL_CMP_AND_SWP",
@@ -119,14 +120,15 @@ _READERS = (
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
-    """The observation; for an operation that must not move bytes, `moved` is `all` if it moved none, else `part`."""
+    """The observation. For an operation that must not move bytes, `moved` becomes `all` if no byte was moved, and
+    `part` if any was."""
     if step.then.moved != "nothing" or "moved" not in seen:
         return seen
     return {**seen, "moved": "all" if seen["moved"] == "nothing" else "part"}
 
 
 def data_fault(step: Step, seen: Observation) -> Fault | None:
-    """The fault of bytes in a wrong place, whatever the completion says."""
+    """The fault of bytes in a wrong place, whatever the status of the completion is; None if there is none."""
     if "moved" not in seen:
         return None
     seen = _of_bytes_that_matter(step, seen)
@@ -156,19 +158,20 @@ def data_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def _came_before_refusal(step: Step, seen: Observation) -> bool:
-    """Whether only the first segments of a message arrived, because a later one was refused.
+    """Whether only the first segments of a message arrived, because a later segment was refused.
 
-    InfiniBand announces the length of a message in its first packet; iWARP checks each segment for itself and places it
-    (RFC 5041, DDP), so that those before the first refused one may be there.
+    With InfiniBand, the first packet has the length of the message. iWARP checks and places each segment separately
+    (RFC 5041, DDP), so that the segments before the first refused segment may have arrived.
     """
     segments = seen.get("unacknowledged") and seen["moved"] == "part" and step.arguments.get("position") in _FROM_START
     return bool(segments) and len(seen["changed"]) == 1 and seen["changed"][0][0] == 0
 
 
 def _stretches(seen: Observation) -> list[list[int]]:
-    """The ranges that have changed. In the header of a datagram, bytes may keep their value by chance.
+    """The ranges that have changed. All ranges that begin in the header of a datagram count as one range.
 
-    The header counts packets, among other things, so that such a byte depends on what was sent before.
+    Between them are bytes of the header that have kept their values by chance: among other things, the header counts
+    packets, so that its bytes depend on earlier packets.
     """
     found = seen["changed"]
     if (seen.get("qp_type"), seen.get("side")) != ("UD", "receive"):
@@ -178,12 +181,12 @@ def _stretches(seen: Observation) -> list[list[int]]:
 
 
 def _success_means_sent(seen: Observation) -> bool:
-    """Whether SUCCESS says only that a request was sent, because the transport does not acknowledge it."""
+    """Whether SUCCESS says only that a request was sent, because the transport does not acknowledge the request."""
     return seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
 
 
 def _reception_fault(seen: Observation) -> Fault | None:
-    """The fault of a receive whose completion has another length or other immediate data than were sent."""
+    """The fault of a receive completion whose length or immediate data differ from those of the sender."""
     for kind, pair in ((FaultKind.WRONG_LENGTH, seen.get("byte_len")), (FaultKind.WRONG_IMMEDIATE, seen.get("imm"))):
         came, sent = pair or (None, None)
         if came != sent:
@@ -192,9 +195,9 @@ def _reception_fault(seen: Observation) -> Fault | None:
 
 
 def without_status(step: Step, seen: Observation) -> str:
-    """Why the status of a refusal that a row asks for is missing; empty if there is one.
+    """The reason why there is no status of a refusal, if the row judges this status; else empty.
 
-    Whether the operation is refused at all is the subject of other rows.
+    Other rows judge whether the operation is refused at all.
     """
     if not step.then.because:
         return ""
@@ -204,12 +207,12 @@ def without_status(step: Step, seen: Observation) -> str:
 
 
 def not_refused(step: Step, seen: Observation) -> bool:
-    """Whether a call succeeded although its row presupposes a refusal; the row then shows nothing."""
+    """Whether a call succeeded although its row presupposes a refusal. In this case, the row shows nothing."""
     return bool(step.then.otherwise) and "not_made" not in seen and outcome_of(step, seen) == "success"
 
 
 def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
-    """The fault of a refusal with the wrong status, or of one after which the queue pair keeps working."""
+    """The fault of a refusal with a wrong status, or of a refusal after which the queue pair keeps working."""
     side = "bind" if step.call in BINDS else seen.get("side", "")
     wanted = refusal(side, step.then.because, seen.get("qp_type", ""))
     if wanted is None:
@@ -228,7 +231,7 @@ def _refusal_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def _changed(kind: FaultKind, seen: Observation) -> Fault:
-    """A fault with the first remote bytes that changed, relative to those that should have changed."""
+    """A fault with the first ranges of remote bytes that changed; offsets are relative to the addressed range."""
     return _fault(kind, seen, came=[f"{size} at {start:+d}" for start, size in seen["changed"][:_MOST_STRETCHES]])
 
 
@@ -236,10 +239,10 @@ _MOST_STRETCHES = 4
 
 
 def _code_fault(step: Step, seen: Observation) -> Fault | None:
-    """The fault of a refusal with another code than the page's."""
+    """The fault of a refusal with a code that the manual page does not allow."""
     then = step.then
     code = str(seen["errno"] if seen["returned"] in _ERRNO_TELLS else seen["returned"])
-    if code == "0":  # posted, and refused by its completion
+    if code == "0":  # the request was posted; its completion has the refusal
         return None
     allowed: Sequence[str]
     if seen.get("enumerated"):
@@ -254,7 +257,7 @@ def _code_fault(step: Step, seen: Observation) -> Fault | None:
         return None
     if not code:
         return _fault(FaultKind.NO_CODE, seen)
-    if code.startswith("errno "):  # a number that errno(3) has no name for
+    if code.startswith("errno "):  # a number without a name in errno(3)
         return _fault(FaultKind.NO_ERRNO, seen, came=[code])
     if "any" in allowed or code in _spellings(allowed):
         return None
@@ -267,7 +270,7 @@ def _documented(step: Step) -> tuple[str, ...]:
 
 
 def _spellings(names: Sequence[str]) -> set[str]:
-    """The names; if Linux has two names for one number, both."""
+    """The names, each with the other name that Linux has for the same number."""
     return {*names, *(("EOPNOTSUPP",) if "ENOTSUP" in names else ())}
 
 
@@ -284,7 +287,7 @@ def _completion_fault(step: Step, seen: Observation) -> Fault | None:
 
 
 def outcome_of(step: Step, seen: Observation) -> str:
-    """Whether the call did what it is for, by the page's own convention."""
+    """The outcome of a call, `success` or `refused`, by the convention of its manual page."""
     if seen["returned"] not in DONE:
         return "refused"
     if seen.get("wc") == [NOT_AWAITED]:
@@ -293,7 +296,7 @@ def outcome_of(step: Step, seen: Observation) -> str:
         return "success"
     moved = _of_bytes_that_matter(step, seen).get("moved", "all")
     done = seen["wc"] == ["SUCCESS"] and moved == "all"
-    # A failed invalidation by SEND may be reported to the receiver alone.
+    # A failed invalidation by SEND may be reported only to the receiver.
     done = done and seen.get("responder_wc", ["SUCCESS"]) == ["SUCCESS"]
     return "success" if done else "refused"
 

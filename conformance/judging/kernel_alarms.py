@@ -1,6 +1,6 @@
-"""Whether something went wrong in the kernel, from its log and taint: a warning, an oops, a report of KASAN, a crash.
+"""Finds errors of the kernel in its log and taint mask: a warning, an oops, a report of KASAN, a crash.
 
-A case fails then, whatever its calls returned. Not for reading the kernel's log (kernel/log.py).
+A case with such an error fails, whatever its calls returned. Not for reading the kernel's log (kernel/log.py).
 """
 
 import re
@@ -9,33 +9,33 @@ from collections.abc import Callable, Sequence
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import KernelEvidence
 
-# How a kernel says that something went wrong in it.
+# The texts with which a kernel reports its own errors.
 _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "KASAN:", "refcount_t:")
-# The reports of its tools: KASAN, UBSAN, checked reference counts, and lockdep, whose reports stop no task.
+# The reports of the kernel's tools, which stop no task: KASAN, UBSAN, checked reference counts, and lockdep.
 _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
     r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic"
 )
-# Functions of these tools and of locks, which make reports but are never their subject.
+# Functions of these tools and of locks. They are in the call traces of reports, but are never the subject of a report.
 _OF_TOOLS = re.compile(
     r"(?:dump_stack|print_|kasan_|__asan_|(?:__)?ubsan_|refcount_warn|check_|mark_|validate_chain|(?:__)?lock_|lockdep_"
     r"|__might_|_?_?_raw_|(?:__)?(?:mutex|down|up|rwsem)_|__schedule)"
 )
 _MOST_FRAMES = 4
-# Lines of a kernel whose memory may be corrupted, and of one that has killed the running task.
+# Lines of a kernel whose memory may be corrupted, and lines of a kernel that has killed the running task.
 _MEMORY_IN_DOUBT = re.compile(r"KASAN:|refcount_t:|UBSAN: array-index")
 _ENDED = re.compile(r"BUG:|Oops|general protection")
 
 
 def kernel_alarm(kernel: KernelEvidence) -> Fault | None:
-    """The fault of the device under test that the kernel's log and taint show; None if they show none."""
+    """The fault of the device under test that the kernel's log and taint mask show; None if there is none."""
     log = kernel.get("log", ())
     about = _about_device(kernel)
     return None if about is None else _trouble(kernel, [log[number] for number in about])
 
 
 def decisive_lines(kernel: KernelEvidence) -> set[int]:
-    """The numbers of the log's lines on which `kernel_alarm` rests: a complaint, and the line that names a suspect."""
+    """The numbers of the log lines that decide `kernel_alarm`: a complaint, and the line that names a suspect."""
     log = kernel.get("log", ())
     about = _about_device(kernel) or range(0)
     is_named = _naming(kernel)
@@ -44,7 +44,7 @@ def decisive_lines(kernel: KernelEvidence) -> set[int]:
 
 
 def kernel_remark(kernel: KernelEvidence) -> Fault | None:
-    """A fault in the kernel that is not the device's and changes no verdict; None if there is none."""
+    """A fault of the kernel that does not come from the device and changes no verdict; None if there is none."""
     return None if _about_device(kernel) is not None else _trouble(kernel, kernel.get("log", ()))
 
 
@@ -66,14 +66,15 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
 
 
 def complaint_kind(text: str) -> FaultKind:
-    """The kind of fault in these lines of a kernel's log, which no kernel tool (KASAN, …) wrote."""
+    """The kind of the fault that these lines of a kernel's log report; they are no report of a tool such as KASAN."""
     if _MEMORY_IN_DOUBT.search(text):
         return FaultKind.KERNEL_MEMORY
     return FaultKind.KERNEL_OOPSED if _ENDED.search(text) else FaultKind.KERNEL_WARNED
 
 
 def _about_device(kernel: KernelEvidence) -> range | None:
-    """The numbers of the lines of the first complaint that names a suspect, up to the next one; None if none does."""
+    """The numbers of the lines from the first complaint that names a suspect to the next complaint; None if no
+    complaint names one."""
     log = kernel.get("log", ())
     if "suspects" not in kernel:
         return range(len(log))
@@ -86,9 +87,9 @@ def _about_device(kernel: KernelEvidence) -> range | None:
 
 
 def _naming(kernel: KernelEvidence) -> Callable[[str], bool]:
-    """Whether a line names a suspect, alone or in front of the name of a function.
+    """A function that says whether a line names a suspect, as a word or as the prefix of a function's name.
 
-    The list of all modules after a warning is ignored: it names every driver.
+    The list of modules after a warning is ignored, because it names every driver.
     """
     named = re.compile(rf"\b(?:{'|'.join(map(re.escape, kernel.get('suspects', ())))})(?=_|\b)")
     return lambda line: _MODULES not in line and bool(named.search(line))
@@ -99,25 +100,25 @@ def _is_alarm(line: str) -> bool:
 
 
 def first_alarm(log: Sequence[str]) -> str:
-    """The first line in which a kernel says that something went wrong in it; empty if there is none.
+    """The first line in which a kernel reports an error of its own; empty if there is none.
 
-    On a console it can follow what a program was writing; the kernel's part begins at its time stamp.
+    On a console, the kernel's text may follow a program's output on the same line; it begins at the time stamp.
     """
     line = next(filter(_is_alarm, log), "")
     return line[max(0, line.rfind("[ ")) :]
 
 
 _MODULES = "Modules linked in:"
-# Where the processor was: the instruction pointer of x86, the program counter of Arm.
+# The location of the processor: the instruction pointer of x86, the program counter of Arm.
 _AT = re.compile(r"(?:\bRIP: [0-9a-f]{4}:|\bpc : )(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")
 _FRAME = re.compile(r"^(?:\[[^\]]*\])?\s*(?P<function>\w[\w.]*\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[\w+\])?)")
 _PARTS = re.compile(r"(?P<name>\w[\w.]*)\+\w+/\w+(?P<module> \[\w+\])?")
 
 
 def crash_location(log: Sequence[str]) -> str:
-    """Where a kernel that died was executing, and the caller, as far as its log says so; else empty.
+    """The function in which a kernel died, and its caller, as far as the log has them; else empty.
 
-    Frames that the kernel itself marks as uncertain (`?`) are passed over.
+    Frames that the kernel itself marks as uncertain (`?`) are skipped.
     """
     found = next(((number, match["function"]) for number, line in enumerate(log) if (match := _AT.search(line))), None)
     if found is None:
@@ -128,13 +129,14 @@ def crash_location(log: Sequence[str]) -> str:
 
 
 def _frames(log: Sequence[str], start: int) -> list[str]:
-    """The functions of the first call trace behind a line of a log, the innermost first."""
+    """The functions of the first call trace after a line of a log, the innermost function first."""
     trace = next((number for number, line in enumerate(log) if number > start and "all trace:" in line.lower()), None)
     return [] if trace is None else [match["function"] for line in log[trace + 1 :] if (match := _FRAME.match(line))]
 
 
 def _reported_frames(log: Sequence[str]) -> list[str]:
-    """The function that a report of the kernel's tools is about, and its callers; empty if its log has no trace."""
+    """The function that a report of the kernel's tools is about, and its callers; empty if the log has no call trace.
+    """
     start = next(number for number, line in enumerate(log) if _is_alarm(line))
     frames = _frames(log, start)
     named = re.search(r" in (\w+)[\w.]*\+", log[start])
@@ -149,14 +151,14 @@ _SITE = re.compile(
 
 
 def site_in(log: Sequence[str]) -> tuple[str, ...]:
-    """Where a kernel was, by names that stay the same from build to build: see `lasting_site`."""
+    """The location of a kernel, in names that are the same in every build: see `lasting_site`."""
     return lasting_site(crash_location(log))
 
 
 def lasting_site(location: str) -> tuple[str, ...]:
     """The function, its caller, and the module of each, of a `crash_location`; empty if there is none.
 
-    Names are without offsets and without the suffixes of a compiler; what is not known is an empty text.
+    Names are without offsets and without the suffixes of a compiler. An unknown name is an empty text.
     """
     found = _SITE.search(location)
     return tuple(found[name] or "" for name in ("function", "caller", "module", "callers")) if found else ()

@@ -1,6 +1,6 @@
-"""Identifies the software that is really under test: running kernel, RDMA modules, loaded libraries.
+"""Identifies the software that is really under test: the running kernel, its RDMA modules, and the loaded libraries.
 
-Not for what the user asked to test: the command line records that.
+Not for the builds that the user asked to test, which the command line records.
 """
 
 import hashlib
@@ -21,10 +21,11 @@ _NOTE = struct.Struct("=III")
 
 @cache  # the loaded libraries do not change once the device is open
 def under_test(driver: str, sys: Path = _SYS, maps: Path = _MAPS) -> UnderTest:
-    """Returns `kernel` and `modules` by build id (modules also by srcversion), and `libraries` by SHA-256 of the file.
+    """Returns the build ids of `kernel` and `modules` (also the srcversion of modules), and the SHA-256 of `libraries`.
 
-    libibverbs loads every provider; the result has only the one whose file name contains `driver`, or all if there is
-    none. Values that the system does not provide are omitted. Open the device first: this loads the libraries.
+    libibverbs loads every provider. The result has only the provider whose file name contains `driver`, or all
+    providers if none does. Values that the system does not provide are omitted. The device must be open, because
+    opening it loads the libraries.
     """
     loaded = _libraries(maps)
     used = [path for path in loaded if path.name.startswith("libibverbs.") or driver in path.name]
@@ -41,7 +42,7 @@ def kernel_build_id(sys: Path = _SYS) -> str:
 
 
 def suspects_of(device: str, driver: str, sys: Path = _SYS) -> list[str]:
-    """Returns the names of a device, of its driver and of the RDMA core in a kernel's log."""
+    """Returns the names by which a kernel's log refers to a device, to its driver and to the RDMA core."""
     bound = sys / "class" / "infiniband" / device / "device" / "driver" / "module"
     of_bus = [bound.resolve().name] if bound.exists() else []
     own = [name for name in _modules(sys / "module") if driver in name]
@@ -91,7 +92,7 @@ def _libraries(maps: Path) -> list[Path]:
 
 
 def _digests(paths: list[Path]) -> dict[str, str]:
-    """Returns the SHA-256 of each file by its name, or by its path if two loaded files have the same name."""
+    """Returns the SHA-256 of each file, by the file's name, or by its path if two loaded files have the same name."""
     names = [path.name for path in paths]
     return {str(path) if names.count(path.name) > 1 else path.name: _sha256(path) for path in paths}
 

@@ -1,4 +1,4 @@
-"""A forked child of this process, with a pipe in each direction. Not for what a child does."""
+"""A forked child of this process, with a pipe in each direction. Not for the work of a child."""
 
 import os
 from collections.abc import Callable
@@ -9,7 +9,7 @@ _LONGEST = 400  # bytes of a report
 
 @dataclass(frozen=True)
 class Child:
-    """A child process. It ends when this process ends, because its pipe is closed then."""
+    """A child process. It ends when this process ends, because the end of this process closes the pipe."""
 
     pid: int
     _wake: int
@@ -23,14 +23,14 @@ class Child:
         os.write(self._wake, b"\0")
 
     def end(self) -> None:
-        """Closes the pipes, which wakes a child that waits, and waits until it has ended."""
+        """Closes the pipes, which wakes a waiting child, and waits until the child has ended."""
         os.close(self._wake)
         os.close(self._report)
         os.waitpid(self.pid, 0)
 
 
 def fork(work: Callable[[Callable[[bytes], object], Callable[[], object]], object]) -> Child:
-    """A child that does `work`, which is given two functions: one that reports, and one that waits to be woken.
+    """A child that calls `work` with two functions: the first sends a report, the second waits for `wake`.
 
     Exceptions of `work` are not reported. No exit handler and no cleanup of this process runs in the child.
     """

@@ -1,7 +1,6 @@
-"""Records what the kernel reports while a case runs: its log lines, its taint mask, and files that are read before and
-after.
+"""Records what the kernel reports while a case runs: its log lines and its taint mask. Also reads files of the kernel.
 
-Not for the results of calls (execution/). If this process may not read the kernel log, the evidence has no key `log`.
+If this process may not read the kernel log, the evidence has no key `log`. Not for the results of calls (execution/).
 """
 
 import os
@@ -15,14 +14,14 @@ _CHUNK = 1 << 16
 
 
 class KernelFile:
-    """A file of the kernel that stays open. The kernel generates its text at each read.
+    """A file of the kernel that stays open. The kernel generates the text at each read.
 
-    Looking up its path takes longer than reading it. A process that has been forked opens it again, because the kernel
-    answers for the process that has opened /proc/self.
+    The file stays open because opening takes longer than reading. A forked process opens the file again, because
+    /proc/self is the process that has opened it.
     """
 
     def __init__(self, path: Path) -> None:
-        """Opens it. If that fails, each read tries to open it again."""
+        """Opens the file. If the file cannot be opened, each read tries again."""
         self._path = path
         self._descriptor = -1
         self._opened_by = 0
@@ -30,7 +29,7 @@ class KernelFile:
             self._open()
 
     def read(self) -> str:
-        """The text as it is now. Raises OSError if there is no such file, or if it cannot be read."""
+        """The present text. Raises OSError if the file does not exist or cannot be read."""
         if self._opened_by != os.getpid():
             self._open()
         parts: list[bytes] = []
@@ -50,21 +49,22 @@ class KernelFile:
 
 
 def number_after(text: str, name: str) -> int | None:
-    """The number after a name that begins a line and has its separator, such as `VmPin:`; None if there is none."""
+    """The number after a name at the beginning of a line; None if there is none. `name` includes the separator, as in
+    `VmPin:`."""
     words = f"\n{text}".partition(f"\n{name}")[2].split(None, 1)
     return int(words[0]) if words and words[0].isdecimal() else None
 
 
 _TAINT = Path("/proc/sys/kernel/tainted")
 _KMSG = "/dev/kmsg"
-# A descriptor of the kernel's log, inherited from a process with the right to read it.
+# The variable with a descriptor of the kernel's log, inherited from a process that has the right to read the log.
 INHERITED = "RDMA_CTS_KERNEL_LOG"
 _RECORD = 8192
-_MOST_LINES = 10_000  # read at once: a driver can log faster than anybody reads
+_MOST_LINES = 10_000  # that are read in one go, because a driver can log faster than this process reads
 
 
 def open_log() -> int | None:
-    """The kernel's log from now on; None without the right to read it."""
+    """A descriptor of the kernel's log from now on; None if this process may not read the log."""
     try:
         given = os.environ.get(INHERITED)
         log = os.dup(int(given)) if given else os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -75,10 +75,10 @@ def open_log() -> int | None:
 
 
 class KernelWatch:
-    """Reads the kernel log in pieces, starting at the time when the object is created."""
+    """Reads the kernel log in parts, beginning with the lines after the creation of the object."""
 
     def __init__(self, suspects: Sequence[str] = ()) -> None:
-        """A line counts against the device if it has one of the names `suspects`; without any, every line does."""
+        """A line counts against the device if it has one of the names `suspects`. Without names, every line counts."""
         self._suspects = list(suspects)
         self._fd = open_log()
         self._tainted = KernelFile(_TAINT)

@@ -1,10 +1,10 @@
 """Asks the kernel's RDMA netlink about a device: its driver, its users, and the objects of this process.
 
-It also makes and removes the devices of software drivers, as `rdma link` does.
+The module also makes and removes the devices of software drivers, as `rdma link` does.
 
-Objects are counted as `rdma resource` does it, but only those with this process's id, so that other
-users of the device do not change the counts. Numbers are those of <rdma/rdma_netlink.h>. Not for
-memory and memory windows (resources.py).
+Objects are counted like those of `rdma resource`, but only the objects of this process, so that other
+users of the device do not change the counts. The numbers come from <rdma/rdma_netlink.h>. Not for memory
+and memory windows (resources.py).
 """
 
 import os
@@ -28,7 +28,7 @@ _RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
 _COPY_ON_FORK = 93  # RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK
 _MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
 _UD = 4  # IB_QPT_UD
-_SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers that send the GSI's packets through UD queue pairs of their own
+_SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers with their own UD queue pairs for the packets of the GSI
 _HEADER = struct.Struct("=IHHII")
 _BUFFER = 1 << 16
 
@@ -48,7 +48,7 @@ def driver_name(driver_id: int) -> str:
 
 
 class RdmaNetlink:
-    """One device as the kernel reports it. If there is no RDMA netlink, the results are empty."""
+    """The kernel's reports about one device. If the kernel has no RDMA netlink, the results are empty."""
 
     def __init__(self, device: str) -> None:
         self._socket: socket.socket | None
@@ -59,9 +59,9 @@ class RdmaNetlink:
             self._socket = None
 
     def count(self, process: int = 0) -> dict[str, int]:
-        """Returns how many queue pairs, completion queues, regions and PDs a process has on the device, by kind.
+        """Returns the number of queue pairs, completion queues, regions and PDs that a process has on the device.
 
-        Without its id, this process.
+        `process` is the id of the process; 0 means this process.
         """
         if self._socket is None:
             return {}
@@ -73,7 +73,7 @@ class RdmaNetlink:
         }
 
     def other_users(self) -> list[str]:
-        """Returns a text for each other user of queue pairs on the device; the kernel's management is not counted."""
+        """Returns a text for each other user of queue pairs on the device, apart from the kernel's management."""
         if self._socket is None:
             return []
         found: dict[str, int] = {}
@@ -87,7 +87,7 @@ class RdmaNetlink:
         return [f"{user} has {count}" for user, count in found.items()]
 
     def driver_id(self) -> int | None:
-        """Returns the enum rdma_driver_id of the device's driver, or None if it is not known."""
+        """Returns the enum rdma_driver_id of the device's driver, or None if unknown."""
         if self._socket is None:
             return None
         body = self._device() + _attribute(_CHARDEV_TYPE, b"uverbs\0")
@@ -101,7 +101,7 @@ class RdmaNetlink:
         return None
 
     def copies_on_fork(self) -> bool:
-        """Returns whether the kernel says that it copies the pages of regions on fork."""
+        """Whether the kernel reports that it copies the pages of regions on fork."""
         if self._socket is None:
             return False
         try:
@@ -111,7 +111,7 @@ class RdmaNetlink:
         return any(dict(_attributes(message)).get(_COPY_ON_FORK, b"\0")[0] for message in messages)
 
     def network_interface(self, port: int) -> str:
-        """Returns the name of the network interface of a port; empty if it has none or the kernel does not say."""
+        """Returns the name of the network interface of a port; empty if there is none, or if the kernel has no name."""
         if self._socket is None:
             return ""
         body = self._device() + _attribute(_PORT_INDEX, struct.pack("=I", port))
@@ -122,7 +122,7 @@ class RdmaNetlink:
         return next((each[_NDEV_NAME].rstrip(b"\0").decode() for each in attributes if _NDEV_NAME in each), "")
 
     def delete_link(self) -> None:
-        """Removes the device, which is of a software driver. Raises OSError."""
+        """Removes the device, which must belong to a software driver. Raises OSError."""
         if self._socket is not None:
             self._ask(_DELETE_LINK, self._device(), _ACK)
 
@@ -142,7 +142,7 @@ class RdmaNetlink:
 
 
 def add_link(device: str, driver: str, interface: str) -> None:
-    """Makes a device of a software driver, by its name in `rdma link add`, on a network interface. Raises OSError."""
+    """Makes a device on a network interface. `driver` is a software driver, as in `rdma link add`. Raises OSError."""
     names = {_DEV_NAME: device, _LINK_TYPE: driver, _NDEV_NAME: interface}
     body = b"".join(_attribute(number, name.encode() + b"\0") for number, name in names.items())
     with _opened() as opened:
@@ -156,7 +156,8 @@ def _opened() -> socket.socket:
 
 
 def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[bytes]:
-    """Returns all messages of one answer. Reads it to its end; unread messages would precede the next answer."""
+    """Returns all messages of one answer. Reads the whole answer, because unread messages would precede the next one.
+    """
     kind = (_NLDEV << 10) | command
     opened.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
     messages: list[bytes] = []
@@ -166,7 +167,7 @@ def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[byt
             length, type_, _, _, _ = _HEADER.unpack_from(data)
             if type_ == _DONE:
                 return messages
-            if type_ == _ERROR:  # with error 0 it is the acknowledgement that ends an answer
+            if type_ == _ERROR:  # with error 0, the message is the acknowledgement at the end of an answer
                 error = -struct.unpack_from("=i", data, _HEADER.size)[0]
                 if error:
                     raise OSError(error, os.strerror(error))

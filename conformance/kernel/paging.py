@@ -1,6 +1,6 @@
 """Queries, removes and moves pages of this process's memory, by calls of libc.
 
-Addresses and sizes are plain numbers, in bytes. Not for when a case does so (execution/memory_events.py).
+Addresses and sizes are plain numbers, in bytes. Not for the steps of cases that do so (execution/memory_events.py).
 """
 
 import ctypes
@@ -34,7 +34,7 @@ def let_go(addr: int, size: int, how: str) -> None:
 
 
 def page_out(addr: int, size: int) -> bool:
-    """Swaps pages out. Returns False if any of them is still in memory. Raises OSError."""
+    """Swaps pages out. Returns False if any of the pages is still in memory. Raises OSError."""
     let_go(addr, size, "PAGEOUT")
     return in_core(addr, size)[0] == 0
 
@@ -42,8 +42,8 @@ def page_out(addr: int, size: int) -> bool:
 def move(addr: int, size: int, place: int) -> None:
     """Moves a mapping to the address `place`, and replaces what is mapped there. Raises OSError.
 
-    The old range stays reserved and inaccessible: otherwise the next mapping of this process could be made there, and a
-    request to the old address would reach it.
+    The old range stays reserved and inaccessible. Otherwise, this process could make its next mapping there, and a
+    request to the old address would reach that mapping.
     """
     length = _whole_pages(size)
     _check(_libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
@@ -64,21 +64,21 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
 
 
 def own_pages(addr: int, size: int) -> tuple[int, int]:
-    """Returns how many pages of a private mapping are this process's own, and how many pages it has.
+    """Returns the number of this process's own pages in a private mapping, and the number of all its pages.
 
-    The shared page of zeros, which a mapping has after it was only read, is not its own.
+    The shared page of zeros, to which pages are mapped that were only read, is not an own page.
     """
     own = sum(int(words[0]) << 10 for _, words in _mapped(addr, size, "Anonymous:"))
     return own // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
 
 
 def in_huge_pages(addr: int, size: int) -> bool:
-    """Returns whether a part of a range is in transparent huge pages."""
+    """Whether a part of a range is in transparent huge pages."""
     return any(int(words[0]) for _, words in _mapped(addr, size, "AnonHugePages:"))
 
 
 def mappings(addr: int, size: int) -> int:
-    """Returns in how many mappings a range is."""
+    """Returns the number of mappings that a range is in."""
     return len(_mapped(addr, size, "VmFlags:"))
 
 
@@ -91,14 +91,15 @@ def mapping_of(name: str) -> int:
 
 
 def kept_from_children(addr: int) -> bool:
-    """Returns whether a forked child does not get the page at an address: the flag `dc` of its mapping in smaps."""
+    """Whether a forked child does not inherit the page at an address: its mapping has the flag `dc` in smaps."""
     return bool(_kept(addr, 1))
 
 
 def inherited(addr: int, size: int) -> tuple[int, int]:
-    """Returns how many pages of a writable range a forked child gets, and how many it has. Raises OSError.
+    """Returns the number of pages of a writable range that a forked child inherits, and the number of all its pages.
 
-    The child copies a byte of each page to itself. The number is -1 if the flag of a mapping in smaps says otherwise.
+    The child tries to read a byte of each page. The first number is -1 if the flags of the mappings in smaps give
+    another number. Raises OSError.
     """
     pages = range(addr - addr % mmap.PAGESIZE, addr + size, mmap.PAGESIZE)
 
@@ -120,11 +121,11 @@ def _kept(addr: int, size: int) -> list[range]:
 
 
 def _mapped(addr: int, size: int, field: str) -> list[tuple[range, list[str]]]:
-    """Returns each mapping of /proc/self/smaps that has bytes of a range, as its addresses and the words of a field."""
+    """Returns each mapping in /proc/self/smaps that has bytes of a range: its addresses and the words of a field."""
     found = []
     with open("/proc/self/smaps") as smaps:
         for line in smaps:
-            if line[0] in "0123456789abcdef":  # a mapping's first line; the others begin with a capital letter
+            if line[0] in "0123456789abcdef":  # the first line; the other lines begin with a capital letter
                 mapping = range(*(int(part, 16) for part in line.partition(" ")[0].split("-")))
                 if mapping.start >= addr + size:
                     break

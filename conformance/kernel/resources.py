@@ -1,7 +1,7 @@
 """Counts the RDMA objects and the locked memory of this process, to find what a case leaks.
 
-The kernel's RDMA netlink counts objects by kind, but not memory windows. The RDMA control group of this process, if
-any, counts all objects; the difference is shown as OTHERS. Not for the verdict (judging/).
+The kernel's RDMA netlink counts objects by kind, except memory windows. The RDMA control group of this process, if
+there is one, counts all objects; the difference between the counts is shown as OTHERS. Not for the verdict (judging/).
 """
 
 import re
@@ -29,7 +29,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 class ResourceCounter:
     """Counts the resources of one device. Counts that this system does not provide are omitted.
 
-    `alone` says that nothing else on this kernel pins pages. Then the kernel's count of pinned pages is included.
+    `alone`: no other process on this kernel pins pages. In this case, the kernel's count of pinned pages is included.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ResourceCounter:
     @staticmethod
     def _pinned_pages(refresh: KernelFile, statistics: KernelFile) -> int | None:
         try:
-            # Each processor has its own counters; reading this file makes the kernel add them up.
+            # Each processor has its own counters. Reading `stat_refresh` makes the kernel add them up.
             refresh.read()
             text = statistics.read()
         except OSError:
@@ -92,9 +92,9 @@ def _group_file(proc: Path, cgroups: Path) -> Path | None:
 
 
 def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """Returns a text with the resources that are counted in `after` and not in `before`; empty if there are none.
+    """Returns a text with the resources of which `after` counts more than `before`; empty if there are none.
 
-    OTHERS are left out: a context may keep objects of its own for later, such as the UARs of mlx5.
+    OTHERS are left out, because a context may keep internal objects for later, such as the UARs of mlx5.
     """
     more = {kind: after.get(kind, 0) - count for kind, count in before.items() if kind != OTHERS}
     left = [f"{number} {kind}" for kind, number in more.items() if number > 0]
@@ -102,13 +102,13 @@ def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
 
 
 def kept(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """Returns a remark on the objects that only the control group counts, if there are more of them; else empty."""
+    """Returns a remark if there are more objects that only the control group counts; else an empty text."""
     more = after.get(OTHERS, 0) - before.get(OTHERS, 0)
     return f"the RDMA control group counts {more} more objects than before ({OTHERS})" if more > 0 else ""
 
 
 def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -> Counts:
-    """Returns the counts as soon as nothing is leaked, at the latest after SETTLING_S."""
+    """Returns the counts as soon as they show no leak, or after SETTLING_S."""
     until = time.monotonic() + SETTLING_S
     while True:
         after = count()
@@ -118,7 +118,7 @@ def count_when_settled(before: Mapping[str, int], count: Callable[[], Counts]) -
 
 
 def resource_evidence(before: Mapping[str, int], after: Mapping[str, int]) -> KernelEvidence:
-    """Returns both counts in the form of a result's `kernel`: `resources` are objects, `memory` is the rest."""
+    """Returns the counts in the form of `kernel` of a result: objects as `resources`, all other counts as `memory`."""
     found: KernelEvidence = {}
     if objects := _counts(before, after, memory=False):
         found["resources"] = objects
@@ -128,6 +128,6 @@ def resource_evidence(before: Mapping[str, int], after: Mapping[str, int]) -> Ke
 
 
 def _counts(before: Mapping[str, int], after: Mapping[str, int], memory: bool) -> ResourceCounts | None:
-    """The counts of memory, or of all else; None where both are empty."""
+    """The counts of memory, or all other counts; None if there are none before and after."""
     first, last = ({kind: n for kind, n in each.items() if (kind in _MEMORY) == memory} for each in (before, after))
     return {"before": first, "after": last} if first or last else None

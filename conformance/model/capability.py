@@ -1,6 +1,6 @@
-"""The capabilities of a device, by the names that rules and tables use, how they are declared, and profiles of them.
+"""The capabilities of a device, by the names that rules and tables use, and how a device declares them.
 
-Not for what the device really does: the cases find that out. Nor for applying profiles to verdicts (judging/).
+Not for what the device really does, which the cases find out, nor for applying profiles to verdicts (judging/).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,22 +11,22 @@ from conformance.model.vocabulary import FLUSHES
 from conformance.verbs import VERBS, Linkage, Verb
 
 _OLDEST = 44  # the oldest rdma-core of the guest's stacks
-# Verbs that an older library does not have: present where the loaded one exports them.
+# Verbs that an older library does not have. The capability is present if the loaded library exports the verb.
 BY_SYMBOL: Mapping[str, Verb] = {
     verb.method: verb for verb in VERBS.values() if verb.linkage is Linkage.EXPORTED and int(verb.since or 0) > _OLDEST
 }
-# The operations on on-demand memory that a transport of queue pairs has, in the order of their bits.
+# The operations on on-demand memory for each type of queue pair, in the order of their bits.
 _EVERY_ODP = ("send", "recv", "write", "read", "atomic", "srq_recv", "flush", "atomic_write")
 ODP_OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "rc": _EVERY_ODP,
     "uc": ("send", "recv", "write"),
     "ud": ("send", "recv"),
-    "xrc": ("send", "write", "read", "atomic", "srq_recv"),  # it receives only from shared receive queues
+    "xrc": ("send", "write", "read", "atomic", "srq_recv"),  # XRC queue pairs receive only from shared receive queues
 }
 
 
 def on_demand(transport: str, operation: str) -> str:
-    """The capability of an operation on on-demand memory, by its name in ODP_OPERATIONS. Those of rc have no prefix."""
+    """The name of the capability for an operation of ODP_OPERATIONS. Capabilities of rc have no prefix."""
     return f"odp_{operation}" if transport == "rc" else f"odp_{transport}_{operation}"
 
 
@@ -88,8 +88,9 @@ MEANING: Mapping[str, str] = {
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
     **{name: f"the entry has {verb.name}, as rdma-core {verb.since} and later do" for name, verb in BY_SYMBOL.items()},
 }
-# For each access flag, the capability without which a device may refuse it; empty for a flag that every device must
-# know. ibv_reg_mr(3) says of some that they are granted if supported. Sweeps (`needs of`) and the reference use it.
+# For each access flag, the capability without which a device may refuse the flag; empty for a flag that every device
+# must accept. ibv_reg_mr(3) says of some flags that they are granted if supported. Sweeps (`needs of`) and the
+# reference use this mapping.
 FLAG_NEEDS: Mapping[str, str] = {
     "LOCAL_WRITE": "",
     "REMOTE_WRITE": "",
@@ -105,8 +106,9 @@ FLAG_NEEDS: Mapping[str, str] = {
 }
 # The flags whose capability tables need not name: every row that registers memory with such a flag needs it.
 UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB")}
-# For each operation or call that not every device has, the capability that it needs. Tables do not name it: every row
-# with that operation or call needs it. A key is an operation, a call, or a call with an operation.
+# For each operation or call that not every device has, the capability that it needs. Tables need not name the
+# capability: every row with that operation or call needs it. A key is an operation, a call, or a call with an
+# operation.
 OPERATION_NEEDS: Mapping[str, str] = {
     "RDMA_WRITE_WITH_IMM": "immediate_data",
     "RECV_WITH_IMM": "immediate_data",
@@ -116,7 +118,7 @@ OPERATION_NEEDS: Mapping[str, str] = {
     "list_traffic READ": "read_lists",
     **{verb.name: name for name, verb in BY_SYMBOL.items()},
 }
-# The same for operations on memory that is registered on demand, by their names in ODP_OPERATIONS.
+# For operations on on-demand memory, by call and operation: the name in ODP_OPERATIONS.
 _ON_DEMAND_NEEDS: Mapping[str, str] = {
     "traffic RDMA_WRITE": "write",
     "traffic RDMA_WRITE_WITH_IMM": "write",
@@ -138,7 +140,7 @@ _ON_DEMAND_NEEDS: Mapping[str, str] = {
 
 
 def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
-    """The capability that an operation on on-demand memory needs over a type of queue pair; None if there is none."""
+    """The capability that an operation on on-demand memory needs with a type of queue pair; None if it needs none."""
     known = _ON_DEMAND_NEEDS.get(f"{call} {operation}")
     if qp_type in ("RC_SRQ", "XRC") and known == "recv":
         known = "srq_recv"
@@ -146,8 +148,8 @@ def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
     return on_demand(transport, known) if known in ODP_OPERATIONS.get(transport, ()) else None
 
 
-# Preconditions of running a case at all. They are not properties of the device: if one is missing, the verdict of
-# the case is UNREACHABLE, with this reason.
+# Preconditions for running a case at all. They are not properties of the device: if a precondition is not met, the
+# verdict of the case is UNREACHABLE, with the text below as the reason.
 PRECONDITIONS: Mapping[str, str] = {
     "experimental_rereg": "the loaded libibverbs has the ibv_rereg_mr of rdma-core, not a vendor's experimental one",
     "dontfork": "libibverbs keeps no registered range from forked children here (no `dc` in VmFlags of smaps): the"
@@ -165,7 +167,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "failing_allocations": "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }
-# Why a case that needs a kernel built for tests is UNREACHABLE; its rule is verified without this case.
+# The reason why a case that needs a kernel built for tests is UNREACHABLE. The rule is verified without such a case.
 OF_TEST_KERNELS = PRECONDITIONS["failing_allocations"]
 NAMES = tuple(MEANING)
 
@@ -176,7 +178,7 @@ def titled(name: str) -> str:
     return f"{verb.name} (in rdma-core since {verb.since})" if verb else name
 
 
-# The preconditions of all cases of an entry.
+# For each entry, the preconditions of all its cases.
 _OF_ENTRIES = {"uverbs": ("raw_registration",)}
 
 # Bits of device_cap_flags_ex, from enum ibv_device_cap_flags and ib_uverbs_device_cap_flags.
@@ -240,12 +242,12 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The known facts about the stack before any case runs.
+    """The facts about the stack that are known before any case runs.
 
     `declared`: by capability, whether the device declares it. `offered`: by entry and capability, whether a call was
-    offered when it was tried. `reachable`: by precondition of PRECONDITIONS, whether it is met. `absent`: by capability
-    that is declared and was not there when it was tried, the call that showed it. A capability that is in none of them
-    counts as present.
+    offered when it was tried. `reachable`: by precondition of PRECONDITIONS, whether it is met. `absent`: for each
+    capability that is declared but was not there when it was tried, the call that showed this. A capability that is in
+    none of these mappings counts as present.
     """
 
     declared: Mapping[str, bool]
@@ -254,12 +256,12 @@ class Capabilities:
     absent: Mapping[str, str] = field(default_factory=dict)
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
-        """Returns those of `needs` that the device lacks at `entry`: neither declared nor offered, or absent."""
+        """The capabilities in `needs` that the device lacks at `entry`: not declared, not offered, or absent."""
         known = {**self.declared, **self.offered.get(entry, {})}
         return [need for need in needs if known.get(need) is False or need in self.absent]
 
     def unreachable(self, needs: Sequence[str], entry: str) -> str:
-        """Returns why a case with these needs cannot be run at `entry`, or an empty text if it can."""
+        """Returns the reason why a case with these needs cannot be run at `entry`; empty if it can be run."""
         every = (*needs, *_OF_ENTRIES.get(entry, ()))
         return "; ".join(PRECONDITIONS[need] for need in every if self.reachable.get(need) is False)
 
@@ -268,8 +270,9 @@ class Capabilities:
 class Profile:
     """`device` is the name of the kernel driver; `present` and `absent` map a capability to the reason.
 
-    A case that finds a `present` capability missing fails. An `absent` one explains why a case is UNSUPPORTED. If a
-    device has it nevertheless, a remark says so: no documented rule is violated, but the profile has to be updated.
+    If a `present` capability is missing, a case that needs it fails. The reason of an `absent` capability explains why
+    a case is UNSUPPORTED. If a device has an `absent` capability, a remark says so: no documented rule is violated, but
+    the profile has to be updated.
     """
 
     device: str = ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Flags:
-    """A bit mask from a table: its value, and the names of its flags; a bit without a name is `bit N`."""
+    """A bit mask from a table: its value, and the names of its flags. The name of a bit without a flag is `bit N`."""
 
     mask: int
     names: tuple[str, ...]
@@ -31,7 +31,7 @@ class Flags:
 
 @dataclass(frozen=True)
 class Value:
-    """One value of an enumeration, or a number without a name in it."""
+    """One value of an enumeration, or a number that the enumeration does not name."""
 
     number: int
     text: str
@@ -67,7 +67,7 @@ class MemorySpec:
 
 @dataclass(frozen=True)
 class MrSpec:
-    """A region that is registered before the judged call. `gone`: it is deregistered again before that call."""
+    """A region that is registered before the judged call. `gone`: it is also deregistered before the judged call."""
 
     call: str
     arguments: Arguments
@@ -78,11 +78,11 @@ class MrSpec:
 class QpSpec:
     """A queue pair with a peer of the same type. `state` is one of vocabulary.QP_STATES.
 
-    `access` are its qp_access_flags; None means all that the device supports. `extended` is FLUSH or ATOMIC_WRITE if
-    the pair is to use that operation, which needs extended queue pairs, and one of BUILDERS if its requests are posted
-    by the builders of ibv_wr_post(3). `inline` is the number of bytes that a request of the peer can carry itself.
-    `shared` is the PD (bench.calls.Pd) of its shared receive queue, if that is not the PD of the queue pair.
-    `notifies`: its completion queue has a completion channel.
+    `access` are its qp_access_flags; None means all rights that the device supports. `extended` is FLUSH or
+    ATOMIC_WRITE if the queue pair is created for that operation with ibv_create_qp_ex, and one of BUILDERS if requests
+    are posted by the builders of ibv_wr_post(3). `inline` is the peer's max_inline_data, in bytes. `shared` is the PD
+    (bench.calls.Pd) of the shared receive queue, if that is not the PD of the queue pair. `notifies`: the completion
+    queue has a completion channel.
     """
 
     kind: str
@@ -130,14 +130,14 @@ class Expectation:
     `outcome`: see vocabulary.OUTCOMES. `errno`: the allowed names; empty means those that the page lists, if any;
     ("any",) means any errno. `code`: the allowed codes, for a verb with an enumeration of codes. `mr`: "as_asked" if
     the fields of the region must be those requested. `completion`: "none" if the request must not have a completion,
-    "one" if it must have one once it is posted, whatever became of it. `rkey`: whether the key in the structure of the
+    "one" if the posted request must have exactly one, with any status. `rkey`: whether the key in the structure of the
     window must be "changed" or "unchanged". `opcode`: "as_posted" if the completions must name the operation that was
     posted. `invalidated`: "as_posted" if the completion of a receive must name the key that a SEND has invalidated.
-    `because`: the reason for which traffic is refused, one of expected_errors.REASONS, if the completions must show it.
-    `event`: the asynchronous event of the responder's queue pair that a refusal must have. `otherwise`:
-    "unreachable" if the row only presupposes the refusal, and shows nothing without it. `after`: of a step afterwards,
-    the outcome of the judged call without which the step is not made. `moved`: "nothing" if an operation that succeeds
-    must leave every byte as it was.
+    `because`: the reason of a refusal, one of expected_errors.REASONS, if the completions must show that reason.
+    `event`: the asynchronous event that a refusal must cause on the responder's queue pair. `otherwise`:
+    "unreachable" if the row only presupposes the refusal, and shows nothing without it. `after`: for a step after the
+    judged call, the outcome that the judged call must have for the step to be made. `moved`: "nothing" if an operation
+    that succeeds must leave every byte as it was.
     """
 
     outcome: str
@@ -182,9 +182,9 @@ _HIDDEN: Mapping[str, tuple[Argument, ...]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One call of a case with its expectation. `name` is the name of the created object in later steps.
+    """One call of a case with its expectation. `name` is the name by which later steps use the created object.
 
-    `entry` is where the call is made, and is set by the case; without one it is libibverbs.
+    `entry` is the entry at which the call is made. The case sets it; the default is libibverbs.
     """
 
     call: str
@@ -208,12 +208,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Case:
-    """A row after expansion: the steps `before` belong to the set-up, `when` is judged, then `afterwards`.
+    """A row after expansion: the steps `before` belong to the set-up, `when` is the judged call, and the steps
+    `afterwards` follow it.
 
     `id` is `<verb>/<table>/<row>`, the same in every run on every device. `note` is a remark for the result. A
-    `hazardous` case can crash the kernel, and one that `ends_process` its own process. A case of the kind SWEEP has the
-    parts of its first point, for display; one of the kind POINT is the point with the number `point`. `tier` is the
-    smallest of vocabulary.TIERS that has the case.
+    `hazardous` case can crash the kernel; a case with `ends_process` can end its own process. A case of the kind SWEEP
+    has the parts of its first point, for display; a case of the kind POINT is the point with the number `point`. `tier`
+    is the smallest of vocabulary.TIERS that contains the case.
     """
 
     id: str
@@ -237,19 +238,19 @@ class Case:
 
     @property
     def alone(self) -> bool:
-        """Whether the case has a worker of its own, because it may disturb other cases."""
+        """Whether the case has its own worker, because it may disturb other cases."""
         return self.hazardous or self.ends_process
 
     @property
     def needs_kept_memory(self) -> bool:
-        """Whether the case needs a process whose library keeps registered memory from forked children.
+        """Whether the case needs a process whose libibverbs keeps registered memory from forked children.
 
-        A process cannot undo that, and other cases fork, so that such cases have a worker of their own.
+        A process cannot undo this setting, and other cases fork. Such a case therefore has its own worker.
         """
         return "dontfork" in self.needs
 
     def __post_init__(self) -> None:
-        """Gives the steps the entry of the case, so that they name the call that is really made."""
+        """Sets `entry` of the steps to the entry of the case, so that their texts name the call that is really made."""
         if self.when.entry == self.entry:  # as in most copies of a case
             return
         object.__setattr__(self, "when", replace(self.when, entry=self.entry))

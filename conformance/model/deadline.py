@@ -1,28 +1,29 @@
 """How long a case and one completion in it may take.
 
-A case has one deadline, called `case_deadline_s` from the command line to the worker. That of a completion follows from
-it. Not for what is done when it has passed (supervision/).
+A case has one deadline, called `case_deadline_s` from the command line to the worker. The deadline of a completion is
+computed from the deadline of its case. Not for what is done when a deadline has passed (supervision/).
 """
 
 import os
 import time
 
-# How long a case may take unless the user says otherwise, in seconds; each sign of progress starts it again. Most
-# cases take milliseconds, one compiles a program; software emulation on a busy machine is a hundred times slower.
+# The default deadline of a case, in seconds; each sign of progress starts the deadline again. Most cases take
+# milliseconds, one compiles a program; software emulation on a busy machine is a hundred times slower.
 CASE_DEADLINE_S = 120.0
 # The deadline of a completion in seconds, and its maximum share of a case's deadline. Loopback takes microseconds, but
-# software emulation on a busy machine takes far longer. A case may await several completions that do not come, and must
-# still be judged before it counts as a hang.
+# software emulation on a busy machine takes far longer. A case may await several completions that do not come; it must
+# be judged all the same, before its own deadline has passed.
 COMPLETION_DEADLINE_S = 20.0
 _COMPLETION_SHARE = 1 / 6
-# How often a wait must yield the processor in each second. An idle emulated processor does so ten times as often.
+# How often a wait must yield the processor for each second of its deadline. On an idle emulated processor, a wait
+# yields ten times as often.
 TURNS_PER_S = 1000
 # The maximum duration of a case as a multiple of its deadline, whatever progress it makes: two hours by default.
 _DEADLINES = 60
 
 
 def completion_deadline_s(case_deadline_s: float) -> float:
-    """The deadline of one completion, from that of its case; both in seconds."""
+    """The deadline of one completion, computed from the deadline of its case; both in seconds."""
     return min(COMPLETION_DEADLINE_S, case_deadline_s * _COMPLETION_SHARE)
 
 
@@ -34,8 +35,8 @@ def longest_case_s(case_deadline_s: float) -> float:
 class Wait:
     """A wait for the work of a kernel thread, such as a completion.
 
-    It is over once `seconds` have passed and the processor has been yielded a thousand times for each second: where a
-    guest's processor itself gets little time, the clock alone says nothing about the driver.
+    The wait is over once `seconds` have passed and the processor has been yielded a thousand times for each second: if
+    the processor of a guest gets little time from the host, the clock alone says nothing about the driver.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -1,8 +1,8 @@
 """The required consequences of a refused operation: the status of its completion and the states of the queue pairs.
 
-From the InfiniBand Architecture Specification, volume 1: its completion statuses and its errors that the responder and
-the requester detect. The statuses of enum ibv_wc_status are those of the specification; no manual page says which
-refusal has which. They are the subject of the rules STAT-…, and of no other. Data only; judging/ applies it.
+The source is the InfiniBand Architecture Specification, volume 1: its completion statuses, and its errors that the
+responder and the requester detect. enum ibv_wc_status has the statuses of the specification; no manual page says which
+refusal has which status. Only the rules STAT-… are about statuses. Data only; judging/ applies the data.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ RELIABLE = ("RC", "XRC", "RC_SRQ")
 class Refusal:
     """The expected result of a refused operation.
 
-    `wc` are the allowed statuses of the completion at the side that posted the operation. `peer` are those at the
-    other side, if the operation consumed a request there. Empty means that the documents leave the status open.
-    `state` is the state of the queue pair that detected the error; empty if it is not judged.
+    `wc` are the allowed statuses of the completion at the side that posted the operation. `peer` are the allowed
+    statuses at the other side, if the operation consumed a receive request there. An empty tuple means that the
+    documents leave the status open. `state` is the required state of the queue pair that detected the error; empty if
+    the state is not judged.
     """
 
     operations: str
@@ -48,28 +49,28 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
         "NAK, invalid request, class C: the operation is not supported by this receive queue",
     ),
     ("gather", "memory"): Refusal(
-        "SEND and RDMA WRITE out of the region",
+        "SEND and RDMA WRITE with data from the region",
         ("LOC_PROT_ERR",),
         (),
         "ERR",
         "local memory protection error of the requester: a local protection error",
     ),
     ("answer", "memory"): Refusal(
-        "the answer of an RDMA READ or an atomic into the region",
+        "RDMA READ and atomics with the response written to the region",
         ("LOC_PROT_ERR",),
         (),
         "ERR",
         "local memory protection error of the requester: a local protection error",
     ),
     ("receive", "memory"): Refusal(
-        "a SEND into the region of a posted receive",
+        "a SEND to a receive request that was posted with the region",
         ("LOC_PROT_ERR", "LOC_QP_OP_ERR"),
         ("REM_OP_ERR",),
         "ERR",
         "NAK, remote operational error, class A: an error of the responder's queue pair",
     ),
     ("bind", "memory"): Refusal(
-        "a bind that was posted, of either type of window",
+        "a posted bind of a window of either type",
         ("MW_BIND_ERR",),
         (),
         "",
@@ -80,5 +81,5 @@ REFUSALS: dict[tuple[str, str], Refusal] = {
 
 def refusal(side: str, reason: str, qp_type: str) -> Refusal | None:
     """Returns the expected result of a refused operation, or None if no document defines it."""
-    local = side == "bind"  # detected where it was posted, whatever the queue pair's type
+    local = side == "bind"  # the requester detects the error, whatever the type of the queue pair
     return REFUSALS.get((side, reason)) if local or qp_type in RELIABLE else None

@@ -1,7 +1,7 @@
 """A fault as data: of one call, of one case, or of one point of a sweep.
 
-Judging makes it from case and observation, results record it, defects read its fields; judging/sentences.py is the one
-place that makes a sentence of it; no code parses that sentence. Not for verdicts, nor for severity
+judging/ makes a fault from a case and its observation, results/ records it, and defects/ reads its fields. Only
+judging/sentences.py writes a fault as a sentence, and no code parses that sentence. Not for verdicts, nor for severity
 (defects/severity.py).
 """
 
@@ -21,53 +21,53 @@ class Effect(StrEnum):
 
     KERNEL_DIED = "kernel died"
     HUNG = "hung"
-    MOVED = "moved"  # bytes that the request had no right to
-    MISPLACED = "misplaced"  # a request that succeeded brought other bytes, or brought them elsewhere
+    MOVED = "moved"  # the request read or wrote bytes that it had no right to
+    MISPLACED = "misplaced"  # a request that succeeded transferred other bytes, or put them elsewhere
     PROCESS_DIED = "process died"
-    ACCEPTED = "accepted"  # what must be refused
-    REFUSED = "refused"  # what must be done
-    KEPT = "kept"  # what should be released is still held
-    KERNEL_ALARM = "kernel complained"  # it warned or became tainted, and went on
-    CODE = "code"  # refused as it should be, with another code
-    STATUS = "status"  # refused as it should be, with another status of its completion
+    ACCEPTED = "accepted"  # a call or request succeeded that must be refused
+    REFUSED = "refused"  # a call or request was refused that must succeed
+    KEPT = "kept"  # a resource is still held that should have been released
+    KERNEL_ALARM = "kernel complained"  # the kernel warned or became tainted, and continued
+    CODE = "code"  # a correct refusal with a wrong code
+    STATUS = "status"  # a correct refusal with a wrong completion status
     REMARK = "remark"  # anything else that is reported wrongly
 
 
 class FaultKind(StrEnum):
-    """The kinds of fault. The value stands in results files."""
+    """The kinds of fault. Results files have the value of the member."""
 
     effect: Effect
 
     KERNEL_DIED = "kernel-died", Effect.KERNEL_DIED
     HUNG = "hung", Effect.HUNG
-    NO_COMPLETION = "no-completion", Effect.HUNG  # of a request, by the deadline
-    MOVED = "moved", Effect.MOVED  # bytes of a request that must be refused
+    NO_COMPLETION = "no-completion", Effect.HUNG  # a request had no completion by the deadline
+    MOVED = "moved", Effect.MOVED  # a request that must be refused transferred bytes
     CHANGED = "changed-though-refused", Effect.MISPLACED  # bytes changed that the refused request did not carry
     NOT_ARRIVED = "not-arrived", Effect.MISPLACED
     OTHER_ARRIVED = "other-arrived", Effect.MISPLACED
     ELSEWHERE = "elsewhere", Effect.MISPLACED  # bytes changed outside of the range
-    BESIDE_BUFFER = "beside-buffer", Effect.MISPLACED  # bytes changed outside of the buffer of the other side
+    BESIDE_BUFFER = "beside-buffer", Effect.MISPLACED  # bytes changed outside of the requester's buffer
     LATE = "late", Effect.MISPLACED  # the completion came before the data
-    KERNEL_MEMORY = "kernel-memory", Effect.KERNEL_ALARM  # its memory is in doubt: KASAN, reference counts
+    KERNEL_MEMORY = "kernel-memory", Effect.KERNEL_ALARM  # a report about kernel memory: KASAN, reference counts
     PROCESS_DIED = "process-died", Effect.PROCESS_DIED
     ACCEPTED = "accepted", Effect.ACCEPTED
     FLUSHED = "flushed", Effect.ACCEPTED
     ANNOUNCED = "announced", Effect.ACCEPTED  # the receiver got a completion of a message that must be refused
     CARRIED_OUT = "carried-out", Effect.ACCEPTED  # a request whose posting had failed
     REFUSED = "refused", Effect.REFUSED
-    REFUSED_ONCE = "refused-once", Effect.REFUSED  # a set-up, which was done when it was made again
-    NOT_PROVIDED = "not-provided", Effect.REFUSED  # declared, or in the profile, and not there
+    REFUSED_ONCE = "refused-once", Effect.REFUSED  # a set-up was refused, and succeeded when made again
+    NOT_PROVIDED = "not-provided", Effect.REFUSED  # a capability that is declared or in the profile is missing
     LEAKED = "leaked", Effect.KEPT
     WRONG_CODE = "wrong-code", Effect.CODE
     NO_CODE = "no-code", Effect.CODE
     NO_ERRNO = "no-errno", Effect.CODE  # the code is a number that is not a value of errno
-    OTHER_ERRNO = "other-errno", Effect.CODE  # the value returned, and errno differ
+    OTHER_ERRNO = "other-errno", Effect.CODE  # the returned value and errno differ
     VARYING_CODE = "varying-code", Effect.CODE
     WRONG_STATUS = "wrong-status", Effect.STATUS
-    WRONG_PEER_STATUS = "wrong-peer-status", Effect.STATUS  # a refusal, at the side that did not post the request
+    WRONG_PEER_STATUS = "wrong-peer-status", Effect.STATUS  # of a refusal, at the side that did not post the request
     PEER_STATUS = "peer-status", Effect.STATUS  # reported by the other side for a request that succeeded
     WRONG_STATE = "wrong-state", Effect.REMARK
-    NO_EVENT = "no-event", Effect.REMARK  # an asynchronous event that should have come
+    NO_EVENT = "no-event", Effect.REMARK  # a required asynchronous event did not come
     SEVERAL_COMPLETIONS = "several-completions", Effect.REMARK
     UNASKED_COMPLETION = "unasked-completion", Effect.REMARK
     WRONG_OPCODE = "wrong-opcode", Effect.REMARK
@@ -76,12 +76,12 @@ class FaultKind(StrEnum):
     WRONG_LENGTH = "wrong-length", Effect.REMARK
     WRONG_IMMEDIATE = "wrong-immediate", Effect.REMARK
     WRONG_INVALIDATED_KEY = "wrong-invalidated-key", Effect.REMARK
-    WRONG_STRUCTURE = "wrong-structure", Effect.REMARK  # the struct of a region differs from what was asked
-    DIFFERENT = "different", Effect.REMARK  # the installed header from the document, or a device from the reference
-    KERNEL_OOPSED = "kernel-oopsed", Effect.KERNEL_ALARM  # it killed a task and went on
+    WRONG_STRUCTURE = "wrong-structure", Effect.REMARK  # the struct ibv_mr differs from the registration's arguments
+    DIFFERENT = "different", Effect.REMARK  # the header differs from the document, or a device from the reference
+    KERNEL_OOPSED = "kernel-oopsed", Effect.KERNEL_ALARM  # the kernel killed a task and continued
     KERNEL_WARNED = "kernel-warned", Effect.KERNEL_ALARM
     KERNEL_TAINTED = "kernel-tainted", Effect.KERNEL_ALARM
-    OTHER = "other", Effect.REMARK  # of an older results file without the kind
+    OTHER = "other", Effect.REMARK  # a fault in an older results file, without a kind
 
     def __new__(cls, value: str, effect: Effect = Effect.REMARK) -> "FaultKind":
         member = str.__new__(cls, value)
@@ -90,7 +90,7 @@ class FaultKind(StrEnum):
         return member
 
 
-# The verdict that a fault gives, where it is not FAIL.
+# The verdicts of the kinds of fault that do not give FAIL.
 _VERDICTS: Mapping[FaultKind, Verdict] = {
     FaultKind.KERNEL_DIED: Verdict.CRASH,
     FaultKind.PROCESS_DIED: Verdict.CRASH,
@@ -104,7 +104,7 @@ def verdict_of(kind: FaultKind) -> Verdict:
 
 
 class FaultData(TypedDict, total=False):
-    """A fault as it stands in results files: the fields of Fault that are not empty."""
+    """A fault in a results file: the fields of Fault that are not empty."""
 
     kind: FaultKind
     call: str
@@ -133,19 +133,19 @@ class FaultData(TypedDict, total=False):
 class Fault:
     """One thing that went wrong, and where.
 
-    Where: `call` is the call that failed, with its arguments if they are known, `verb` its name, which is the same at
-    both entries, `step` 0 for the judged call, and else the number of the step after it. `operation` is that of
-    traffic; `key` whose key it used, "region" or "window"; `outside` whether it aimed outside of the key's range,
-    `dead` whether the key's object was gone by then. `region` has what is special about the region (see REGIONS),
-    `access` the access flags of the call, `used` says of a registration whether the case continues to use the region.
-    `layer` answered.
+    Where: `call` is the call that failed, with its arguments if they are known. `verb` is the name of the call, the
+    same at both entries. `step` is 0 for the judged call, and for a later step its number. `operation` is the operation
+    of traffic. `key` is the kind of object whose key the operation used, "region" or "window". `outside`: the operation
+    addressed bytes outside of that object's range. `dead`: that object no longer existed. `region` has the special
+    properties of the region (see REGIONS), `access` the access flags of the call. `used`: the case uses the region
+    after its registration. `layer` is the layer that answered.
 
-    What: `returned`, `errno`, `statuses` (None without a request), `tries` and `nothing_arrived` are the answer;
-    `expected` what the document allows of it, `seen` what came: names, numbers, and lines of the kernel, by the kind.
-    For a report of the kernel's tools, such as KASAN, `seen` has its lines and frames. For a death or a hang, `seen`
-    has the process or kernel that ended, the signal or status, the point or sequence reached, the kernel's first line
-    about it, and the kernel's location; unknown values are empty. `site` is where the kernel was: the function, its
-    caller, and the module of each.
+    What: `returned`, `errno`, `statuses` (None without a request), `tries` and `nothing_arrived` are the answer.
+    `expected` is what the document allows, `seen` what was observed: names, numbers or kernel lines, depending on the
+    kind. For a report of the kernel's tools, such as KASAN, `seen` has its lines and frames. For a death or a hang,
+    `seen` has the process or kernel that ended, the signal or status, the point or sequence reached, the kernel's first
+    line about the death, and the kernel's location; unknown values are empty. `site` is the kernel's location: the
+    function, its caller, and the module of each.
     """
 
     kind: FaultKind
@@ -177,7 +177,7 @@ class Fault:
 
     @property
     def ended_by(self) -> str:
-        """The signal or the status with which a process ended; empty if it is not known."""
+        """The signal or the exit status with which a process ended; empty if unknown."""
         return self.seen[1] if self.effect is Effect.PROCESS_DIED and len(self.seen) > 1 else ""
 
     @property
@@ -186,7 +186,7 @@ class Fault:
 
     @property
     def answer(self) -> str:
-        """The errno, code or status that was the answer; empty if there was none, or only a pointer or 0."""
+        """The errno, code or status that was returned; empty if there was none, or only a pointer or 0."""
         if self.effect is Effect.STATUS:
             return self.seen[0] if self.seen else ""
         statuses = self.statuses or ()
@@ -203,7 +203,7 @@ class Fault:
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "Fault":
-        """The fault in a record of the right shape. Raises ValueError for an unknown kind."""
+        """The fault that `data`, of the shape of FaultData, describe. Raises ValueError for an unknown kind."""
         known = {field.name for field in fields(cls)}
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
@@ -213,7 +213,7 @@ class Fault:
         return cls(**{**values, "kind": FaultKind(data["kind"])})
 
 
-# The fields that say what went wrong; the others say where.
+# The fields of a fault that say what went wrong; the other fields say where.
 WHAT = (
     "kind",
     "verb",

@@ -13,8 +13,8 @@ class Traits:
     """The properties of a kind of case.
 
     For a kind that does not belong to one verb, `folder` is the folder of its tables in cases/, and `call` the call
-    that its rows make. Cases with a higher `precedence` run later. `cost` is the estimated cost of a case in addition
-    to that of its calls, in units of one plain call. `proves`: whether a pass proves its rules.
+    that its rows make. Cases with a higher `precedence` run later. `cost` is the estimated cost of a case without the
+    cost of its calls, in units of one plain call. `proves`: a pass of the case is evidence for its rules.
     """
 
     name: str
@@ -27,11 +27,11 @@ class Traits:
 
 class Kind(Enum):
     ROW = Traits("row")  # the calls of one row
-    POINT = Traits("point")  # the calls of one point of a sweep, which was selected by its name
+    POINT = Traits("point")  # the calls of one point of a sweep, if the user has selected that point
     SWEEP = Traits("sweep", cost=50.0)  # the calls of every point of a space
     # Compares the installed header and bindings with the descriptions in verbs/. Runs the compiler.
     API = Traits("api", folder="api", call="compare_api", precedence=1, cost=20.0)
-    # Random sequences of calls, for a given time. They run last, because the device may be damaged afterwards.
+    # Random sequences of calls, for a given time. They run last, because they may damage the device.
     SEQUENCES = Traits("sequences", folder="sequences", call="random_sequences", precedence=2, proves=False)
 
     @property

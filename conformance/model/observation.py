@@ -10,7 +10,7 @@ from typing import NotRequired, TypedDict
 
 from conformance.model.fault import FaultData
 
-# Stands for the statuses of a request on a queue pair on which nothing can complete yet.
+# In place of the statuses of a request that cannot complete yet, because of the state of its queue pair.
 NOT_AWAITED = "not awaited"
 
 
@@ -54,7 +54,7 @@ class MrKeysChange(TypedDict):
 
 
 class PartialContents(TypedDict):
-    """The first bytes of the harness's buffer (`here`) and of the range (`there`), in hexadecimal."""
+    """The first bytes of the requester's buffer (`here`) and of the range (`there`), in hexadecimal."""
 
     here: str
     there: str
@@ -71,75 +71,75 @@ class DivergenceData(TypedDict):
 
 
 class Observation(TypedDict, total=False):
-    """The observation of one call, and of the case if it is the judged call."""
+    """The observation of one call. The observation of the judged call also has the keys for the whole case."""
 
-    # Of every call that was made.
+    # Observations of every call.
     rc: int | None  # the value returned; None where the call returns a pointer
     returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
-    errno: str  # its name; empty if the call did not set it
+    errno: str  # the name of errno; empty if the call did not set errno
     layer: str  # which layer returned the result: library, provider, kernel, device, header or none
-    not_made: bool  # the step belongs to the other outcome of the judged call, or there was no queue pair for it
-    no_pair: str  # the capability of the type of queue pairs that the device refused to create, such as `rc`
+    not_made: bool  # the step needs another outcome of the judged call, or there was no queue pair for the step
+    no_pair: str  # if the device refused to create the queue pair: the capability for its type, such as `rc`
     no_control: str  # the errno with which the same call is refused where nothing is wrong with it
     enumerated: bool  # `returned` is a code from the verb's enumeration
 
-    # Of a registration, a re-registration, and an allocation or bind of a window.
+    # Observations of a registration, a re-registration, and an allocation or bind of a window.
     mr: MrFields
     asked: AskedRange
     keys: MrKeysChange
     mw: WindowFields
     rkey: KeyChange
 
-    # Of posted requests.
+    # Observations of posted requests.
     wc: list[str]  # the statuses of the completions
-    opcode: list[str]  # [reported, specified] of a completion that names another operation than the request
+    opcode: list[str]  # [reported, specified] for a completion that names another operation than the request
     wr_id_matches: bool | None  # None if there is no completion to compare
-    marker: list[str]  # all statuses after an unsignaled request, with that of the signaled request after it
+    marker: list[str]  # all statuses after an unsignaled request, including that of the next, signaled request
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
-    wc_flags: int  # of that receive, as the provider gave them (enum ibv_wc_flags)
+    wc_flags: int  # wc_flags of that receiver's completion (enum ibv_wc_flags)
     invalidated: list[int | None]  # [reported to the receiver of a SEND_WITH_INV, sent]: the invalidated keys
 
-    # Of operations on a range.
+    # Observations of operations on a range.
     peer_wc: list[str]  # the statuses at the peer, unless all are SUCCESS
-    unacknowledged: bool  # on this transport, SUCCESS of the request says only that it was sent
+    unacknowledged: bool  # on this transport, the status SUCCESS says only that the request was sent
     qp_type: str
     side: str  # how the range is used: remote, gather, answer or receive
     moved: str  # how much of the data was transferred: all, nothing or part; `other`: the requester's buffer changed,
-    # but has no bytes of the responder's
+    # but has no bytes from the responder
     changed: list[list[int]]  # [offset from the beginning of the range, size] of each changed range, in bytes
-    tries: int  # how often it was sent over an unreliable transport; absent if once
-    guards: str  # `changed` if bytes next to the harness's own buffer have changed
-    late: bool  # a completion came before its data
+    tries: int  # how often the request was sent over an unreliable transport; absent if once
+    guards: str  # `changed` if bytes next to the requester's buffer have changed
+    late: bool  # a completion came before the data of its request
     bytes: PartialContents
-    state_before: str  # of a queue pair that was in the error state before the request
-    state: str  # of the responder's queue pair after a refusal
-    events: list[str]  # asynchronous events of that queue pair, such as QP_ACCESS_ERR, that had come by then
+    state_before: str  # the state of the queue pair before the request, if it was the error state
+    state: str  # the state of the responder's queue pair after a refusal
+    events: list[str]  # asynchronous events of the responder's queue pair after a refusal, such as QP_ACCESS_ERR
     byte_len: list[int]  # [reported to the receiver, sent], in bytes
-    imm: list[int | None]  # [reported to the receiver, sent] of the immediate data
+    imm: list[int | None]  # [reported to the receiver, sent]: immediate data
     pages: list[int]  # [pages in core, all pages] of the memory
 
-    # Of a call that makes many operations: the fault of the first that was wrong.
+    # Of a call that makes many operations: the fault of the first operation that went wrong.
     fault: FaultData
 
-    # Of a comparison with the installed header.
+    # Observations of a comparison with the installed header.
     checks: dict[str, int]  # the number of checks with each outcome
-    differences: list[str]  # of random sequences too
+    differences: list[str]  # random sequences have them, too
     not_covered: list[str]
 
-    # Of random sequences.
+    # Observations of random sequences.
     seed: int
     sequences: int
     steps: int
     divergences: list[DivergenceData]
 
-    # Of the case.
-    afterwards: "list[Observation]"  # of the later steps that were made
-    setup_failed: str  # which call of the set-up was refused; then only `errno` is present, too
+    # Observations of the case as a whole.
+    afterwards: "list[Observation]"  # the observations of the later steps that were made
+    setup_failed: str  # the call of the set-up that was refused; besides it, only `errno` is then present
     setup_refused_once: str  # the refused call of the set-up, if the same set-up succeeded when it was made again
     unreachable: str  # why nothing could be observed on this stack
-    left_behind: list[str]  # what could not be released, and which kernel resources have leaked
-    remarks: list[str]  # what else was noticed; it changes no verdict
-    lacking: list[str]  # needed capabilities that the device does not declare, for judging the record again
+    left_behind: list[str]  # objects that could not be released, and kernel resources that have leaked
+    remarks: list[str]  # other things that were noticed; they change no verdict
+    lacking: list[str]  # needed capabilities that the device does not declare; used when a record is judged again
 
 
 class ResourceCounts(TypedDict):
@@ -152,8 +152,9 @@ class ResourceCounts(TypedDict):
 class KernelEvidence(TypedDict, total=False):
     """Kernel log, taint and resources of the time in which a case ran; recorded as `kernel` of a result.
 
-    `log` is absent if it could not be read, `taint_before` if the taint has not changed. `suspects` are the names one
-    of which a complaint must contain to count against the device under test; absent if every complaint counts.
+    `log` is absent if the log could not be read, `taint_before` is absent if the taint has not changed. A complaint
+    counts against the device under test if it contains one of the names `suspects`; if that key is absent, every
+    complaint counts.
     """
 
     taint: int
@@ -178,7 +179,7 @@ class PointExample(TypedDict):
 
 
 def with_undeclared(observed: Observation, undeclared: Sequence[str]) -> Observation:
-    """The observation as it is recorded, with needed capabilities that the device does not declare."""
+    """The observation to be recorded: with `lacking`, the needed capabilities that the device does not declare."""
     return {**observed, "lacking": list(undeclared)} if undeclared else observed
 
 

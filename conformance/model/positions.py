@@ -1,10 +1,10 @@
 """The positions of a range at which an operation can be made, such as its first byte or across its end.
 
-Also the contents that the range can have before the operation. Names and offsets only, so that tables
-can use them as axis values. Not for making operations (execution/traffic.py).
+Also the contents that the range can have before the operation. The module has only names and offsets, and tables use
+the names as axis values. Not for making operations (execution/traffic.py).
 """
 
-# Operations on a word: eight bytes at an address that is a multiple of eight.
+# Operations on a word, which is eight bytes at an address that is a multiple of eight.
 WORD_OPERATIONS = (
     "ATOMIC_CMP_AND_SWP",
     "UNEQUAL_CMP_AND_SWP",
@@ -20,19 +20,20 @@ POSITIONS = {
     "last": "the last byte, or word",
     "before": "the byte, or word, before the range",
     "after": "the byte, or word, after the range",
-    "across-start": "sixteen bytes, or a word, of which half lie before the range",
-    "across-end": "sixteen bytes, or a word, of which half lie after the range",
-    "exact": "all of the range; for a word operation the eight bytes at its address, aligned or not",
+    "across-start": "sixteen bytes, or a word, with the first half before the range",
+    "across-end": "sixteen bytes, or a word, with the second half after the range",
+    "exact": "all of the range; for a word operation the first eight bytes of the range, aligned or not",
     "empty": "zero bytes at the beginning of the range",
 }
 # The contents of the range before an operation.
 CONTENTS = {
     "made": "known bytes, written into the range and around it just before the operation",
     "filled": "the bytes that an earlier call of `fill` has written",
-    "zeros": "zeros in memory that nobody has written to",
+    "zeros": "zeros: nothing has been written to the memory yet",
 }
 _WORD, _HALF = 8, 8
-# (offset, size) in bytes. The offset counts from the end of the range for _AT_THE_END, else from its beginning.
+# (offset, size) in bytes. The offset counts from the end of the range for the positions in _AT_THE_END, and from the
+# beginning for the others.
 _OFFSETS = {
     "first": (0, 1),
     "before": (-1, 1),
@@ -68,7 +69,7 @@ def _word(position: str, addr: int, length: int) -> int:
         "last": end // _WORD * _WORD - _WORD,
         "before": addr // _WORD * _WORD - _WORD,
         "after": beyond,
-        # The table has to place the beginning or end in the middle of a word, so that these are aligned.
+        # These words are aligned only if the table puts the beginning or end of the range in the middle of a word.
         "across-start": addr - _WORD // 2,
         "across-end": end - _WORD // 2,
     }

@@ -1,6 +1,6 @@
-"""The findings about a device before any case, for the header of results and for the handling of pairs.
+"""The findings of the trials before the first case, for the header of results and for the reuse of queue pairs.
 
-Frozen data. Not for making them (execution/preflight.py).
+Frozen data. Not for the trials themselves (execution/preflight.py).
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,11 @@ WORKS, NOT_OFFERED = "works", "not offered"
 class Findings:
     """The findings of preflight.
 
-    `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or what did not work. `operations`: the
-    same for what has to work on a pair of type RC. `refused_write`: what became of an RDMA WRITE to memory that peers
-    must not write; empty if none could be tried. `renews_by_reset`: a pair works again after it was moved through
-    RESET, or the transport never does that. `tells_state`: ibv_query_qp reports the error state of a queue pair.
+    `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or a text that says what did not work.
+    `operations`: the same for each operation that must work on a pair of type RC. `refused_write`: the result of an
+    RDMA WRITE to a region without REMOTE_WRITE; empty if the request could not be tried. `renews_by_reset`: a pair
+    works again after a transition to RESET; also true for a transport whose pairs are never reset. `tells_state`:
+    ibv_query_qp reports the error state of a queue pair.
     """
 
     pairs: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class Findings:
 
 
 def format_findings(found: PreflightFacts) -> list[str]:
-    """The findings that differ from the usual ones, one line each, with what the suite does about them."""
+    """A line for each unusual finding, with its consequence for the cases."""
     lines = [
         f"two queue pairs of type {kind} were made, but {what}"
         for kind, what in found.get("pairs", {}).items()

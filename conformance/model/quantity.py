@@ -67,7 +67,10 @@ class Quantity:
 
     @functools.cached_property
     def _sum(self) -> tuple[int, int, int, tuple[Term, ...]]:
-        """Pages, huge pages, other numbers, and the terms that name objects. Cached: sweeps evaluate a sum often."""
+        """The sums of the pages, of the huge pages and of other numbers, and the terms that name objects.
+
+        Cached, because sweeps evaluate a quantity often.
+        """
         pages = sum(term.sign * term.number for term in self.terms if term.unit in PAGES)
         hugepages = sum(term.sign * term.number for term in self.terms if term.unit in HUGE_PAGES)
         named = tuple(term for term in self.terms if term.name and term.name not in CONSTANTS)
@@ -89,7 +92,7 @@ def parse(text: str | int) -> Quantity:
     position = 0
     while position < len(source):
         match = _TERM.match(source, position)
-        # A term after the first may have a sign of its own, as in `buf + -1`: axis values may be negative.
+        # A term after the first may be negative, as in `buf + -1`, because axis values may be negative.
         if not match or (terms and not match["sign"]) or (not terms and match["own"]):
             rest = source[position:].strip()
             where = f"at {quoted(rest)}" if rest else "it is blank"
@@ -113,7 +116,8 @@ def _term(match: re.Match[str]) -> Term:
         raise ValueError(
             f"{quoted(digits)} begins with 0, which some programs read as octal; write it without the leading 0"
         )
-    # More than 20 digits exceed 64 bits in both notations. Do not convert them: that is slow for very long texts.
+    # A number of more than 20 digits exceeds 64 bits in both notations. It is not converted, because the conversion of
+    # a very long text is slow.
     number = int(digits, 0) if len(digits) <= 20 else MAX_NUMBER + 1
     factor = _SMALLEST_PAGE if unit in PAGES | HUGE_PAGES else UNITS.get(unit, 1)
     if number * factor > MAX_NUMBER:

@@ -1,8 +1,8 @@
-"""The lines of results.jsonl as types: what each record holds, key by key, in the order in which it is written.
+"""The lines of results.jsonl as types: the keys of each record, in the order in which they are written.
 
-The contract itself is docs/results.md. Keys that are NotRequired may be absent from a file; parts with total=False hold
-whatever a system reports about itself. Not for checking what was read (record_shape.py), nor for reading and writing
-files (results/).
+The contract itself is docs/results.md. Keys that are NotRequired may be absent from a file. Types with total=False have
+the facts that a system reports about itself, and any of these keys may be absent. Not for checking the shape of records
+(record_shape.py), nor for reading and writing files (results/).
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Environment(TypedDict, total=False):
 
 
 class PreflightFacts(TypedDict, total=False):
-    """The trials before the first case; see model.preflight.Findings."""
+    """The findings of the trials before the first case; see model.preflight.Findings."""
 
     pairs: dict[str, str]
     operations: dict[str, str]
@@ -46,7 +46,7 @@ class PreflightFacts(TypedDict, total=False):
 
 
 class DeviceFacts(TypedDict, total=False):
-    """A device's report about itself; `caps` are its capabilities by name, with limits and masks among them.
+    """A device's report about itself; `caps` are its capabilities, limits and masks by name.
 
     `preflight` is absent if several devices are tested at the same time. `peer` is the name of the device on which the
     requesters are; it is absent if traffic is in loopback.
@@ -64,7 +64,7 @@ class DeviceFacts(TypedDict, total=False):
 
 
 class UnderTest(TypedDict, total=False):
-    """The tested software, by build id and SHA-256; `given` are the builds that the user put under test."""
+    """The build ids and SHA-256 of the tested software; `given` are the builds that the user supplied for the test."""
 
     kernel: dict[str, str]
     modules: dict[str, dict[str, str]]
@@ -73,8 +73,11 @@ class UnderTest(TypedDict, total=False):
 
 
 class DerivedFiles(TypedDict):
-    """Files that another guest has derived from the suite, and that this one was given: how many, a SHA-256 over
-    their names and contents, and another over the names and contents of the suite's modules."""
+    """The derived files that a guest was given and that another guest had made from the suite.
+
+    `files` is their number, `sha256` is over their names and contents, `suite_sha256` over the names and contents of
+    the suite's modules.
+    """
 
     files: int
     sha256: str
@@ -82,11 +85,11 @@ class DerivedFiles(TypedDict):
 
 
 class RuleTexts(TypedDict, total=False):
-    """The fields of a rule that reports show, so that they need no other file.
+    """The fields of a rule that reports show, so that reports need no other file.
 
-    `quote` holds the words of the document; a rule that has none has `unquoted`, the reason. `evidence` names what a
-    run must show to verify the rule; `cases` is the number of its cases in the default tier. `conditional`
-    names the situation to which the rule applies, if not every stack has it.
+    `quote` is a quotation of the document; a rule without a quotation has the reason in `unquoted`. `evidence` names
+    what a run must show to verify the rule; `cases` is the number of the rule's cases in the default tier.
+    `conditional` names the situation to which the rule applies, if some stacks never have that situation.
     """
 
     verb: str
@@ -106,7 +109,7 @@ class RuleTexts(TypedDict, total=False):
 
 
 class GivenFile(TypedDict):
-    """A file that a run was given, of waivers or a profile, with its SHA-256."""
+    """The file of waivers, or of a profile, that the user gave to a run, with its SHA-256."""
 
     file: str
     sha256: str
@@ -120,7 +123,7 @@ class JudgedAgain(TypedDict):
 
 
 class ShardFacts(TypedDict):
-    """The number of this part of a run, from 1, the number of parts, and the ids of all cases of the run in their
+    """A part of a run: its number, which counts from 1, the number of parts, and the ids of all cases of the run in
     order."""
 
     number: int
@@ -129,10 +132,10 @@ class ShardFacts(TypedDict):
 
 
 class SupervisorFacts(TypedDict, total=False):
-    """The part of a header that only the supervisor knows, and not the worker under test.
+    """The keys of a header that the supervisor knows and the worker under test does not.
 
-    `devices` are the names of those that share the cases, if they are several. `isolated` is the user of the process
-    under test, if that is not the user of the supervisor. `subject` is what the run passes judgement on, "device" or
+    `devices` are the names of the devices that share the cases, if there are several. `isolated` is the user of the
+    process under test, if that is not the user of the supervisor. `subject` is the subject of the verdicts, "device" or
     "stack".
     """
 
@@ -150,12 +153,13 @@ class SupervisorFacts(TypedDict, total=False):
 
 
 class HeaderRecord(TypedDict):
-    """The first record: what is under test, the rules, and the ids of all planned cases in their order.
+    """The first record: what is under test, the rules, and the ids of all planned cases in order.
 
-    `left_out` is the number of cases of the default tier that are not planned. `controls` names, for a refusal,
-    what has to be granted for it to count, unless that is the refused operation itself on the same set-up. `shard` is
-    there for a part of a run, `shards` for a run that was made of parts: the header of each, its size, and the figures
-    of its footer. `derived` is there if the guest that sent the header was given files that another one had derived.
+    `left_out` is the number of cases of the default tier that are not planned. `controls` maps a refusal to the
+    operation that has to be granted for the refusal to count; without an entry, that is the refused operation itself on
+    the same set-up. A part of a run has `shard`. A run that was merged from parts has `shards`: the header of each
+    part, its size, and the figures of its footer. `derived` is there if the guest that sent the header was given files
+    that another guest had derived.
     """
 
     type: Literal["header"]
@@ -186,7 +190,7 @@ class HeaderRecord(TypedDict):
 
 # A result and its parts.
 
-# The documented expectation of a case, as in its table.
+# The documented expectation of a case, as its table states it.
 Expected: TypeAlias = Mapping[str, Any]
 
 
@@ -210,11 +214,12 @@ class Subsets(TypedDict):
     subsets: list[str]
 
 
-Axes: TypeAlias = dict[str, list[str] | Subsets]  # by name: the labels of an axis's values, or its flags
+Axes: TypeAlias = dict[str, list[str] | Subsets]  # by the name of an axis: the labels of its values, or its flags
 
 
 class SpaceFacts(TypedDict, total=False):
-    """The space of a sweep, its number of points, and whether all points repeat one thing that depends on chance."""
+    """The space of a sweep, and its number of points. `tries`: all points repeat one experiment that depends on chance.
+    """
 
     axes: Axes
     size: int
@@ -222,7 +227,7 @@ class SpaceFacts(TypedDict, total=False):
 
 
 class SetUp(TypedDict):
-    """The set-up of a case before its judged call: a line for each object that it made, and for each call."""
+    """The set-up of a case before its judged call: a line for each object that was made, and for each call."""
 
     given: list[str]
     before: list[str]
@@ -231,9 +236,10 @@ class SetUp(TypedDict):
 class Deviation(TypedDict):
     """Points of a sweep with the same deviation, or a random sequence that deviates.
 
-    For points, `when` is a formula that is true at `count` points; `of` is the number of all points that have the
-    expectation of `clause`. `smallest` are the labels of the simplest one, and `set_up`, `call` and `afterwards`
-    what that one does. For a sequence, `when` is its call, and `row` is the sequence as a table row.
+    For points, `when` is a formula that is true at the `count` deviating points; `of` is the number of all points with
+    the expectation of `clause`. `smallest` has the labels of the simplest deviating point, and `set_up`, `call` and
+    `afterwards` are those of that point. For a sequence, `when` is the call that deviates, and `row` is the sequence as
+    a table row.
     """
 
     when: str
@@ -269,8 +275,8 @@ class OutcomeFacts(TypedDict):
 class PointsFile(TypedDict):
     """The side file of a sweep: an outcome for every point, and a raw observation as an example of each outcome.
 
-    `index` is base64 of zlib of a little-endian 16-bit number of an outcome for each point, row-major; 65535 stands
-    for a point that is not in the space.
+    `index` has for each point, in row-major order, the number of its outcome as 16 bits, little-endian; 65535 marks a
+    point that the sweep excludes. The numbers are compressed by zlib and then encoded in base64.
     """
 
     case: str
@@ -281,10 +287,10 @@ class PointsFile(TypedDict):
 
 
 class Shows(TypedDict):
-    """The evidence of a passing result for its rules: an operation that was granted or refused, and on which set-up.
+    """The evidence of a passing result for its rules: an operation that was granted or refused, and its set-up.
 
-    In a sweep, `rule` is the rule, `verdict` the verdict of the points that show it, and `lacking` what they lack if
-    they could not be run.
+    In a sweep, `rule` is the rule, and `verdict` is the verdict of the points that show the operation. If those points
+    could not be run, `lacking` names what the device or the stack lacks for them.
     """
 
     shows: str
@@ -295,14 +301,14 @@ class Shows(TypedDict):
 
 
 class Missing(TypedDict):
-    """Why a part of the evidence of a rule was not seen in a run; see results/conclusions.py."""
+    """The reason why a part of the evidence of a rule was not seen in a run; see results/conclusions.py."""
 
     why: str
     because: str
 
 
 class EvidenceFacts(TypedDict):
-    """The evidence of a rule in a run: how many parts it needs and how many were seen, and the others by name."""
+    """The evidence of a rule in a run: the number of parts needed, the number seen, and the missing parts by name."""
 
     needed: int
     seen: int
@@ -314,11 +320,11 @@ class ResultRecord(TypedDict):
 
     `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case;
     `device` is the device of that worker, if several devices share the cases.
-    `fault` is what a violation is about; for sweeps and random sequences it is in each deviation. `set_up` is only in
-    results that say something bad of the stack or of the harness. `claimed` is the verdict that the worker gave, if its
-    observation gives another: the case is then BROKEN, also when it is judged again. `deviations_left_out` is the
-    number of further ways in which points deviate; the record has only their number. `points_data` is only in records
-    before they are stored; in the file, `points_file` names a side file with these data instead.
+    `fault` is the fault of a violation; sweeps and random sequences have a fault in each deviation instead. Violations
+    and BROKEN results have `set_up`, except sweeps. `claimed` is the verdict of the worker, if the worker's observation
+    gives another verdict: the case is then BROKEN, also when it is judged again.
+    `deviations_left_out` is the number of further deviations, which the record does not have. A record has
+    `points_data` only until it is stored; in the file, `points_file` names a side file with these data instead.
     """
 
     type: Literal["result"]
@@ -359,7 +365,8 @@ class ResultRecord(TypedDict):
 
 
 class WaiversAccount(TypedDict, total=False):
-    """How many results are waived, how many waivers hold on other stacks, and a line for each waiver with a problem."""
+    """The number of waived results, the number of waivers for other stacks, and a line for each waiver with a problem.
+    """
 
     file: str
     waived: int
@@ -370,9 +377,10 @@ class WaiversAccount(TypedDict, total=False):
 class FooterRecord(TypedDict):
     """The last record; `verdicts` counts cases by effective verdict, `rules` has the verdict on each rule.
 
-    `confirmation` counts violations: confirmed, not confirmed and not tried; it is absent if none were to be confirmed.
-    For each rule that passed in part, `rule_evidence` has what was seen of it and what was not, and `not_offered` has
-    what the device or the stack does not offer of it, with the number of cases. Each is absent if it would be empty.
+    `confirmation` counts the violations that were confirmed, not confirmed and not tried; it is absent if there was
+    nothing to confirm. For each rule that passed in part, `rule_evidence` says which evidence was seen and which was
+    not, and `not_offered` names what the device or the stack does not offer, with the number of cases that need it.
+    Either key is absent if it would be empty.
     """
 
     type: Literal["footer"]
@@ -398,7 +406,7 @@ class StartRecord(TypedDict):
 
 
 class ProgressRecord(TypedDict):
-    """The progress of a case, only in a worker's stream: the next point, and the number of points done.
+    """The progress of a case: the next point, and the number of points done. Only a worker's stream has this record.
 
     For random sequences, `row` is the sequence as a row of a table and `rule` the rule of its last step.
     """
@@ -412,10 +420,10 @@ class ProgressRecord(TypedDict):
 
 
 class OfferedRecord(TypedDict):
-    """The worker's trials of capabilities; only in a worker's stream, before the first result.
+    """The worker's trials of capabilities. Only a worker's stream has this record, before the first result.
 
-    `offered`: by entry and capability, whether the entry offers what no device attribute declares. `absent`: for
-    each capability that is declared but was not there, the call that showed this.
+    `offered`: by entry and capability, whether the entry offers the capability, which no device attribute declares.
+    `absent`: for each capability that is declared but was not there, the call that showed this.
     """
 
     type: Literal["offered"]
@@ -424,9 +432,9 @@ class OfferedRecord(TypedDict):
 
 
 class WorkerRecord(TypedDict):
-    """A worker has started. `boot_id` is empty unless the kernel under test is that of a host.
+    """A worker has started. `boot_id` is empty unless the kernel under test is the kernel of a host.
 
-    `derived` is there if the worker is a guest that was given files that another one had derived.
+    `derived` is there if the worker is in a guest that was given files that another guest had derived.
     """
 
     type: Literal["worker"]
@@ -443,7 +451,7 @@ class ResumedRecord(TypedDict):
 
 
 class Occurrence(TypedDict):
-    """One occurrence of a violation: in the run, or when it was tried again."""
+    """One occurrence of a violation: in the run, or when its case was tried again."""
 
     verdict: Verdict
     reason: str
@@ -461,13 +469,13 @@ class Repetitions(TypedDict):
 class ConfirmationRecord(TypedDict):
     """Whether a violation occurs without the cases that ran before it.
 
-    `point` is a point of a sweep, absent if the whole case was tried. `by` is "run" if the case was the first one of
-    its worker, "repetition" if it was tried again alone in a fresh worker, and "company" if it occurred again, with the
-    same verdict, in a fresh worker with other violations. Any violation that the case shows alone is a
-    confirmation. If it is a different violation, or if there is none, both occurrences are recorded. For a violation
-    that was not seen at the first try, `after` are the cases after which it occurs again, empty if there are none, and
-    absent if they were not searched for. Unless such cases were found, `repetitions` says how often the violation was
-    tried alone, and how often it was seen.
+    `point` is a point of a sweep; it is absent if the whole case was tried. `by` is "run" if the case was the first
+    case of its worker, "repetition" if the case was tried again alone in a fresh worker, and "company" if the violation
+    occurred again, with the same verdict, in a fresh worker together with other violations. Any violation that the case
+    shows alone is a confirmation. If the case alone shows a different violation or none, both occurrences are recorded.
+    For a violation that was not seen at the first try, `after` lists the cases after which the violation occurs again;
+    the list is empty if there are no such cases, and absent if they were not searched for. Unless such cases were
+    found, `repetitions` says how often the case was tried alone, and how often it showed the violation.
     """
 
     type: Literal["confirmation"]
@@ -482,10 +490,10 @@ class ConfirmationRecord(TypedDict):
 
 
 class GuestRecord(TypedDict):
-    """An event of a guest, only in its stream: it is up, it is broken, its command has ended, and so on.
+    """An event of a guest, such as its start, a failure or the end of its command. Only a guest's stream has it.
 
-    A session that ends before its first case, on a host too, also reports `broken`; `reason` says why. `files` are
-    those that the guest has derived from the suite, in base64, by their paths.
+    A session that ends before its first case reports `broken`, also on a host; `reason` says why. `files` are the files
+    that the guest has derived from the suite, in base64, by their paths.
     """
 
     type: Literal["guest"]

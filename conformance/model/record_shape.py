@@ -63,7 +63,7 @@ TYPES: Mapping[str, Any] = {
 
 
 def _absent(type_: Any) -> Any:
-    """The value for an absent key of a type: an empty text, list or object, or zero; the first value of a choice."""
+    """The value for an absent key of a type: an empty text, list or object, zero, or the first value of a choice."""
     origin, arguments = get_origin(type_) or type_, get_args(type_)
     if is_typeddict(type_):
         return _defaults(type_)
@@ -75,7 +75,7 @@ def _absent(type_: Any) -> Any:
 
 
 def _defaults(record: Any, optional: Iterable[str] = ()) -> Any:
-    """The values for absent keys: those that the type of the record requires, and the `optional` ones."""
+    """The values for absent keys that the type of the record requires, and for the absent keys in `optional`."""
     kept = {*record.__required_keys__, *optional}
     return {name: _absent(type_) for name, type_ in get_type_hints(record).items() if name in kept}
 
@@ -109,7 +109,8 @@ def record_of(data: object) -> Record:
 
 
 def mismatch_of(record: Record) -> str:
-    """The part of a record that does not fit its type, with its path; empty if all fits, or if the type is unknown."""
+    """A text about the first value that does not fit the type of the record. Empty if every value fits, or if the type
+    is unknown."""
     described = TYPES.get(record["type"])
     return mismatch(record, described) if described else ""
 
@@ -117,7 +118,7 @@ def mismatch_of(record: Record) -> str:
 def check(record: _Record, where: str) -> _Record:
     """The record, as `completed` returns it.
 
-    Raises UserError, which begins with `where`, for what is not in the contract.
+    Raises UserError, with a message that begins with `where`, for a record that breaks the contract.
     """
     if wrong := mismatch_of(record) or _contradiction(record):
         of = f"case {printable(str(case))}: " if (case := dict(record).get("case")) else ""
@@ -126,8 +127,8 @@ def check(record: _Record, where: str) -> _Record:
 
 
 def completed(record: _Record) -> _Record:
-    """The record with all keys that readers need; a record of a type without such keys is returned as it is. Null
-    counts as absent."""
+    """The record with all keys that readers need; a record of a type without such keys is returned unchanged. A key
+    with the value null counts as absent."""
     whole: Any = record
     if record["type"] == "header":
         whole = _filled(record, HEADER)
@@ -156,7 +157,7 @@ def _filled(data: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _contradiction(record: Record) -> str:
-    """The contradiction between parts of a record, all of the right types; empty if there is none."""
+    """The contradiction between the parts of a record that has the right types; empty if there is none."""
     if record["type"] == "confirmation":
         unknown = (name for name in ("in_run", "alone") if name in record and "verdict" not in (record[name] or {}))
         return next((f"`{name}` has no verdict" for name in unknown), "")
@@ -168,7 +169,7 @@ def _contradiction(record: Record) -> str:
 
 
 def _wrong_fault(data: FaultData, verdict: str) -> str:
-    """What is wrong with a fault that has this verdict; empty if nothing is."""
+    """The mistake in a fault that was recorded with this verdict; empty if there is none."""
     if "kind" not in data:
         return "`fault` has no `kind`"
     if len(data.get("site") or ()) not in (0, 4):

@@ -1,7 +1,7 @@
 """The row of a sweep as data: the constant parts, and templates for the parts that depend on axes.
 
-A template returns its part of the row at a point (`at`), from the number of the value on each axis. The loader creates
-the templates (tables/row_resolution.py). Not for the points of a sweep (sweep.py).
+`at` of a template returns its part of the row at a point, which is given by the number of the value on each axis. The
+loader creates the templates (tables/row_resolution.py). Not for the points of a sweep (sweep.py).
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,8 +28,8 @@ class Template(Protocol[T_co]):
 class Varying(Generic[T]):
     """A part with one value for each combination of values of its axes.
 
-    The keys of `values` are the numbers of the values on `axes`. Combinations that no point of the sweep has may be
-    absent.
+    Each key of `values` has the number of the value on each of `axes`. A combination that no point of the sweep has may
+    be absent.
     """
 
     axes: tuple[str, ...]
@@ -44,7 +44,7 @@ class Varying(Generic[T]):
 class FlagSubsets:
     """The flags of an axis over all subsets: flag i is set if bit i of the value is set.
 
-    `masks` and `names` are those of each flag, in the axis's order.
+    `masks` and `names` have the mask and the name of each flag, in the axis's order.
     """
 
     axis: str
@@ -68,7 +68,7 @@ FlagsPart = Flags | Varying[Flags] | FlagSubsets
 class FlagsUnion:
     """A list of flags with axes among its elements: the OR of its parts, in their order.
 
-    Each axis is a part of its own, because the product of two axes of subsets can have a million combinations.
+    Each axis is a separate part, because the product of two axes of subsets can have a million combinations.
     """
 
     parts: tuple[FlagsPart, ...]
@@ -93,7 +93,7 @@ ArgumentTemplate = Varying[Argument] | FlagsUnion
 
 @dataclass(frozen=True)
 class StepTemplate:
-    """A call: the step at the first point, and the arguments and the expectation that depend on axes."""
+    """A call: the step at the first point, and the arguments and the expectation, if these depend on axes."""
 
     first: Step
     arguments: Mapping[str, ArgumentTemplate] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class StepTemplate:
 
 @dataclass(frozen=True)
 class MrTemplate:
-    """A region whose arguments alone depend on axes."""
+    """A region of which only the arguments depend on axes."""
 
     first: MrSpec
     arguments: Mapping[str, ArgumentTemplate]
@@ -126,7 +126,7 @@ class MrTemplate:
 
 @dataclass(frozen=True)
 class QpTemplate:
-    """A queue pair whose access flags alone depend on axes."""
+    """A queue pair of which only the access flags depend on axes."""
 
     first: QpSpec
     access: FlagsUnion
@@ -141,7 +141,7 @@ class QpTemplate:
 
 @dataclass(frozen=True)
 class WindowTemplate:
-    """A window whose bind's arguments alone depend on axes."""
+    """A window of which only the arguments of the bind depend on axes."""
 
     first: WindowSpec
     arguments: Mapping[str, ArgumentTemplate]
@@ -156,7 +156,7 @@ class WindowTemplate:
 
 @dataclass(frozen=True)
 class GivenTemplate:
-    """The set-up at the first point, and by name the objects that depend on axes."""
+    """The set-up at the first point, and templates, by name, for the objects that depend on axes."""
 
     first: Given
     memory: Mapping[str, Varying[MemorySpec]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Rules: documented statements with ids that never change; and evidence: what a passing case shows.
+"""Rules, which are documented statements with ids that never change, and evidence, which is what a passing case shows.
 
-A rule is verified once a run has shown all its evidence. Frozen data. Not for reading rules from files
-(tables/rules_file.py), nor for what a run has shown (results/rule_conclusions.py).
+A rule is verified once a run has shown all the rule's evidence. Frozen data. Not for reading rules from files
+(tables/rules_file.py), nor for the evidence that a run has shown (results/rule_conclusions.py).
 """
 
 import re
@@ -17,15 +17,16 @@ from conformance.yamldoc.nodes import Location
 
 GRANTED, REFUSED = "granted", "refused"
 _DIRECTIONS = {"success": GRANTED, "refused": REFUSED}
-# Operations that differ from another one only in the bytes that they leave or compare.
+# For an operation that differs from another operation only in its operands: the other operation, which the evidence
+# names.
 _KIND = {
     "UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
     "UPPER_UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
     "ZERO_FETCH_AND_ADD": "ATOMIC_FETCH_AND_ADD",
 }
-# For operations that nothing documented grants: the operation that shows that the object existed.
+# For an operation that is never granted: the operation that shows that its object existed.
 _MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
-_NAMING = ("rkey", "lkey", "mw")  # arguments that name the object under test, the nearest first
+_NAMING = ("rkey", "lkey", "mw")  # arguments that name the object under test; the first one that names it counts
 
 
 _DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine what a step shows
@@ -33,8 +34,8 @@ _DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine what a
 
 @dataclass(frozen=True, order=True)
 class Shown:
-    """One operation at an entry that was granted or refused. `set_up` describes its objects: queue pair, window,
-    memory."""
+    """One operation that was granted or refused at an entry. `set_up` describes the operation's objects: queue pair,
+    window, memory."""
 
     direction: str
     operation: str
@@ -59,10 +60,10 @@ class Shown:
 class Needs:
     """The evidence that verifies rules: `items` by rule, and `controls` for refusals.
 
-    The control of a refusal is the same operation on the same set-up, granted. Where no case can show that (for
-    example, if the type of queue pair never allows the operation), `controls` names the nearest operation that a case
-    can show, or else the one that makes the object. `conditional` has the rules of situations that a stack need not
-    have, `cases` the number of each rule's cases.
+    The control of a refusal is the same operation, granted on the same set-up. If no case can show this (for example,
+    because the type of queue pair never allows the operation), `controls` names the nearest granted operation that a
+    case can show, or else the call that makes the object. `conditional` has the rules about situations that some stacks
+    do not have. `cases` has the number of each rule's cases.
     """
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class Needs:
 
     @classmethod
     def of_header(cls, header: HeaderRecord) -> "Needs":
-        """The evidence that a run has recorded as needed; empty for a run of an older version."""
+        """The evidence that the header of a run records as needed; empty for a run of an older version."""
         rules = header.get("rules") or {}
         items = {rule: texts["evidence"] for rule, texts in rules.items() if "evidence" in texts}
         conditional = frozenset(rule for rule, texts in rules.items() if texts.get("conditional"))
@@ -85,7 +86,7 @@ class Needs:
 
 
 def named(item: str, set_up: str) -> str:
-    """An item with its set-up, as people read it."""
+    """The text of an item with its set-up."""
     return f"{item} ({set_up})" if set_up else item
 
 
@@ -112,8 +113,9 @@ def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
 def shown_by(case: Case) -> tuple[Shown, ...]:
     """The evidence that a passing row, or resolved point of a sweep, gives for its rules; none if its outcome is open.
 
-    If later steps show something, a judged call that succeeds counts only as their preparation. The steps after a call
-    that found no memory show that nothing else was harmed, which its rule is not about.
+    If later steps give evidence, a judged call that succeeds is only their preparation and gives none. After a call
+    for which the kernel fails an allocation, the later steps give no evidence: they show that nothing else was harmed,
+    and the rule is not about that.
     """
     if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
         return ()
@@ -126,7 +128,7 @@ def shown_by(case: Case) -> tuple[Shown, ...]:
 
 
 def shown_of_rules(case: Case) -> Iterator[tuple[str, Shown]]:
-    """The evidence of a case on a device that declares everything, each item with its rule."""
+    """The evidence of a case on a device that declares every capability, each item with its rule."""
     if case.sweep is None:
         yield from ((rule, shown) for rule in case.rules for shown in shown_by(case))
         return
@@ -149,7 +151,7 @@ def _shown(case: Case, step: Step) -> Shown:
 
 
 def _set_up(case: Case, step: Step) -> Iterator[str]:
-    """The parts of the set-up that could make a device refuse a step, whatever its rule says."""
+    """The properties of the set-up that could make a device refuse a step, apart from the rule."""
     if queue := case.given.qps.get(str(step.arguments.get("qp", ""))):
         yield queue.kind
     elif "qp_type" in step.arguments:
@@ -185,7 +187,7 @@ def _region(case: Case, name: str) -> Arguments | None:
 
 
 def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """A few points that together show everything that the points of a sweep show, each with its number.
+    """A few points of a sweep that together give all evidence that the sweep gives, as (number, point).
 
     `numbers` has a number for each point: points with the same number have the same rule and expectation.
     """
@@ -215,10 +217,10 @@ def _axes(sweep: Sweep) -> frozenset[str]:
 
 
 LEVELS = ("must", "should", "may")
-# The `since` of a rule that only a vendor's document has.
+# `since` of a rule that only a vendor's document states.
 VENDOR = "vendor"
 LAYERS = ("header", "libibverbs", "provider", "kernel", "device")
-# The prefix of the rules about declarations themselves: a device has what it declares.
+# The prefix of the ids of rules about declarations: a device has each capability that it declares.
 DECLARATIONS = "CAP-"
 RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 
@@ -227,18 +229,17 @@ RULE_ID = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 class Rule:
     """One documented statement.
 
-    `layer` is the part of the stack that must enforce it. `needs` are the capabilities without which the rule does
-    not apply. `since` is the first rdma-core release whose document has it. `failure_means` says what a violation
-    means to an application. `location` is that of the id in its file.
+    `layer` is the layer of the stack that must enforce the rule. `needs` are the capabilities without which the rule
+    does not apply. `since` is the first rdma-core release whose document has the statement. `failure_means` says what a
+    violation means to an application. `location` is the location of the id in its file.
 
-    `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for words left out.
-    `short` is its subject in a few words, for titles of defects; without it, titles have the id.
+    `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for words left out. If
+    the document cannot be quoted, `unquoted` has the reason; one of these two fields is empty. `short` is the subject
+    of the rule in a few words, for titles of defects; without `short`, titles have the id.
 
-    If the document cannot be quoted, `unquoted` has the reason; one of the two is empty.
-
-    `evidence` names the items that verify the rule, if these are not all that its cases can show. `conditional` names
-    the situation that the rule is about, if a stack need not have it: the rule needs no evidence if no case is
-    reachable.
+    `evidence` names the items that verify the rule, if these are fewer than the rule's cases can show. `conditional`
+    names the situation that the rule is about, if some stacks do not have that situation: on a stack where no case of
+    the rule is reachable, the rule needs no evidence.
     """
 
     id: str
@@ -259,7 +260,7 @@ class Rule:
     conditional: str = ""
 
     def as_data(self) -> RuleTexts:
-        """Returns the fields of the rule in a results file; reports need no other file."""
+        """Returns the fields of the rule that a results file has, so that reports need no other file."""
         texts: RuleTexts = {
             "verb": self.verb,
             "statement": self.statement,
@@ -282,9 +283,9 @@ class Rule:
 
 
 class Registry(dict[str, Rule]):
-    """Rules by id. `predicates` are texts of named predicates, which the sweeps of all tables can use.
+    """Rules by id. `predicates` has the texts of the named predicates, which the sweeps of all tables can use.
 
-    `needs` is the evidence that verifies the rules, from the tables that were read with them.
+    `needs` is the evidence that verifies the rules, taken from the tables that were read together with the rules.
     """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:

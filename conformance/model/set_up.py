@@ -1,5 +1,5 @@
-"""The set-up of a case as text for people: the objects that it makes first, and the calls before the judged one. Not
-for making them (execution/procedure.py)."""
+"""The set-up of a case as text: the objects that the case makes first, and the calls before the judged call. Not for
+making the objects and calls (execution/procedure.py)."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from conformance.model.case import Case, Expectation, Given, MrSpec, Step, Windo
 from conformance.model.record import SetUp
 
 _DONE = Expectation("success")
-# Arguments that are the same in the bind of every window of a set-up.
+# Arguments of a bind that the text of a set-up does not show, because they are the same for every window.
 _OWN = ("mw", "send_flags")
 
 

@@ -2,7 +2,7 @@
 
 A *column* is a Boolean property of all points, stored as one integer with one byte, 0 or 1, for each
 point: Python's operators & | ^ on integers then work on all points at once. Not for the meaning of
-axis values in a call (tables/sweep.py).
+axis values in a call (tables/sweep_reader.py).
 """
 
 import math
@@ -20,10 +20,10 @@ NONE = "none"  # the label of an empty list of flags
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis. `labels[i]` is the text of value i, `words[i]` are the words that are true for value i.
+    """One axis. `labels[i]` is the text of value number i, `words[i]` are the words that are true for this value.
 
-    An axis over all subsets of some flags has `flags` and no labels: value i contains `flags[bit]` if
-    that bit is set in i.
+    An axis over all subsets of some flags has `flags` and no labels: value number i contains `flags[bit]`
+    if that bit is set in i.
     """
 
     name: str
@@ -54,22 +54,22 @@ class Axis:
         return value
 
     def knows(self, word: str) -> bool:
-        """Returns whether the word is a flag, a value or a part of a value of this axis."""
+        """Whether the word is a flag, a value or a part of a value of this axis."""
         return word in self.flags or any(word in words for words in self.words)
 
     def truths(self, word: str) -> bytes:
-        """Returns one byte for each value: 1 if the word is true for it, else 0."""
+        """Returns one byte for each value: 1 if the word is true for the value, else 0."""
         if self.flags:
-            run = 1 << self.flags.index(word)  # runs of this many values are alternately without and with the flag
+            run = 1 << self.flags.index(word)  # runs of this many values alternate: without the flag, with it
             return (b"\0" * run + b"\1" * run) * (self.size // run // 2)
         return bytes(word in words for words in self.words)
 
     def weight(self, value: int) -> int:
-        """Returns the distance of a value from the simplest one: its number of flags, or 0 for the first value."""
+        """Returns the distance of a value from the simplest value: its number of flags; else 0 for the first value."""
         return value.bit_count() if self.flags else int(value > 0)
 
     def as_data(self) -> list[str] | Subsets:
-        """Returns the axis in the form of results: the labels of its values, or the flags of its subsets."""
+        """Returns the axis as it is written to results: the labels of its values, or the flags of its subsets."""
         return {"subsets": list(self.flags)} if self.flags else list(self.labels)
 
 
@@ -92,7 +92,7 @@ class Space:
         return cls(tuple(found))
 
     def as_data(self) -> Axes:
-        """Returns the axes in the form of results."""
+        """Returns the axes as they are written to results."""
         return {axis.name: axis.as_data() for axis in self.axes}
 
     @cached_property
@@ -143,7 +143,7 @@ class Space:
         return self.point(values)
 
     def weight(self, point: int) -> int:
-        """Returns the distance of a point from the simplest one: the sum over its axes."""
+        """Returns the distance of a point from the simplest point: the sum of the weights of its values."""
         return sum(axis.weight(point // self.strides[axis.name] % axis.size) for axis in self.axes)
 
     def everywhere(self) -> int:

@@ -1,6 +1,6 @@
 """A sweep: one row whose call is made at every point of a space, with the documented expectation at each point.
 
-Frozen data. Not for reading it from a table (tables/sweep_reader.py) and not for running it (sweeps/run.py).
+Frozen data. Not for reading a sweep from a table (tables/sweep_reader.py) and not for running one (sweeps/run.py).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,8 +18,8 @@ from conformance.model.space import Space
 class Clause:
     """The expectation at the points where `when` is true; None means all points without an earlier clause.
 
-    A clause without an expectation has `needs`: where it is true, a device without these capabilities may refuse the
-    call. A clause with an expectation adds its needs to those of its rule.
+    A clause without an expectation has `needs`: where `when` is true, a device without these capabilities may refuse
+    the call. A clause with an expectation adds its `needs` to the needs of its rule.
     """
 
     text: str
@@ -33,14 +33,14 @@ class Clause:
 class Sweep:
     """The space, the constraint `where` that selects its points, and the clauses in order.
 
-    The last one matches all points. `tries`: chance decides which points show a violation.
+    The last clause matches all points. `tries`: chance decides which points show a violation.
     """
 
     space: Space
     where: Expression | None
     clauses: tuple[Clause, ...]
     row: RowTemplate
-    needs_of: Mapping[str, tuple[str, ...]]  # the capabilities that each of its rules needs
+    needs_of: Mapping[str, tuple[str, ...]]  # by rule: the capabilities that the rule needs
     tries: bool = False
 
     @cached_property
@@ -62,7 +62,7 @@ class Sweep:
         return [axis.name for axis in self.space.axes if axis.name in axes]
 
     def clause_numbers(self, declared: Callable[[str], bool]) -> bytes:
-        """For each point, the number of the clause with its expectation, counting only clauses that have one."""
+        """For each point, the index of its clause in `deciding`, the list of the clauses that have an expectation."""
         remaining, total = self.inside, 0
         for number, clause in enumerate(self.deciding):
             chosen = remaining if clause.when is None else remaining & column(clause.when, self.space, declared)
@@ -71,7 +71,7 @@ class Sweep:
         return self.space.bytes_of(total)
 
     def undeclared(self, declared: Callable[[str], bool]) -> tuple[bytes, tuple[str, ...]]:
-        """For each point, a mask of its undeclared needs, and the names of the mask's bits."""
+        """A byte for each point, which is a mask of the point's undeclared needs, and the names of the mask's bits."""
         names: list[str] = []
         columns: list[int] = []
         for clause in self.clauses:
@@ -87,7 +87,7 @@ class Sweep:
         return self.space.bytes_of(total), tuple(names)
 
     def point_case(self, case: Case, text: str) -> Case:
-        """The case of the point `text`. Raises ValueError with a message for the user."""
+        """The case of the point that `text` describes. Raises ValueError with a message for the user."""
         point = self.space.parse(text)
         if not self.inside >> 8 * point & 1:
             raise ValueError("the sweep's constraint excludes this point")
@@ -128,5 +128,8 @@ class Sweep:
 
 
 def points_where(where: Expression | None, space: Space) -> int:
-    """The column of the points that a constraint selects; None selects all. It cannot depend on capabilities."""
+    """The column of the points that a constraint selects. None selects all points.
+
+    A constraint cannot depend on capabilities.
+    """
     return space.everywhere() if where is None else column(where, space, lambda name: True)

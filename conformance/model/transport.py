@@ -1,13 +1,13 @@
-"""The differences between the transports of RDMA devices that matter to the suite.
+"""The differences between the transports of RDMA devices, as far as they matter to the suite.
 
-RoCE is InfiniBand's transport over Ethernet: the InfiniBand Architecture Specification also defines its completions.
-iWARP is defined by RFC 5040 to 5044, which know other operations and have no acknowledgements. Others, such as EFA's,
-follow no public standard: no document demands statuses of them. Data only.
+RoCE is InfiniBand's transport over Ethernet: the InfiniBand Architecture Specification also defines the completions of
+RoCE. RFC 5040 to 5044 define iWARP, with other operations and without acknowledgements. Other transports, such as
+EFA's, follow no public standard, so that no document demands particular statuses. Data only.
 """
 
 from dataclasses import dataclass
 
-# Requests without a response of the peer; all others complete with that response on every transport.
+# Requests to which the peer sends no response. All other requests complete with the response on every transport.
 _UNANSWERED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 
 
@@ -15,11 +15,11 @@ _UNANSWERED = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRI
 class Transport:
     """One transport.
 
-    `acknowledged`: on a reliable connection, SEND and WRITE complete when the peer has taken them, so that a refusal by
-    the peer is their status. If false, they may complete when they have been sent, and a refusal only ends the
-    connection. `immediate_data`: a message can have immediate data. `iba`: the completion statuses are those of the
-    InfiniBand Architecture Specification. `read_sink`: the remote rights that the memory for the response of an RDMA
-    READ needs, besides LOCAL_WRITE.
+    `acknowledged`: on a reliable connection, SEND and WRITE complete when the peer has acknowledged them, so that their
+    status shows a refusal by the peer. If false, they may complete as soon as they have been sent, and a refusal only
+    ends the connection. `immediate_data`: a message can have immediate data. `iba`: the completion statuses are those
+    of the InfiniBand Architecture Specification. `read_sink`: the remote rights that the memory for the response of an
+    RDMA READ needs in addition to LOCAL_WRITE.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Transport:
     read_sink: tuple[str, ...] = ()
 
     def acknowledges(self, opcode: str) -> bool:
-        """Whether SUCCESS of a request on a reliable connection says that the peer has taken it."""
+        """Whether SUCCESS of a request on a reliable connection says that the peer has accepted the request."""
         return self.acknowledged or opcode not in _UNANSWERED
 
 

@@ -1,5 +1,5 @@
-"""Checks plain data, as it is read from JSON, against the TypedDicts that describe it, so that only these types define
-the content of a file.
+"""Checks plain data that was read from JSON against the TypedDicts that describe the data, so that only these types
+define the content of a file.
 
 Unknown keys are accepted, and keys may be absent. Not for the keys that a record must have (record_shape.py).
 """
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-_MOST_SHOWN = 80  # characters of a foreign value, and of what a value may be, in a message
+_MOST_SHOWN = 80  # characters of the wrong value, and of the list of allowed values, in a message
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A value that does not fit: its path, as in `.observed.mr`, and the types that it might have."""
+    """A value that does not fit: its path, such as `.observed.mr`, and the types that are allowed there."""
 
     path: str
     value: Any
     expected: tuple[str, ...]
 
     def within(self, step: str) -> "Mismatch":
-        """The same problem as seen from the value around it; `step` is the key or index."""
+        """The same problem with the path from the containing value; `step` is the key or index in that value."""
         return Mismatch(step + self.path, self.value, self.expected)
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ def _union_check(checks: Sequence[Check]) -> Check:
             if wrong is None:
                 return None
             found.append(wrong)
-        # A problem inside the value says more than the fact that no other type fits.
+        # A problem inside the value is more helpful in a message than the fact that no type fits.
         deepest = max(found, key=lambda wrong: bool(wrong.path))
         return (
             deepest if deepest.path else Mismatch("", value, tuple(what for wrong in found for what in wrong.expected))
@@ -153,7 +153,7 @@ def _object_check(type_: Any) -> Check:
 
 
 def _kind(value: Any) -> str:
-    """The foreign value as JSON, or its kind if it has parts."""
+    """The wrong value as JSON; for a list or an object, only its kind."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     return json.dumps(value, default=repr)[:_MOST_SHOWN]

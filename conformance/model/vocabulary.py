@@ -1,6 +1,6 @@
 """The vocabulary of the table language: what a table can set up, call and expect.
 
-Data only. `tables/` reads tables with it, `tables/schema.py` publishes it for editors, and
+Data only. `tables/` reads tables with this vocabulary, `tables/schema.py` publishes it for editors, and
 `execution/steps.py` makes the calls. Not for the names of flags and codes: these come from `verbs`.
 """
 
@@ -16,9 +16,9 @@ from conformance.verbs import ArgumentSpec, arguments_of, product_of
 from conformance.verbs.reg_mr import INVENTED
 
 ENTRIES = ("libibverbs", "uverbs")
-# Verbs that can do the same as another verb; a table can run its rows by them as well (bench/doors.py).
+# Verbs that can do the same as another verb; a table can also run its rows with these verbs (bench/doors.py).
 DOORS = ("reg_mr_ex",)
-# The variants of ibv_rereg_mr that a library can have: that of rdma-core, or the vendor's with an argument `attr`.
+# The variants of ibv_rereg_mr: that of rdma-core, and a vendor's experimental variant with an argument `attr`.
 DIALECTS = ("mainline", "experimental")
 # The subject of a run's verdicts: the device with its driver, firmware and provider, or the whole stack.
 SUBJECTS = ("device", "stack")
@@ -63,10 +63,10 @@ DISCARDS = {
     "REMOVE": "pages of an anonymous file are freed together with the contents of the file",
     "PAGEOUT": "pages are written to swap",
 }
-# The questions of `resident` about the pages of memory.
+# The conditions on pages of memory that `resident` can check.
 PAGES = {
     "present": "they are in core, possibly as the shared page of zeros",
-    "own": "they are pages of the process itself, as after it has written to them",
+    "own": "they are private pages of the process, as after the process has written to them",
 }
 QP_STATES = ("RESET", "INIT", "RTR", "RTS", "ERR")
 # The items that rule API-01 is checked for: every described enumeration, struct and verb.
@@ -82,7 +82,7 @@ NULL = "NULL"
 
 # Calls that neither create nor destroy an object.
 PROBES = ("traffic", "local_traffic")
-# FLUSH_BOTH asks for both at once; the last two are for a whole region, whatever the range.
+# FLUSH_BOTH requests both placement types at once. The last two flush a whole region, whatever the range.
 FLUSHES = ("FLUSH_GLOBAL", "FLUSH_PERSISTENT", "FLUSH_BOTH", "FLUSH_GLOBAL_MR", "FLUSH_PERSISTENT_MR")
 REMOTE_OPERATIONS = (
     "RDMA_WRITE",
@@ -91,24 +91,24 @@ REMOTE_OPERATIONS = (
     "ATOMIC_CMP_AND_SWP",
     "ATOMIC_FETCH_AND_ADD",
     "ATOMIC_WRITE",
-    # Atomics that leave the value as it is, and return it. The first two compare with a value that differs from it in
-    # the lowest bit, or in the highest; the last adds zero.
+    # Atomics that return the value in memory and do not change it. The first two compare it with a value that differs
+    # in the lowest or in the highest bit; the last adds zero.
     "UNEQUAL_CMP_AND_SWP",
     "UPPER_UNEQUAL_CMP_AND_SWP",
     "ZERO_FETCH_AND_ADD",
     *FLUSHES,
 )
-# Accesses of a region by its lkey. SEND and WRITE read the region. RECV writes to it, and so do the responses of
-# READ and FETCH_AND_ADD at their requester.
+# Accesses to a region by its lkey. SEND and WRITE read the region. RECV and the responses of READ and FETCH_AND_ADD
+# write to the region.
 LOCAL_OPERATIONS = ("SEND", "WRITE", "RECV", "RECV_WITH_IMM", "READ", "FETCH_AND_ADD")
 LIST_OPERATIONS = ("SEND", "WRITE", "RECV", "READ")
 ATOMICS_IN_ORDER = ("ATOMIC_FETCH_AND_ADD", "ATOMIC_CMP_AND_SWP")
 IN_FLIGHT_OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "ATOMIC_FETCH_AND_ADD")
-# The queue-pair types that traffic can use. RC_SRQ: type RC, with the receives in a shared receive queue.
+# The types of queue pair that traffic can use. RC_SRQ is type RC with a shared receive queue.
 TRAFFIC_TYPES = ("RC", "UC", "UD", "XRC", "RC_SRQ")
 LIST_TYPES = ("RC", "RC_SRQ")
 FORK_CHILDREN = ("writes", "waits")
-# How fork protection is turned on in a process of its own.
+# The ways to turn on fork protection in a separate process.
 FORK_SETTINGS = {
     "none": "nothing is done",
     "ibv_fork_init": "ibv_fork_init before a registration",
@@ -117,7 +117,7 @@ FORK_SETTINGS = {
     "IBV_FORK_SAFE": "the environment variable",
     "RDMAV_HUGEPAGES_SAFE": "the environment variable and ibv_fork_init; the region is a part of a huge page",
 }
-# How requests are posted. A pair made for BATCHES takes both ways.
+# The ways to post requests. A queue pair for BATCHES is created for both ways.
 WR_POST, WINDOWS_POSTER, BOTH_POSTERS = "wr_post", "wr_post_windows", "both"
 BUILDERS = (WR_POST, WINDOWS_POSTER)
 POSTERS = {
@@ -127,16 +127,17 @@ POSTERS = {
 }
 # Postings of several requests in one critical region of ibv_wr_start.
 BATCHES = {
-    "completed": "RDMA WRITEs, of which nothing is seen before ibv_wr_complete",
-    "aborted": "the same, given up with ibv_wr_abort",
-    "alternating": "batches of ibv_post_send and of the builders in turn",
-    "reused": "one RDMA WRITE with inline data, whose buffer is written again before ibv_wr_complete",
-    "too_many": "more requests than the queue has room for",
-    "too_many_elements": "an RDMA WRITE and one of more elements than the queue pair was made for",
-    "empty_element": "two RDMA WRITEs of three elements, of which the second has no bytes",
-    "too_long_inline": "an RDMA WRITE and one with more inline data than the queue pair was made for",
+    "completed": "RDMA WRITEs, which must have no effect before ibv_wr_complete",
+    "aborted": "RDMA WRITEs that ibv_wr_abort discards",
+    "alternating": "batches that are posted by ibv_post_send and by the builders in turn",
+    "reused": "one RDMA WRITE with inline data; its buffer is overwritten before ibv_wr_complete",
+    "too_many": "more requests than max_send_wr of the queue pair",
+    "too_many_elements": "an RDMA WRITE, and another with more elements than max_send_sge of the queue pair",
+    "empty_element": "two RDMA WRITEs of three elements each; the second element has length 0",
+    "too_long_inline": "an RDMA WRITE, and another with more inline data than max_inline_data of the queue pair",
 }
-# Commands of the kernel with the handle of a domain (three of them) or of the object that they release.
+# Commands of the kernel that take a handle: the first three take the handle of a protection domain, the others the
+# handle of the object that they release.
 FORGED = ("REG_MR", "ALLOC_MW", "REREG_MR", "DEALLOC_PD", "DEREG_MR", "DEALLOC_MW", "DESTROY_QP")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
@@ -149,7 +150,8 @@ _LENGTH = ArgumentSpec("quantity", default="buf.size")
 _IN_FLIGHT = {
     "qp": ArgumentSpec("object", "qp", "qp"),
     "op": ArgumentSpec("word", "operation", words=IN_FLIGHT_OPERATIONS),
-    # With `lkey` the owner of the range posts the requests, and its own memory is the range; else its peer does.
+    # With `lkey`, the owner of the range posts the requests, and the range is their local memory. With `rkey`, the peer
+    # posts the requests.
     "rkey": ArgumentSpec("quantity", default=""),
     "lkey": ArgumentSpec("quantity", default=""),
     "addr": _ADDR,
@@ -164,23 +166,23 @@ _POSITION = ArgumentSpec("word", "position", "whole", words=tuple(POSITIONS))
 _CONTENTS = ArgumentSpec("word", "contents", "made", words=tuple(CONTENTS))
 _POSTER = ArgumentSpec("word", "poster", "post_send", words=tuple(POSTERS))
 
-# The vendor's dialect of a verb is a call of its own.
+# The vendor's dialect of a verb is a separate call.
 _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in verbs.VENDOR_VERBS.items()}}
 
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     **{name: arguments_of(verb) for name, verb in _CALLABLE.items()},
-    # Not verbs with a page of their own, but operations that these pages refer to: posted requests and traffic.
-    # Without `rkey` the new key is the next of the window's index.
+    # Calls that are not verbs with a manual page: posted requests and traffic, to which the pages of verbs refer.
+    # Without `rkey`, the new key is made by ibv_inc_rkey from the window's last key.
     "post_bind_mw": {**_BIND, "rkey": ArgumentSpec("quantity", default="")},
     "post_local_inv": {"qp": ArgumentSpec("object", "qp", "qp"), "rkey": ArgumentSpec("quantity", default="mw.rkey")},
     "post_send_with_inv": {
         "qp": ArgumentSpec("object", "qp", "qp"),
         "rkey": ArgumentSpec("quantity", default="mw.rkey"),
-        # The bytes of the message.
+        # The number of bytes in the message.
         "length": ArgumentSpec("quantity", default="0"),
     },
     "restore_rkey": {"mw": ArgumentSpec("object", "window", "mw")},
-    # API-01: compares the suite's description of one item with the installed header and bindings.
+    # Rule API-01: compares the suite's description of one item with the installed header and bindings.
     Kind.API.traits.call: {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},
@@ -190,7 +192,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "iova": ArgumentSpec("quantity", default="mr.addr"),
         "length": ArgumentSpec("quantity", default="mr.length"),
     },
-    # At the uverbs entry: a command with the handle of an object of another kind, or with one that was never assigned.
+    # At the uverbs entry: a command with the handle of an object of another kind, or with a handle that no object has.
     "forged": {
         "command": ArgumentSpec("word", "command", words=FORGED),
         "handle": ArgumentSpec("word", "handle", words=("nobodys", "pd", "mr", "mw", "qp")),
@@ -199,7 +201,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "unmap": {"memory": _MEMORY},
     "protect": {"memory": _MEMORY},
     "move": {"memory": _MEMORY},
-    # Without `addr` and `length`: all of the memory.
+    # Without `addr` and `length`, the call discards all of the memory.
     "discard": {
         "memory": _MEMORY,
         "addr": ArgumentSpec("quantity", default=""),
@@ -208,14 +210,15 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "fork": {"memory": _MEMORY, "child": ArgumentSpec("word", "child", words=FORK_CHILDREN)},
     "join": {"memory": _MEMORY},
-    # `mappings`: how many the range is in.
+    # `mappings` is the number of mappings that the range is in.
     "inherited": {
         "addr": _ADDR,
         "length": ArgumentSpec("quantity", default="1 page"),
         "mappings": ArgumentSpec("quantity", default=""),
     },
-    # In a process of its own: `asked` is whether libibverbs can ask the kernel. The answers are the result of
-    # ibv_is_fork_initialized, and whether a child gets a page while it is registered, and afterwards.
+    # In a separate process. `kernel`: whether libibverbs can ask the kernel for its copy-on-fork support. The expected
+    # results are `status`, from ibv_is_fork_initialized, and whether a child inherits a page while the page is
+    # `registered`, and after it is `deregistered`.
     "ibv_fork_init": {
         "setting": ArgumentSpec("word", "setting", words=tuple(FORK_SETTINGS)),
         "kernel": ArgumentSpec("word", "kernel", words=("asked", "not_asked")),
@@ -231,8 +234,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "rounds": _ROUNDS,
         "pd": _PD,
     },
-    # Four threads at once: one registers regions, one deregisters them, one binds `mw` on `qp`, one binds and
-    # invalidates `posted` on `second`.
+    # Four threads at the same time: one registers regions, one deregisters them, one binds `mw` on `qp`, and one binds
+    # and invalidates `posted` on `second`.
     "four_threads": {
         "addr": _ADDR,
         "length": _LENGTH,
@@ -267,8 +270,8 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "pd": _PD,
     },
     "bind_and_send": _BIND,
-    # A bind of either type on a queue pair that `notifies`, after ibv_req_notify_cq; observes what its completion
-    # channel has then.
+    # A bind of a window of either type on a queue pair with `notifies`, after ibv_req_notify_cq; observes the events of
+    # the completion channel after the bind.
     "bind_notified": {**_BIND, "solicited_only": ArgumentSpec("quantity", default="0")},
     "traffic": {
         "op": ArgumentSpec("word", "operation", words=REMOTE_OPERATIONS),
@@ -281,15 +284,16 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "position": _POSITION,
         "contents": _CONTENTS,
         "pd": _PD,
-        # The queue pair whose peer is the requester. Without it, a new one of `pd` with this type and these rights.
+        # The queue pair whose peer is the requester. Without `via`, a new queue pair in `pd` with `qp_type` and
+        # `qp_access` is used.
         "via": ArgumentSpec("object", "qp", NULL, nullable=True),
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
         "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
-        # The send flags of the request besides SIGNALED.
+        # The send flags of the request in addition to SIGNALED.
         "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
         "poster": _POSTER,
     },
-    # An operation whose local side is a list of elements; `guarded` is memory that must not take part if it is refused.
+    # An operation with a list of local elements. `guarded` is memory that must not be used if the operation is refused.
     "list_traffic": {
         "op": ArgumentSpec("word", "operation", words=LIST_OPERATIONS),
         "sg_list": ArgumentSpec("sges"),
@@ -300,10 +304,10 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     "post_receive": {"qp": _QP, "sg_list": ArgumentSpec("sges")},
     "send_to_receive": {"qp": _QP, "memory": _MEMORY, "length": ArgumentSpec("quantity", default="8")},
     "post_traffic": _IN_FLIGHT,
-    # Another process sets up the same as the case, posts the same as post_traffic, and is killed.
+    # Another process makes the set-up of the case, posts the requests of post_traffic, and is killed.
     "killed_in_flight": _IN_FLIGHT,
     "await_traffic": {"qp": _QP, "memory": _MEMORY},
-    # Repeated requests as of post_traffic, while a second thread discards the memory or deregisters the region.
+    # Repeats the requests of post_traffic while a second thread discards the memory or deregisters the region.
     "traffic_beside": {
         **_IN_FLIGHT,
         "does": ArgumentSpec("word", "second thread", words=("discard", "deregister")),
@@ -324,12 +328,12 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "contents": _CONTENTS,
         "pd": _PD,
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
-        # The PD of the shared receive queue, if it is not that of the queue pair.
+        # The PD of the shared receive queue, if this is not the PD of the queue pair.
         "srq_pd": ArgumentSpec("object", "pd", NULL, nullable=True),
         "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
         "poster": _POSTER,
     },
-    # One posting of several requests into consecutive ranges of `length` bytes from `addr` on.
+    # Posts several requests in one batch; they address consecutive ranges of `length` bytes, starting at `addr`.
     "ibv_wr_post": {
         "batch": ArgumentSpec("word", "batch", words=tuple(BATCHES)),
         "rkey": ArgumentSpec("quantity"),
@@ -338,7 +342,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "pd": _PD,
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=("RC", "UC")),
     },
-    # Creates a queue pair for these operations, and does not use it.
+    # Creates a queue pair for these operations, and posts nothing to it.
     "create_qp_ex": {
         "type": ArgumentSpec("word", "qp_type", words=("RC", "UC", "UD")),
         "operations": ArgumentSpec("flags", "ibv_qp_create_send_ops_flags"),
@@ -362,8 +366,9 @@ BINDS = ("ibv_bind_mw", "post_bind_mw")
 
 @dataclass(frozen=True)
 class ExpectationSpec:
-    """A further condition that `then` can state. `words` are its values; it applies to an `outcome` (empty: to any) and
-    to `calls` (empty: to all). With `several`, a table can give a list of words, any of which fulfils it.
+    """A further condition that `then` can state. `words` are the condition's values. The condition applies to one
+    `outcome` (empty: to any) and to `calls` (empty: to all). With `several`, a table can give a list of words, any of
+    which fulfils the condition.
     """
 
     words: tuple[str, ...]
@@ -386,12 +391,12 @@ EXPECTATIONS: Mapping[str, ExpectationSpec] = {
     "invalidated": ExpectationSpec(("as_posted",), "success", ("post_send_with_inv",)),
     "because": ExpectationSpec(tuple(REASONS), "refused", (*PROBES, *BINDS)),
     "event": ExpectationSpec(("QP_ACCESS_ERR",), "refused", ("traffic",)),
-    # The refusal is the subject of other rows: without it, there is nothing to judge.
+    # Other rows judge the refusal. Without the refusal, this row has nothing to judge.
     "otherwise": ExpectationSpec(("unreachable",), "refused"),
-    # An operation is carried out, and no byte changes by it.
+    # An operation is carried out and changes no byte.
     "moved": ExpectationSpec(("nothing",), "success", PROBES),
-    # Of a step afterwards: it is made only if the judged call had this outcome.
+    # For a step after the judged call: the step is made only if the judged call had this outcome.
     "after": ExpectationSpec(("success", "refused")),
 }
-# Names that objects of a table cannot have, because they have another meaning in steps and calls.
+# Names that objects of a table cannot have, because these names have another meaning in steps and calls.
 RESERVED = (NULL, INVENTED, *BAD_FDS, *(name for _, name in PRODUCTS.values()))

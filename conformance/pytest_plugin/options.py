@@ -1,7 +1,7 @@
-"""The options of pytest for the engine, and the suite, profile, cases and device that they specify.
+"""The --rdma-… options of pytest, and the suite, profile, cases and device that they specify.
 
-If several devices are named, each xdist worker owns one of them. A worker that dies is replaced by one with another
-number, so that devices are assigned by locks, not by numbers. Options that `rdma-cts run` also has are in
+If several devices are named, each xdist worker owns one of them. A worker that replaces a dead worker has another
+number, so that devices are assigned by locks and not by numbers. Options that `rdma-cts run` also has are in
 run_options.py. Not for running cases (plugin.py) and not for writing results (recorder.py).
 """
 
@@ -51,7 +51,7 @@ def named_devices(config: pytest.Config) -> list[str]:
 
 
 def check_workers(config: pytest.Config) -> None:
-    """Raises UserError unless each of several devices has a worker, and each worker a device."""
+    """If several devices are named, raises UserError unless there is exactly one worker for each device."""
     if not has_several(config):
         return
     names = named_devices(config)
@@ -61,7 +61,8 @@ def check_workers(config: pytest.Config) -> None:
 
 
 def own_device(config: pytest.Config) -> str:
-    """The device of this process: with several devices, one that no other worker has; else the first one."""
+    """The device of this process. In a worker with several devices: a device that no other worker has; else the first.
+    """
     names = named_devices(config)
     worker = getattr(config, "workerinput", None)
     if worker is None or len(names) == 1:
@@ -85,12 +86,13 @@ def _lock_device(names: Sequence[str], run: str) -> tuple[str, int]:
     raise UserError(f"more workers than devices ({', '.join(names)})")
 
 
-# Capabilities that a requester needs as well as the responder.
+# Capabilities that both the requester and the responder need.
 _AT_BOTH_ENDS = ("xrc", "atomics", "flush_global", "flush_persistent", "atomic_write")
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
-# The text of each file that an option names, by that name, for a session that received the text and not the file.
+# For a session that has received the texts of files instead of the files: by the value of an option that names a file,
+# the text of the file.
 HANDED = pytest.StashKey[dict[str, str]]()
 
 
@@ -123,23 +125,23 @@ def _declarations() -> Iterator[tuple[str, dict[str, Any]]]:
             default = list(option.default) if isinstance(option.default, tuple) else option.default
             settings = option.settings(default)
             if option.name == "device":
-                settings |= {"metavar": "NAME[,NAME]", "help": f"{option.help}; several with a worker each (-n)"}
+                settings |= {"metavar": "NAME[,NAME]", "help": f"{option.help}, each with its own worker (-n)"}
             yield option.plugin_flag, {"default": default, **settings}
     yield "--rdma-only", {"metavar": "FILE", "help": "run only the cases whose ids are in FILE, one per line"}
     yield (
         "--rdma-alone",
-        {"action": "store_true", "help": "count pinned pages, because nothing else on this kernel pins any"},
+        {"action": "store_true", "help": "count pinned pages, because no other process on this kernel pins pages"},
     )
     yield "--rdma-out", {"metavar": "DIR", "help": "write results.jsonl to this new directory"}
     yield "--rdma-stream", {"metavar": "PATH", "help": "write result lines to PATH for a supervisor"}
     yield (
         "--rdma-mark",
-        {"metavar": "FILE", "help": "begin each of these lines with the text in FILE, which is removed"},
+        {"metavar": "FILE", "help": "begin each line of --rdma-stream with the text in FILE; FILE is removed"},
     )
 
 
 def suite_of(config: pytest.Config) -> Suite:
-    """The tables, read once per process. Raises pytest.UsageError with all mistakes."""
+    """The suite, read once per process. Raises pytest.UsageError with all mistakes."""
     if SUITE not in config.stash:
         try:
             config.stash[SUITE] = load_suite(config.getoption("--rdma-cases"))
@@ -149,7 +151,7 @@ def suite_of(config: pytest.Config) -> Suite:
 
 
 def profile_of(config: pytest.Config) -> Profile:
-    """The profile of --rdma-profile, read once; an empty profile without it."""
+    """The profile of --rdma-profile, read once; without the option, an empty profile."""
     if PROFILE not in config.stash:
         path = config.getoption("--rdma-profile")
         try:
@@ -194,7 +196,7 @@ def selected_cases(config: pytest.Config) -> list[Case] | None:
 
 
 def options_of(config: pytest.Config, device: str | None) -> RunOptions:
-    """The options of this session, as those of `rdma-cts run` on `device` of this host."""
+    """The options of this session, in the form of the options of `rdma-cts run` on `device` of this host."""
     given = {name: config.getoption(option.plugin_flag) for name, option in OPTIONS.items() if option.plugin}
     given |= {"device": device, "cases": tuple(given["cases"])}
     return RunOptions(**given).seen_from_project(config.invocation_params.dir)
@@ -212,9 +214,9 @@ def cases_of(session: pytest.Session) -> list[Case]:
 
 
 def check(config: pytest.Config) -> DeviceFacts | None:
-    """The facts of the device under test; None if the session is to run no cases.
+    """The facts of the device under test; None if the session does not have to run cases.
 
-    Raises UserError or pytest.UsageError, with one line, if it is to run cases and cannot.
+    Raises UserError or pytest.UsageError, with one line, if the session has to run cases and cannot.
     """
     folder = config.rootpath / "cases"
     named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
@@ -242,7 +244,7 @@ def open_device(config: pytest.Config) -> Device:
 
 
 def open_peer(config: pytest.Config, device: Device) -> Device:
-    """The device of this host that --rdma-peer names. Raises UserError if it cannot be the requesters'."""
+    """The device of this host that --rdma-peer names. Raises UserError if the device cannot be the peer."""
     peer = Device(config.getoption("--rdma-peer"))
     try:
         peer.check_port()
@@ -254,7 +256,7 @@ def open_peer(config: pytest.Config, device: Device) -> Device:
 
 
 def check_peer(device: Device, peer: Device | RemoteDevice) -> None:
-    """Raises UserError if the peer cannot be the other end of what the device under test declares."""
+    """Raises UserError if the peer lacks a capability that the device under test declares, or has another transport."""
     if IWARP in (device.transport, peer.transport):
         raise UserError("--peer is not for iWARP, whose queue pairs are connected on one device only", status=3)
     if device.transport is not peer.transport:

@@ -1,8 +1,8 @@
 """The pytest plugin: turns cases into test items, runs them, and passes their records to the recorder.
 
-Only the connection between pytest and the engine. With pytest-xdist, workers run the cases, and only the controller
-writes; a record is a property of pytest's report. Not for running cases (execution/runner.py) and not for verdicts
-(judging/).
+The module only connects pytest with the engine. With pytest-xdist, workers run the cases, and only the controller
+writes records; a record is a property of pytest's report. Not for running cases (execution/runner.py) and not for
+verdicts (judging/).
 """
 
 import functools
@@ -41,7 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Checks what the session needs. Runs last, so that a plugin can set the options in its own hook before."""
+    """Checks what the session needs. This hook runs last, so that the hook of another plugin can set the options first.
+    """
     if hasattr(session.config, "workerinput"):
         return
     try:
@@ -53,7 +54,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def add_findings(config: pytest.Config, findings: Findings) -> None:
-    """Adds what preflight has found to the facts of the device, before they are recorded in the header."""
+    """Adds the findings of preflight to the facts of the device, before these are recorded in the header."""
     facts = config.stash[FACTS]
     if facts is not None:
         facts["preflight"] = findings.as_data()
@@ -76,7 +77,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     cases: Sequence[Case] = suite_of(metafunc.config).cases
     if (
         only := selected_cases(metafunc.config)
-    ) is not None:  # an item that will not run costs as much as one that will
+    ) is not None:  # to make an item takes as long if the item is not run
         chosen = {case.id for case in only}
         points = [case for case in only if case.kind is Kind.POINT]
         cases = [*(case for case in cases if case.id in chosen), *points]
@@ -85,7 +86,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out cases that are not selected, shuffles the rest, and puts the kinds that run late at the end."""
+    """Removes cases that are not selected, shuffles the rest, and puts the kinds that run late at the end."""
     cases = {case.id: case for item in items if (case := case_of(item)) is not None}
     only = selected_cases(config)
     if not cases and only is None:
@@ -119,7 +120,7 @@ def run(
         recorder.offered(capabilities)
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
-        search: RandomSequences = request.getfixturevalue("random_sequences")  # from trial/, where it is needed
+        search: RandomSequences = request.getfixturevalue("random_sequences")  # a fixture from trial/
         return search(case, progress)
 
     context = RunContext(
@@ -133,7 +134,7 @@ def run(
     def run_and_record(case: Case) -> None:
         try:
             case_run = run_case(case, context, _progress_of(case, config))
-        except LoopbackLost as lost:  # no refusal from now on would show anything
+        except LoopbackLost as lost:  # further refusals would show nothing
             request.session.shouldstop = str(lost)
             raise
         request.node.stash[RECORD] = case_record(case_run, suite_of(config).registry)
@@ -149,7 +150,7 @@ def _progress_of(case: Case, config: pytest.Config) -> Progress:
 
 
 def _end(run: CaseRun) -> None:
-    """Ends the test: UNSUPPORTED and UNREACHABLE are skips for pytest, all other verdicts except PASS are failures."""
+    """Ends the test. For pytest, UNSUPPORTED and UNREACHABLE are skips; other verdicts except PASS are failures."""
     case, judgement = run.case, run.judgement
     text = f"{judgement.verdict} {' '.join(case.rules)} {judgement.reason} · {case.location.file}:{case.location.line}"
     if judgement.verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE):

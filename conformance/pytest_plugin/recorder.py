@@ -1,4 +1,4 @@
-"""Records the results that pytest reports, in a results file or a stream to a supervisor.
+"""Records the results that pytest reports, in a results file or in a stream to a supervisor.
 
 The stream has the same records and a `start` record before each case, so that the supervisor knows which case was in
 flight when the kernel under test died. With xdist, only the controller records. Not for running cases (plugin.py).
@@ -39,18 +39,18 @@ from conformance.tables.profile import named_profile
 from conformance.tables.suite import VERSION, Suite
 from conformance.tables.tiers import left_out
 
-# The recorder's name among the plugins of pytest.
+# The name of the recorder among the plugins of pytest.
 NAME = "rdma-cts-recorder"
 _STREAM = pytest.StashKey["Stream"]()
-# The name of the property of pytest's report that has the record, also from an xdist worker.
+# The name of the property of pytest's report that has the record. Reports of xdist workers also have the property.
 PROPERTY = "rdma-cts"
 
 
 class Stream:
-    """Records written to a path that another process reads: a named pipe or a virtio port.
+    """Writes records to a path that another process reads: a named pipe or a virtio port.
 
-    The path is open only while a record is written, and each line begins with the mark of this session: a library under
-    test that writes to open descriptors does not reach the path, and its output elsewhere is not taken for records.
+    The path is open only while a record is written, so that a library under test that writes to open descriptors does
+    not reach the path. Each line begins with the mark of this session, so that other output is not taken for records.
     """
 
     def __init__(self, path: str, mark: str) -> None:
@@ -70,11 +70,11 @@ class Stream:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Does nothing: the path is not left open."""
+        """Does nothing, because the path is closed after each record."""
 
 
 def _stream(config: pytest.Config) -> Stream:
-    """The stream of --rdma-stream. The file with its mark is read and removed by the first one. Raises OSError."""
+    """The stream of --rdma-stream. The first call reads and removes the file with the mark. Raises OSError."""
     if _STREAM not in config.stash:
         path = config.getoption("--rdma-mark")
         mark = text_of(config, path, remove=True).strip() if path else ""
@@ -83,7 +83,7 @@ def _stream(config: pytest.Config) -> Stream:
 
 
 def tell_supervisor(config: pytest.Config, error: UserError) -> None:
-    """Reports to the supervisor, if there is one, why the session ends before its first case."""
+    """Reports to the supervisor, if there is one, the reason why the session ends before its first case."""
     if config.getoption("--rdma-stream"):
         _stream(config).append({"type": "guest", "event": "broken", "reason": str(error)})
 
@@ -126,7 +126,7 @@ class Recorder:
             header |= {
                 "rules": {},
                 "controls": {},
-            }  # the supervisor has them, and the port of an emulated guest is slow
+            }  # left out: the supervisor has the texts, and the port of an emulated guest is slow
         header["profile"] = named_profile(self.config.getoption("--rdma-profile"))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
@@ -143,7 +143,7 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
-        """Records the start of a case. A death during the set-up of the session is not attributed to a case."""
+        """Records the start of a case, so that a crash before it, in the set-up of the session, counts for no case."""
         if case := case_of(item):
             self._start(case.id)
 
@@ -153,7 +153,7 @@ class Recorder:
             self.sink.append({"type": "start", "case": case})
 
     def offered(self, found: Capabilities) -> None:
-        """Reports to the supervisor, once, what was found when it was tried, so that it can judge too."""
+        """Reports the trials of capabilities to the supervisor, once. The supervisor needs them to judge results."""
         if self.sink and self.live and not self._offered:
             self._offered = True
             offered = {entry: dict(names) for entry, names in found.offered.items()}
@@ -175,19 +175,19 @@ class Recorder:
         for name, value in report.user_properties:
             if name == PROPERTY and report.when != "teardown":
                 self._record_result(decode(value) if isinstance(value, str) else cast(Record, value))
-        if report.when not in ("setup", "call", "teardown"):  # xdist's own report of a worker that died
+        if report.when not in ("setup", "call", "teardown"):  # xdist's report about a dead worker
             self._record_crash(report.nodeid)
 
     def _record_result(self, record: Record) -> None:
         assert record["type"] == "result"
         if self.sink and not any(known["case"] == record["case"] for known in self.results[-1:]):
             case = suite_of(self.config).find(record["case"])
-            if case is not None and not self.live:  # a supervisor adds its own
+            if case is not None and not self.live:  # in a stream, the supervisor adds them
                 record = {**record, "repro": self.options.reproduction(case)}
             if isinstance(self.sink, ResultsFile):
                 record = self.sink.prepared(record, case)
             self.results.append(record)
-            self._start(record["case"])  # the call has not begun if a fixture failed
+            self._start(record["case"])  # if a fixture failed, no start was recorded
             self.sink.append(record)
 
     def _record_crash(self, nodeid: str) -> None:
@@ -209,13 +209,13 @@ class Recorder:
 
 
 def case_id(nodeid: str) -> str:
-    """The case's id inside pytest's `cases/reg_mr/test_reg_mr.py::test_reg_mr[reg_mr/…]`; empty for other tests."""
+    """The case's id in a node id such as `cases/reg_mr/test_reg_mr.py::test_reg_mr[reg_mr/…]`; else empty."""
     start = nodeid.find("[")
     return nodeid[start + 1 : -1] if start >= 0 and nodeid.startswith("cases/") else ""
 
 
 def header_record(suite: Suite, device: DeviceFacts, planned: Sequence[str], argv: Sequence[Any]) -> HeaderRecord:
-    """The header. A supervisor adds the facts that only it knows."""
+    """The header. A supervisor adds the facts that only the supervisor knows."""
     return {
         "type": "header",
         "schema": SCHEMA,

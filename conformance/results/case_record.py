@@ -1,6 +1,6 @@
-"""The record of a case in the process that ran it, of every kind; a sweep's record contains its points.
+"""Makes the record of a case, of any kind, in the process that ran the case. The record of a sweep contains its points.
 
-Not for the record and its side file on disk (points.py), nor for writing it (writer.py).
+Not for the stored form of a sweep with a side file (points.py), nor for writing records (writer.py).
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from conformance.sweeps.run import SweepRun
 
 
 def case_record(run: CaseRun, registry: Registry) -> ResultRecord:
-    """The record of a case. That of a sweep has its points under `points_data`."""
+    """The record of a case. The record of a sweep has its points under `points_data`."""
     if isinstance(run, SweepRun):
         return sweep_record(run.case, registry, run.result, run.duration_us)
     return result_record(
@@ -31,7 +31,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason, fault=result.fault)
     by_rule = result.points.by_rule()
-    # A set-up that is refused only at times is a violation of a rule that the row need not name.
+    # A set-up that is refused only sometimes violates a rule, which the row need not name.
     rules = tuple(dict.fromkeys([*case.rules, *(rule for rule in by_rule if rule in registry)]))
     record = result_record(
         replace(case, rules=rules), registry, judgement, {}, kernel=result.kernel, duration_us=duration_us
@@ -41,7 +41,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size, **tries},
         "points": result.points.by_verdict(),
-        # The rule whose points caused the kernel's error is unknown.
+        # It is unknown which rule's points caused the error of the kernel.
         "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,
         "points_data": result.points.as_data(case.id),
     }
@@ -51,7 +51,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
 
 
 def clauses(case: Case) -> list[dict[str, Any]]:
-    """The clauses of the sweep, as in its table."""
+    """The clauses of the sweep in the form of the table."""
     assert case.sweep is not None
     found = []
     for clause in case.sweep.clauses:

@@ -1,7 +1,7 @@
 """Reads JSON that may come from anywhere, and returns only values that the rest of the suite can handle.
 
-Every reader of results, plans and side files uses it, and so does the supervisor for the lines of workers. Not for the
-shape of records (model/record_shape.py).
+Every reader of results, plans and side files uses the module, and so does the supervisor for the lines of workers. Not
+for the shape of records (model/record_shape.py).
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from conformance.model.bounds import MOST_VALUES
 
-MOST_LEVELS = 40  # of nesting; no file of the suite has half as many
+MOST_LEVELS = 40  # of nesting; the files of the suite have at most half as many
 _LARGE = 1 << 20  # bytes; in a longer text, the values are counted
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or a library can return
 
@@ -18,8 +18,8 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or
 def parse(data: bytes | str) -> Any:
     """The value of a JSON text.
 
-    Raises ValueError if it is not JSON, has a key twice in an object, is nested too deep, has a huge number, or is long
-    and has more than MOST_VALUES values.
+    Raises ValueError if the text is not JSON, has a key twice in an object, is nested too deeply, has a huge number, or
+    is long and has more than MOST_VALUES values.
     """
     if len(data) > _LARGE and values_in(data) > MOST_VALUES:
         raise ValueError(f"more than {MOST_VALUES:,} values")
@@ -38,8 +38,7 @@ def parse(data: bytes | str) -> Any:
 
 
 def values_in(data: bytes | str) -> int:
-    """An estimate of the number of values in a JSON text; never below the number of values that take memory of their
-    own."""
+    """An upper estimate of the number of values in a JSON text that take memory."""
     if isinstance(data, str):
         return data.count(",") + data.count("[") + data.count("{")
     return data.count(b",") + data.count(b"[") + data.count(b"{")

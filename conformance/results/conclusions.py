@@ -1,7 +1,7 @@
-"""Conclusions from recorded results: the conclusion about a run, its exit status, and lines about results. Pure
-functions.
+"""Conclusions from recorded results: the conclusion about a run, the exit status of the run, and one-line texts about
+results. Pure functions.
 
-Not for the verdicts on rules (rule_conclusions.py), nor on cases (judging/), and not for the layout of reports.
+Not for the verdicts on rules (rule_conclusions.py) and on cases (judging/), and not for the layout of reports.
 """
 
 from collections import Counter
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 
 
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:
-    """The verdict of a result on one of its rules: the effective one or, for a sweep, that of the rule's points."""
+    """The verdict of a result on one of its rules: the effective verdict, or for a sweep the verdict of the rule's
+    points."""
     points = Verdict(record.get("rule_verdicts", {}).get(rule, record["effective"]))
     waived = record["effective"] != record["verdict"] and points in VIOLATIONS
     return record["effective"] if waived else points
 
 
 def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
-    """One line on what a result shows of one of its rules, and the command that reproduces it.
+    """A line that says what a result shows about one of its rules, and the command that reproduces the result.
 
-    For a sweep, the line is about the largest group of deviating points of the rule, and the command runs the smallest
-    of these; for random sequences, both are about the first one that deviates.
+    For a sweep, the line is about the rule's largest group of deviating points, and the command runs the simplest point
+    of this group. For random sequences, line and command are about the first sequence that deviates.
     """
     own = [each for each in record.get("deviations", ()) if rule in each["rules"]]
     if not own:
@@ -40,11 +41,11 @@ def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     return text + format_more(len(own) - 1), first.get("repro") or record["repro"]
 
 
-BY_CHANCE = "by chance"  # in place of the formula of points that are tries of one thing
+BY_CHANCE = "by chance"  # in place of a formula, if all points of the sweep repeat one experiment
 
 
 def format_points(deviation: Deviation) -> str:
-    """The points of a sweep that deviate: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
+    """A text about the deviating points of a sweep: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
     count, of = deviation.get("count") or 0, deviation.get("of") or 0
     where = f" where {deviation['clause']}" if deviation.get("clause") else ""
     if deviation["when"] in ("", "always"):
@@ -56,16 +57,16 @@ def format_points(deviation: Deviation) -> str:
 
 
 def format_more(number: int) -> str:
-    """A remark that there are more groups of points than the reported one; empty if there are none."""
+    """A remark about the number of further groups of deviating points; empty if there are none."""
     return f" (and {number} more way{'s' if number > 1 else ''})" if number > 0 else ""
 
 
-# The standing of a rule, by its verdict; in the order of the summary sentence.
+# The status of a rule, by its verdict, in the order of the summary sentence.
 VERIFIED, IN_PART, TOUCHED, VIOLATED = "verified", "in part", "touched", "violated"
 WAIVED, OF_STACK = "waived", "of the stack"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE = "unsupported", "unreachable", "undecided", "not run"
-# Rules of a vendor's dialect that were not judged, usually because its library is missing. No headline counts them
-# among the rules.
+# Rules of a vendor's dialect that were not judged, usually because the vendor's library is missing. No headline counts
+# them among the rules.
 APART = "apart"
 STANDING: Mapping[str, str] = {
     Verdict.PASS: VERIFIED,
@@ -77,7 +78,7 @@ STANDING: Mapping[str, str] = {
     Verdict.UNREACHABLE: UNREACHABLE,
     **dict.fromkeys(INCOMPLETE, UNDECIDED),
 }
-# TOUCHED stands for the first two in a run of the smallest tier, which verifies nothing.
+# In a run of the smallest tier, which verifies nothing, TOUCHED replaces the first two.
 STANDINGS = (
     *(VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, OF_STACK),
     *(UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE, APART),
@@ -86,9 +87,9 @@ STANDINGS = (
 
 @dataclass(frozen=True)
 class RunConclusion:
-    """The conclusion about a run, in the words of every report, and its exit status.
+    """The conclusion about a run, in the words that every report uses, and the exit status of the run.
 
-    `left` says what a run without a violation has not shown; if it is `incomplete`, another run can show it.
+    `left` says what a run without a violation has not shown. `incomplete`: another run can show this.
     """
 
     words: str
@@ -98,7 +99,7 @@ class RunConclusion:
 
     @property
     def conforms(self) -> bool:
-        """Whether nothing is left: the whole default tier was run, and no rule was violated."""
+        """Whether the device conforms: no rule was violated, and the run has left out nothing of the default tier."""
         return self.status == 0 and not self.left
 
 
@@ -112,10 +113,10 @@ def conclude_run(
     left_out: int | None,
     unrecorded: int,
 ) -> RunConclusion:
-    """The conclusion about a run of the rules `of`, of which `rules` have a result.
+    """The conclusion about a run of the rules `of`. `rules` has the rules with a result.
 
-    `left_out` is the number of cases of the default tier that were not planned, None if that is not known;
-    `unrecorded` that of planned cases without a result.
+    `left_out` is the number of cases of the default tier that were not planned, or None if this number is unknown.
+    `unrecorded` is the number of planned cases without a result.
     """
     if footer is None:
         return RunConclusion("the run was cut short", 3, incomplete=True)
@@ -160,15 +161,15 @@ def conclude_run(
 
 
 def counted(number: int, one: str) -> str:
-    """A number of things; empty for none."""
+    """The number and the noun, in the plural if necessary; empty for the number 0."""
     return f"{number:,} {one}{'' if number == 1 else 's'}" if number else ""
 
 
 def exit_status(footer: FooterRecord) -> int:
-    """The exit status of the contract: 0 conformant, 1 violated, 3 incomplete or broken.
+    """The exit status that the contract defines: 0 conformant, 1 violated, 3 incomplete or broken.
 
     A violation counts even if the run is incomplete. A waiver that has expired, is not needed or does not fit counts
-    as a violation, because somebody has to look at it.
+    as a violation, because the owner of the waiver has to look at it.
     """
     verdicts = footer["verdicts"]
     if footer.get("waivers", {}).get("problems"):

@@ -1,8 +1,8 @@
-"""Whether a results file contradicts itself: the rest of the file is compared with what follows from its results.
+"""Checks that a results file does not contradict itself: that its other records agree with its results.
 
-So readers never rely on a footer or an effective verdict that nothing in the file supports. Keys that a file of an
-older version lacks are not compared. Not for the shape of records (model/record_shape.py), nor for verdicts, which only
-the observations give (rejudge.py).
+Readers therefore never rely on a footer or an effective verdict that nothing in the file supports. Keys that a file of
+an older version lacks are not compared. Not for the shape of records (model/record_shape.py), nor for the verdicts,
+which have to agree with the observations (rejudge.py).
 """
 
 import json
@@ -18,7 +18,7 @@ from conformance.model.verdict import INCOMPLETE, VIOLATIONS, Verdict
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.tables.suite import VERSION
 
-# The figures that another version may count in another way: the evidence that a rule needs, and calls.
+# The figures that another version of the suite may count differently: the evidence that a rule needs, and calls.
 _OF_VERSION = ("rules", "rule_totals", "points")
 
 
@@ -26,14 +26,14 @@ def wrong_header(header: HeaderRecord) -> str:
     """The contradiction in a completed header, as a clause; empty if there is none."""
     if len(set(map(str, header["planned"]))) < len(header["planned"]):
         return "a case is planned twice"
-    # In a guest the whole stack is judged, unless the command says something else.
+    # In a guest, the subject is the whole stack, unless the arguments of the command name another subject.
     in_guest = header["stack"] not in ("", "host")
     if (
         in_guest
         and header.get("subject") == "device"
         and not any(word.startswith("--subject") for word in header["argv"])
     ):
-        return "the run is in a guest, and its subject is the device, which its arguments do not say"
+        return "the run is in a guest and its subject is the device, although its arguments name no subject"
     return ""
 
 
@@ -49,16 +49,16 @@ def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
         *(each.get("verdict") or Verdict.FAIL for each in record["deviations"]),
     ]
     if verdict not in (*VIOLATIONS, *INCOMPLETE) and (worse := next(filter(VIOLATIONS.__contains__, counted), "")):
-        return f"its verdict is {verdict}, and a part of it is {worse}"
+        return f"its verdict is {verdict}, although a part of it has the verdict {worse}"
     if effective == verdict:
-        return "it is not waived, and has a waiver" if record["waiver"] else ""
+        return "it is not waived, but has a waiver" if record["waiver"] else ""
     if verdict not in VIOLATIONS:
         return f"its verdict is {verdict}, which cannot count as {effective}"
     if effective == Verdict.STACK:
         if header.get("subject") != "device":
-            return "it counts as STACK, and the run is not about a device"
+            return "it counts as STACK, but the run is not about a device"
         of_other_version = header["suite"].get("version") != VERSION
-        return "" if of_other_version or is_of_stack(record) else "it counts as STACK, and is not of the stack"
+        return "" if of_other_version or is_of_stack(record) else "it counts as STACK, but is no answer of the stack"
     if effective != Verdict.WAIVED:
         return f"its verdict is {verdict}, which cannot count as {effective}"
     return _wrong_waiver(record, header)
@@ -66,9 +66,9 @@ def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
 
 def _wrong_waiver(record: ResultRecord, header: HeaderRecord) -> str:
     if not (waiver := record["waiver"]):
-        return "it counts as WAIVED, and has no waiver"
+        return "it counts as WAIVED, but has no waiver"
     if not header.get("waivers"):
-        return "it counts as WAIVED, and the run had no waivers"
+        return "it counts as WAIVED, but the run had no waivers"
     target = waiver.get("for", "")
     if target not in (record["case"], *record["rules"]) and not target.startswith("defect "):
         return f"its waiver is for {target or 'nothing'}"
@@ -86,13 +86,13 @@ def wrong_confirmation(record: ConfirmationRecord, found: ResultRecord | None) -
     recorded.
     """
     if not found or found["verdict"] not in VIOLATIONS:
-        return "it has no violation to be tried again"
+        return "there is no violation of this case"
     if record["confirmed"]:
         return ""
     if (alone := record.get("alone")) is None or "in_run" not in record or record["by"] != "repetition":
-        return "it is not confirmed, and what was seen when it was tried again is absent"
+        return "it is not confirmed, but the result of a repetition is absent"
     if alone["verdict"] in VIOLATIONS or record.get("repetitions", {"seen": 0})["seen"]:
-        return "it is not confirmed, and it was seen when it was tried again"
+        return "it is not confirmed, although a repetition showed a violation"
     return ""
 
 
@@ -109,13 +109,13 @@ def wrong_footer(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> str:
-    """The part of the footer that does not follow from the results, as a clause; empty if there is none.
+    """The figure of the footer that disagrees with the results, as a clause; empty if there is none.
 
     Header and results are `completed`.
     """
     for key, said, found in _compared(footer, header, results, confirmations):
         if said != found:
-            return f"`{key}` is {_short(said)}, and its results come to {_short(found)}"
+            return f"`{key}` is {_short(said)}, but its results give {_short(found)}"
     return ""
 
 
@@ -125,7 +125,7 @@ def _compared(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Each figure of the footer: its name, its value in the footer, and its value from the results."""
+    """Each figure of the footer: its name, the value in the footer, and the value computed from the results."""
     judged = {record["case"] for record in results if record["verdict"] != Verdict.MISSED}
     yield "complete", footer["complete"], judged.issuperset(header["planned"])
     yield "verdicts", _without_zeros(footer["verdicts"]), dict(Counter(record["effective"] for record in results))
@@ -156,7 +156,7 @@ def _compared(
 
 
 def _parts(key: str, said: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
-    """A figure that differs, or each such figure in an object."""
+    """A figure; for an object, each figure in it."""
     if isinstance(said, Mapping) and isinstance(found, Mapping):
         said, found = _without_zeros(said), _without_zeros(found)
         for name in sorted({*said, *found}):

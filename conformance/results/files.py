@@ -1,6 +1,6 @@
-"""Writes files atomically: a reader, or a crash at any moment, sees the old or the new content, never a part of it.
+"""Writes files atomically: a reader at any moment, also after a crash, finds the whole old or the whole new content.
 
-Not for files that grow line by line (writer.py); these use only `write_all`.
+Not for files that grow line by line (writer.py); for these, only `write_all` is used.
 """
 
 import errno
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 
-# The errors that mean that a file cannot be where a user wants it.
+# The errors that mean that a file cannot have the path that the user has chosen.
 _WRONG_PLACE = (
     errno.EACCES,
     errno.EPERM,
@@ -29,11 +29,11 @@ _WRONG_PLACE = (
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
-    """Replaces the content of a file; creates its folder if necessary. If `durable`, the data are on disk on return;
-    files that can be made again need not be.
+    """Replaces the content of a file; creates its folder if necessary.
 
-    A link of that name is replaced, and not followed. Raises UserError if that fails; the old file is unchanged then,
-    and no other file is left.
+    If `durable`, the data are on disk on return. Files that can be made again need not be durable. A link at `path` is
+    replaced, and not followed. If the function fails, it raises UserError, and leaves the old file unchanged and no
+    other file behind.
     """
     partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
     with writing(path):
@@ -53,9 +53,9 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
 
 
 def write_through(path: Path, data: bytes) -> bool:
-    """Writes a file like `write_atomically`, but does not replace a FIFO, a device or a link: it writes into that.
+    """Writes a file like `write_atomically`. If `path` is a FIFO, a device or a link, writes into it instead.
 
-    Returns whether a regular file was written. Raises UserError if that fails.
+    Returns whether a regular file was written. Raises UserError if the file cannot be written.
     """
     if not os.path.islink(path) and (not os.path.exists(path) or os.path.isfile(path)):
         write_atomically(path, data)
@@ -66,7 +66,7 @@ def write_through(path: Path, data: bytes) -> bool:
 
 
 def make_directory(folder: Path) -> None:
-    """Makes a directory for files, with its parents, if there is none. Raises UserError if none can be made there."""
+    """Makes a directory and its parents, unless it exists. Raises UserError if it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -77,7 +77,8 @@ def make_directory(folder: Path) -> None:
 
 
 def new_directory(first: Path) -> Path:
-    """Makes the directory `first` or, if it exists, one with `-2`, `-3` and so on after its name. Raises UserError."""
+    """Makes the directory `first`; if `first` exists, a directory with `-2`, `-3` and so on after that name. Raises
+    UserError."""
     for number in itertools.count(1):
         folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
         with writing(folder), suppress(FileExistsError):
@@ -106,7 +107,7 @@ def _no_link(path: str, flags: int) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A file's new name is on disk only when its folder is."""
+    """Writes a folder to disk. The new name of a file is on disk only after its folder is."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
 """Merges shards into one run: the records of several machines, as if one machine had run all cases.
 
-Pure, except that messages name the directories. Not for dividing cases (tables/tiers.py), nor for files
-(commands/merge.py).
+Pure functions; the directories appear only in messages. Not for dividing cases into shards (tables/tiers.py), nor for
+reading and writing the files (commands/merge.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,13 @@ from conformance.results.waivers import Waivers
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard, left_out
 
-# The keys that must be the same in all headers, besides suite, device and environment, and their names.
+# The keys that must be the same in all headers, in addition to the suite, the device and the environment, each with its
+# name in messages.
 _SAME = (("stack", "the stack"), ("tier", "the tier"), ("subject", "what is judged"), ("seed", "the seed"))
-# Keys that are dropped from the header of a shard, because the merged header has them.
+# The keys that are dropped from the headers of the shards, because the merged header has them.
 _ONCE = ("type", "schema", "rules", "controls", "planned", "left_out", "shard")
 _OPTION = "--shard"
-_KEPT_RECORDS = ("worker", "confirmation")  # a merged run is never resumed, so that other records have no use
+_KEPT_RECORDS = ("worker", "confirmation")  # a merged run is never resumed, so that it needs no other records
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def part_of(folder: Path, recorded: Recorded) -> Part:
 
 
 def check(parts: Sequence[Part]) -> None:
-    """Raises UserError, which names two directories, unless these are different shards of one run."""
+    """Raises UserError, with a message that names two directories, unless `parts` are different shards of one run."""
     first, *others = parts
     for part in others:
         if change := _change(first, part):
@@ -81,7 +82,7 @@ def check(parts: Sequence[Part]) -> None:
 
 
 def _change(first: Part, part: Part) -> str:
-    """How the run of a shard differs from that of another, as a clause; empty if it does not."""
+    """The difference between the runs of two shards, as a clause; empty if there is none."""
     one, other = first.recorded.header, part.recorded.header
     if first.shard.of != part.shard.of:
         return f"one is a shard of {first.shard.of}, the other of {part.shard.of}"
@@ -91,7 +92,7 @@ def _change(first: Part, part: Part) -> str:
         if one.get(key) != other.get(key):
             return f"{name} differs: {one.get(key)} and {other.get(key)}"
     if _under_test(one) != _under_test(other):
-        return "what is under test differs"
+        return "the software under test differs"
     for key, name in (("waivers", "the waivers differ"), ("profile", "the profile differs")):
         if _given(one.get(key)) != _given(other.get(key)):
             return name
@@ -99,12 +100,13 @@ def _change(first: Part, part: Part) -> str:
 
 
 def _given(file: Any) -> str:
-    """The hash of a file that a shard was given; empty for none."""
+    """The hash of a file that the user gave to a shard; empty if there was no file."""
     return str(file["sha256"]) if file else ""
 
 
 def _under_test(header: HeaderRecord) -> dict[str, Any]:
-    """The hashes, without that of the image: each machine makes its own, of the same packages."""
+    """The hashes of what is under test, without the hash of the image: each machine makes its own image from the same
+    packages."""
     found: dict[str, Any] = {**(header.get("under_test") or {})}
     given = found.get("given")
     return {**found, "given": {**given, "image": ""}} if isinstance(given, dict) else found
@@ -124,7 +126,7 @@ def missing(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Recorded:
-    """The run of these shards, which `check` has accepted and whose tables are those of the suite."""
+    """The run that consists of these shards. `check` has accepted the shards, and their tables are those of `suite`."""
     parts = sorted(parts, key=lambda part: part.shard.number)
     whole = parts[0].whole
     results: dict[str, ResultRecord] = {}
@@ -144,7 +146,7 @@ def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Reco
         whole,
         in_order,
         suite.registry,
-        duration_s=max((each.get("duration_s") or 0.0 for each in footers), default=0.0),  # they run at the same time
+        duration_s=max((each.get("duration_s") or 0.0 for each in footers), default=0.0),  # shards run in parallel
         boots=workers,
         resumed=sum(each.get("resumed") or 0 for each in footers),
     )
@@ -162,7 +164,7 @@ def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Reco
 
 
 def _header(parts: Sequence[Part], suite: Suite) -> HeaderRecord:
-    """The header of the first shard for the whole run, with those of all."""
+    """The header of the merged run: that of the first shard, with the headers of all shards."""
     first, whole = parts[0].recorded.header, parts[0].whole
     header = first.copy()
     del header["shard"]
@@ -182,7 +184,7 @@ def _of_shard(part: Part) -> dict[str, Any]:
 
 
 def _without_shard(argv: Sequence[str]) -> list[str]:
-    """The arguments of the whole run."""
+    """The arguments of the whole run: those of a shard without `--shard`."""
     words, kept = iter(argv), []
     for word in words:
         if word == _OPTION:

@@ -1,7 +1,7 @@
-"""The store_points form of a sweep's result: all points in a side file, formulas of the deviating points in the record.
+"""The stored form of a sweep's result: all points in a side file, formulas of the deviating points in the record.
 
-Converted by the process that writes the results file, so that no formula is minimised inside a guest. Not for formulas
-(sweeps/formula.py).
+The process that writes the results file makes this form, so that no formula is minimised inside a guest. Not for
+formulas (sweeps/formula.py).
 """
 
 import json
@@ -32,8 +32,8 @@ _LONGEST_NAME = 200
 def store_points(record: ResultRecord, folder: Path, case: Case | None = None) -> ResultRecord:
     """Writes the side file to `folder`; returns the record without `points_data` and with the deviations.
 
-    With its case, each deviation says what its smallest point does. Raises UserError (status 3) if the side file cannot
-    be written.
+    If `case` is given, each deviation has the calls of its smallest point. Raises UserError (status 3) if the side file
+    cannot be written.
     """
     data = record["points_data"]
     name = f"{FOLDER}/{_file_name(record['case'])}"
@@ -62,9 +62,9 @@ def _file_name(case: str) -> str:
 
 
 def deviations(points: Points, repro: str, *, by_chance: bool = False) -> list[Deviation]:
-    """The deviating points by outcome, the most frequent first, as many as a record keeps.
+    """The deviations, one for each outcome that deviates: the most frequent first, at most MOST_DEVIATIONS.
 
-    `repro` is the command that runs the sweep alone. Points that deviate `by_chance` get no formula.
+    `repro` is the command that runs only the sweep. Points that deviate `by_chance` get no formula.
     """
     counts = points.counts()
     found: list[Deviation] = []
@@ -131,7 +131,8 @@ def points_path(folder: Path, record: ResultRecord) -> Path:
 
 
 def read_points(folder: Path, record: ResultRecord) -> Points:
-    """The points of a store_points record, from the results in `folder`. Raises UserError if the file is invalid."""
+    """The points of a record that `store_points` made, from the results in `folder`. Raises UserError if the side file
+    is invalid."""
     path = points_path(folder, record)
     try:
         data = parse(read_regular(path))

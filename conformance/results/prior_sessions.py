@@ -1,6 +1,6 @@
-"""The results of the earlier sessions of a run, for the session that carries it on.
+"""The results of the earlier sessions of a run, for the session that resumes the run.
 
-Not for reading or cutting the file (records.py, writer.py) and not for running (supervision.py).
+Not for reading or cutting the file (records.py, writer.py) and not for running cases (supervision/).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from conformance.model.verdict import Verdict
 from conformance.results.checked_json import parse
 from conformance.results.records import Recorded, encode
 
-# The files that a run is given.
+# The keys of a header for files that the user gives to a run.
 _GIVEN = ("waivers", "profile")
-# The parts of the environment that must not change during a run; the taint may.
+# The parts of the environment that must not change during a run; the taint may change.
 _STACK = ("kernel", "rdma_core", "pyverbs", "python")
 
 
@@ -23,8 +23,8 @@ _STACK = ("kernel", "rdma_core", "pyverbs", "python")
 class PriorSessions:
     """The sessions of a run so far.
 
-    `boots` is the number of their workers, `seconds` their duration. `in_flight` is the case that had started and not
-    ended when the last session ended; `boot_id` identifies the boot of the host's kernel at that time.
+    `boots` is the number of workers in these sessions, `seconds` is the duration of the sessions. `in_flight` is the
+    case that was running when the last session ended; `boot_id` identifies the boot of the host's kernel at that time.
     """
 
     header: HeaderRecord
@@ -71,10 +71,10 @@ class PriorSessions:
         return {"type": "resumed", "started": now, "earlier_s": round(self.seconds, 3)}
 
     def check_plan(self, planned: Mapping[str, object], tables_sha256: str) -> None:
-        """Raises UserError unless the header has the values of a new run of the same plan: `planned`, by key.
+        """Raises UserError unless the header has the same values as `planned`, the header of a new run of the plan.
 
-        A key that the header of an older version lacks is not compared. Other tables, `argv` and `under_test` are not
-        compared here.
+        Keys that the header of an older version lacks are not compared, nor are `argv` and `under_test`. If the tables
+        have changed, nothing is compared.
         """
         if tables_sha256 != (self.header.get("suite") or {}).get("tables_sha256"):
             return
@@ -83,23 +83,23 @@ class PriorSessions:
             said, own = self.header.get(key), parse(encode({key: planned.get(key)}))[key]
             if said != own and (key in always or (key in planned and key in self.header)):
                 raise UserError(
-                    f"the run cannot be resumed, because `{key}` of its header is not that of its plan",
+                    f"the run cannot be resumed, because `{key}` of its header differs from that of its plan",
                     hint="start a new run",
                 )
 
     def check(self, header: HeaderRecord) -> None:
-        """Raises UserError if a worker's header has another stack than the beginning of the run."""
+        """Raises UserError if the header of a worker has another stack than the header of the run."""
         changed = stack_change(self.header, header)
         if not changed and (self.header.get("under_test") or {}) != (header.get("under_test") or {}):
-            changed = "what is under test has changed"
+            changed = "the software under test has changed"
         if changed:
             raise UserError(f"the run cannot be resumed, because {changed}", hint="start a new one")
 
 
 def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
-    """The difference between the stacks of a worker and an earlier one, as a clause; empty if there is none.
+    """The difference between the stacks of a worker and of an earlier worker, as a clause; empty if there is none.
 
-    Devices that share the cases of a run may differ in their names.
+    If several devices share the cases of a run, their names may differ.
     """
     shared = before.get("devices", ())
     for what, first, found in (

@@ -1,8 +1,8 @@
-"""The records of a results file: one JSON object per line, appended and flushed as a run goes.
+"""The records of a results file: one JSON object per line, appended and flushed during the run.
 
-Schema rdma-cts/1: a header, results, a footer. A file without a footer is a run that was cut short; an
-incomplete last line is a record that was being written. Reports read only this file. Not for writing it (writer.py) and
-not for conclusions from its records (conclusions.py).
+Schema rdma-cts/1: a header, results, a footer. A file without a footer is the file of a run that was cut short; an
+incomplete last line is a record that was being written. Reports read only this file. Not for writing the file
+(writer.py) and not for conclusions from its records (conclusions.py).
 """
 
 import json
@@ -45,12 +45,13 @@ FILE_NAME = "results.jsonl"
 
 
 def encode(record: Mapping[str, object]) -> bytes:
-    """A record as a line, in ASCII, so that its encoding is never in question."""
+    """A record as a line of ASCII, so that readers need not know the encoding."""
     return json.dumps(record, separators=(",", ":"), ensure_ascii=True, sort_keys=False).encode() + b"\n"
 
 
 def decode(data: bytes | str) -> Record:
-    """The record in a line. Raises ValueError if it is invalid or lacks a key that every reader needs."""
+    """The record in a line. Raises ValueError if the line is invalid or the record lacks a key that every reader needs.
+    """
     return record_of(parse(data))
 
 
@@ -107,7 +108,7 @@ def _of_divergence(each: DivergenceData) -> Deviation:
 
 
 def occurrence(record: ResultRecord) -> Occurrence:
-    """A short text about a result's violation; the observation of a sweep is in its points."""
+    """The violation of a result, for a confirmation. A sweep has no `observed`: its observations are in its points."""
     found: Occurrence = {"verdict": record["verdict"], "reason": record["reason"]}
     if record.get("fault"):
         found["fault"] = record["fault"]
@@ -130,9 +131,9 @@ def footer_record(
     boots: int | None = None,
     resumed: int | None = None,
 ) -> FooterRecord:
-    """The footer: complete only if every planned case has a result other than MISSED.
+    """The footer. `complete` is true only if every planned case has a result other than MISSED.
 
-    `boots` is the number of workers and `resumed` the number of further sessions, if there was a supervisor.
+    `boots` is the number of workers and `resumed` the number of further sessions, if the run had a supervisor.
     """
     found = {record["case"]: record for record in results}
     by_case = {case: found[case] for case in (*(case for case in planned if case in found), *found)}
@@ -164,8 +165,8 @@ def footer_record(
 class Recorded:
     """The contents of a results file. `footer` is None if the run was cut short; `torn`: the last line is incomplete.
 
-    `others` are the records of other types, in their order. If it `is_shown`, the results have all their keys and were
-    passed through `shown`.
+    `others` are the records of other types, in the order of the file. `is_shown`: the results have all their keys and
+    were passed through the function `shown`.
     """
 
     header: HeaderRecord
@@ -182,26 +183,26 @@ class Recorded:
 
 
 def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | None = None) -> Recorded:
-    """Reads a results file, or the one in a directory. `shown` converts each complete result.
+    """Reads the results file at `path`, or in the directory `path`. `shown` converts each completed result.
 
-    Raises UserError if it cannot be read, has a line that is not a record of the schema, or contradicts itself.
+    Raises UserError if the file cannot be read, has a line that is not a record of the schema, or contradicts itself.
     """
-    file = path / FILE_NAME if os.path.isdir(path) else path  # a folder of another user may be unreadable
+    file = path / FILE_NAME if os.path.isdir(path) else path  # also in an unreadable folder
     reader = _Reader(file, shown)
     with reading(file):
         return reader.read(regular_lines(file))
 
 
 class _Reader:
-    """Reads the lines of one file, and refuses the first one that does not agree with those before it."""
+    """Reads the lines of one file, and refuses the first line that contradicts an earlier line."""
 
     def __init__(self, file: Path, shown: Callable[[ResultRecord], ResultRecord] | None) -> None:
         self._file = file
         self._shown = shown
         self._header: HeaderRecord | None = None
-        self._known: HeaderRecord = HEADER  # the same with the keys that an old file lacks
+        self._known: HeaderRecord = HEADER  # the completed header
         self._results: list[ResultRecord] = []
-        self._completed: dict[str, ResultRecord] = {}  # the same by case, with the keys that an old file lacks
+        self._completed: dict[str, ResultRecord] = {}  # completed, by case
         self._repeated = Repeated()
         self._others: list[OtherRecord] = []
         self._tried: set[tuple[str, str]] = set()
@@ -210,7 +211,8 @@ class _Reader:
         self._values = 0
 
     def read(self, lines: Iterable[bytes]) -> Recorded:
-        """The records of these lines of the file. Raises UserError, and what `lines` raises."""
+        """The records of these lines of the file. Raises UserError, and any error that iterating over `lines` raises.
+        """
         line = b""
         for number, line in enumerate(lines, 1):
             if number > MOST_RECORDS:
@@ -219,7 +221,7 @@ class _Reader:
                 )
             if line.endswith(b"\n") and (stripped := line[:-1]):
                 self._read(stripped, f"{self._file}:{number}")
-        torn = bool(line) and not line.endswith(b"\n")  # it counts as incomplete even if it can be decoded
+        torn = bool(line) and not line.endswith(b"\n")  # even if it can be decoded
         return Recorded(self._begun(), self._results, self._footer, torn, self._others, bool(self._shown))
 
     def _begun(self) -> HeaderRecord:

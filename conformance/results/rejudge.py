@@ -1,8 +1,8 @@
 """Judges recorded observations again, by the present rules and tables, without a device.
 
-Observations stay as they were recorded; verdict, reason and expectation are new. Where nothing was observed (a crash, a
-case that was not run), or the worker claimed something else, the recorded verdict stays, on the rules of the case.
-Not for judging (judging/).
+Observations stay as they were recorded; verdict, reason and expectation are new. The recorded verdict stays if nothing
+was observed (a crash, a case that was not run), or if the worker claimed another verdict. The record then has the
+present rules of the case. Not for judging (judging/).
 """
 
 from collections.abc import Collection, Iterator
@@ -26,21 +26,22 @@ from conformance.tables.suite import Suite
 
 UNOBSERVED = "nothing was observed"
 DISPUTED = "the worker and its supervisor came to different verdicts"
-# A known case may have these verdicts without an observation; any other verdict would be an unsupported claim.
+# A known case may have these verdicts without an observation. Without an observation, any other verdict would be
+# unsupported.
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 
 
 @dataclass(frozen=True)
 class Rejudged:
-    """A result that was judged again, or an unchanged one with `kept`, the reason why it was not."""
+    """A result that was judged again; or an unchanged result, with the reason `kept` why it was not judged again."""
 
     record: ResultRecord
     kept: str = ""
 
     @property
     def unfounded(self) -> str:
-        """A sentence if nothing supports the verdict of a result; empty if the result was judged again, or needs no
-        support."""
+        """A line about the verdict of a result if nothing supports the verdict; empty if the result was judged again,
+        or needs no support."""
         verdict = self.record["verdict"]
         if not self.kept or (self.kept in (UNOBSERVED, DISPUTED) and verdict in WITHOUT_EVIDENCE):
             return ""
@@ -48,10 +49,10 @@ class Rejudged:
 
 
 def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile | None = None) -> Iterator[Rejudged]:
-    """Judges every result of a run again, in its order. `directory` has the other files of the run.
+    """Judges every result of a run again, in the order of the run. `directory` has the other files of the run.
 
-    The record of a sweep has its points under `points_data`, as after a run. Raises UserError if an observation cannot
-    be judged.
+    The new record of a sweep has its points under `points_data`, like the record of a worker. Raises UserError if an
+    observation cannot be judged.
     """
     basis = Basis(known_capabilities(recorded, directory), profile or Profile())
     for record in recorded.results:
@@ -60,14 +61,14 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise UserError(
-                f"{directory}: what was observed of {record['case']} cannot be judged ({reason})"
+                f"{directory}: the observation of {record['case']} cannot be judged ({reason})"
             ) from error
 
 
 def unfounded(
     suite: Suite, recorded: Recorded, directory: Path, cases: Collection[str], profile: Profile
 ) -> Iterator[str]:
-    """A line for each result of these cases whose verdict does not follow from its observation."""
+    """A line for each result of these cases with a verdict that its observation does not support."""
     for before, again in zip(recorded.results, rejudge(suite, recorded, directory, profile), strict=True):
         if before["case"] in cases:
             if again.unfounded:
@@ -79,8 +80,8 @@ def unfounded(
 def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Capabilities:
     """The capabilities of the recorded stack: those declared, and those that results report as missing.
 
-    A capability that is both was declared but absent. The reports of sweep points count if the run's directory is
-    given: a run of sweeps alone has no others.
+    A capability that is declared and reported as missing counts as absent. If the run's directory is given, the reports
+    of sweep points count, too: a run with only sweeps has no other reports.
     """
     caps = recorded.header["device"].get("caps") or {}
     offered: dict[str, dict[str, bool]] = {}
@@ -109,7 +110,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
     if record.get("points_file") and case.kind is Kind.SWEEP:
         return _sweep(suite, case, record, directory, basis)
     observed = record.get("observed") or {}
-    # A sweep without points was not run at all: only the reason can have been observed.
+    # A sweep without points was not run at all: its record can only have the reason.
     if not observed or (case.kind is Kind.SWEEP and "unreachable" not in observed):
         return Rejudged(_on_its_rules(case, record, basis), UNOBSERVED)
     if record["verdict"] == Verdict.BROKEN and record.get("claimed"):
@@ -123,9 +124,9 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
 
 
 def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:
-    """The record with the rules of its case, or of its clause if it is a point.
+    """The record with the present rules of its case; for a single point, with the rule of the point's clause.
 
-    The violated ones are known only for random sequences.
+    For random sequences, the record keeps the rules that were violated.
     """
     found = record.copy()
     if tuple(record["rules"]) != basis.resolved(case).rules:
@@ -136,7 +137,7 @@ def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecor
 
 
 def find(suite: Suite, case: str) -> Case | None:
-    """The case with an id, or of a point; None if it no longer exists."""
+    """The case, or the point of a sweep, with this id; None if it no longer exists."""
     try:
         return suite.find(case)
     except UserError:
@@ -155,7 +156,8 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
 
 
 def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
-    """The new result with the fields that do not depend on judging. A waiver stays if the verdict is the same."""
+    """The new result with those fields of the old one that do not depend on judging. A waiver stays if the verdict is
+    the same."""
     merged: ResultRecord = {
         **new,
         "source": old.get("source", new["source"]),

@@ -1,7 +1,7 @@
-"""Results whose values occur in earlier lines of the same file: they are neither parsed nor checked again.
+"""Reads results of which all values occur in earlier lines of the same file, without parsing and checking them again.
 
-Large files repeat most values many times. A value that was accepted once is recognized by its text and shared by all
-results: no code may change a part of a result in place. Not for what is wrong with a line (records.py).
+Large files repeat most values many times. A value that was accepted once is recognized by its text, and all results
+share it, so that no code may change a part of a result in place. Not for mistakes in a line (records.py).
 """
 
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -11,11 +11,11 @@ from conformance.model.record import ResultRecord
 from conformance.model.record_shape import RESULT, completed
 from conformance.results.checked_json import parse, values_in
 
-_OWN = ("case", "reason", "call", "repro", "duration_us")  # different in almost every result
+_OWN = ("case", "reason", "call", "repro", "duration_us")  # keys with a different value in almost every result
 _MOST_LAYOUTS = 24
-_MOST_TEXT = 32 << 20  # characters of values that are kept
+_MOST_TEXT = 32 << 20  # characters: the upper bound for the texts of all stored values
 
-# The keys of a result in their order, each with the text before its value.
+# The keys of a result in the order of the line, each with the text before its value.
 _Layout = tuple[tuple[str, str], ...]
 
 
@@ -24,12 +24,12 @@ class Repeated:
 
     def __init__(self) -> None:
         self._layouts: list[_Layout] = []
-        self._known: dict[tuple[str, str], tuple[Any, Any]] = {}  # the value as it is in the file, and completed
+        self._known: dict[tuple[str, str], tuple[Any, Any]] = {}  # the value in the file, and the completed value
         self._room = _MOST_TEXT
         self._absent = completed(cast(ResultRecord, {**RESULT}))
 
     def read(self, line: bytes) -> tuple[ResultRecord, ResultRecord] | None:
-        """The result in a line, plain and `completed`, if all its values are known; None if the line has to be
+        """The result in a line, as in the file and `completed`, if all its values are known. None if the line has to be
         parsed."""
         if not line.isascii() or not line.startswith(b'{"type":'):
             return None
@@ -55,10 +55,9 @@ class Repeated:
         return cast(ResultRecord, raw), cast(ResultRecord, whole)
 
     def learn(self, line: bytes, raw: ResultRecord, whole: ResultRecord) -> int:
-        """Stores the values of an accepted result, whose texts are printable, and replaces known ones by the shared
-        objects.
+        """Stores the values of an accepted result, and replaces known values in the result by the shared objects.
 
-        Returns the number of its values that no other result has.
+        Returns the number of the result's values that no earlier result has.
         """
         layout, new = _layout(line, raw), values_in(line)
         if self._room <= 0 or not line.isascii() or not (parts := _parts(line.decode(), layout)):
@@ -69,7 +68,7 @@ class Repeated:
                 new -= values_in(part)
             else:
                 try:
-                    parse(_value(key, part))  # a key inside a value would have cut it
+                    parse(_value(key, part))  # fails if the mark of a key occurred inside the value and cut it
                 except ValueError:
                     return new
                 if part == "null" or key not in ("case", "repro", "duration_us"):
@@ -77,7 +76,7 @@ class Repeated:
                     self._room -= len(part)
         if layout not in self._layouts:
             self._layouts = [layout, *self._layouts[: _MOST_LAYOUTS - 1]]
-        return new - len(parts)  # the commas between them
+        return new - len(parts)  # without the commas between the values
 
 
 def _layout(line: bytes, record: ResultRecord) -> _Layout:
@@ -87,16 +86,16 @@ def _layout(line: bytes, record: ResultRecord) -> _Layout:
 
 
 def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
-    """The text of the value of each key in a line with these keys; None if it cannot have them.
+    """The text of each value, by key, in a line with this layout; None if the line has another layout.
 
-    A fault is stored together with its verdict.
+    The text of a fault begins with the verdict, because the check of a fault depends on the verdict.
     """
     parts: dict[str, str] = {}
     before, at = "", 0
     for key, mark in layout:
         end = text.find(mark, at)
         while before == "fault" and text.count("{", at, end) != text.count("}", at, end) and end >= 0:
-            end = text.find(mark, end + 1)  # the fault has a call, too
+            end = text.find(mark, end + 1)  # skips `call` inside the fault
         if end < 0:
             return None
         parts[before] = text[at:end]
@@ -114,7 +113,7 @@ def _value(key: str, part: str) -> str:
 
 
 def _own(part: str) -> str | int | None:
-    """A text of printable characters or a small number; None for anything else."""
+    """The value of a part that is a text of printable characters or a small number; None for any other value."""
     if part[:1] == '"':
         try:
             text, end = scanstring(part, 1)

@@ -1,6 +1,7 @@
-"""Conclusions about rules: the verdict on each, which evidence of it was seen in a run, and what is missing. Pure.
+"""Conclusions about rules: the verdict on each rule, and which of its evidence was seen in a run and which is missing.
 
-A rule needs what model/rules.py says. Not for the conclusion about a run (conclusions.py).
+Pure functions. model/rules.py defines the evidence that a rule needs. Not for the conclusion about a run
+(conclusions.py).
 """
 
 from collections import Counter
@@ -14,12 +15,13 @@ from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT
 
-# Verdicts that do not count against a rule that other cases verify: the device or the stack does not offer that part.
+# Verdicts that do not count against a rule that other cases verify: the device or the stack does not offer what the
+# case needs.
 _ABSENT = (Verdict.UNREACHABLE, Verdict.UNSUPPORTED)
 # The reasons why a part of a rule's evidence was not seen.
 NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = "not offered", "not reachable here", "not in this run", "left open"
 NO_CONTROL, CONTROL_NOT_OFFERED = "refused, but its control was not seen", "refused, but its control is not offered"
-# The reasons that no further run removes: the device does not offer it, or no document says what it must do.
+# The reasons that no further run removes: the device does not offer the operation, or no document defines its outcome.
 _SETTLED = (NOT_OFFERED, CONTROL_NOT_OFFERED, OPEN)
 _WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
 
@@ -28,9 +30,9 @@ _WHY = {Verdict.UNSUPPORTED: NOT_OFFERED, Verdict.UNREACHABLE: NOT_REACHED}
 class RuleConclusion:
     """The conclusion from the results about one rule.
 
-    `needed` is the number of parts of its evidence, and `missing` names the parts that were not seen, if the rule
-    passed in part. `absent` says which part could not be checked: for each capability missing at an entry, or each
-    reason why a case cannot be reached, the number of cases. Both are empty for any other verdict.
+    If the rule passed in part, `needed` is the number of parts of its evidence, and `missing` names the parts that were
+    not seen. `absent` says what could not be checked: for each capability that an entry lacks, and for each reason why
+    a case cannot be reached, the number of cases. For any other verdict, `missing` and `absent` are empty.
     """
 
     verdict: Verdict
@@ -40,7 +42,7 @@ class RuleConclusion:
 
     @property
     def restriction(self) -> str:
-        """The missing evidence of a rule that passed in part, as a clause for people; empty for any other rule."""
+        """The missing evidence of a rule that passed in part, as a clause; empty for any other rule."""
         if self.verdict != Verdict.PARTIAL:
             return ""
         found: dict[str, list[str]] = {}
@@ -52,7 +54,7 @@ class RuleConclusion:
 
     @property
     def settled(self) -> bool:
-        """Whether no other run of this stack could show more of it."""
+        """Whether no other run on this stack could show more evidence of the rule."""
         return all(each["why"] in _SETTLED for each in self.missing.values())
 
     def as_data(self) -> EvidenceFacts:
@@ -60,10 +62,11 @@ class RuleConclusion:
 
 
 def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, RuleConclusion]:
-    """For each rule that has a result, the worst verdict of its cases, except those that the device does not offer.
+    """The conclusion about each rule that has a result. Its verdict is the worst verdict of the rule's cases.
 
-    UNSUPPORTED and UNREACHABLE do not outrank a PASS. A PASS of a case that the documents leave open verifies nothing,
-    and does not make up for a part that is absent. A rule whose evidence was not seen in full is PARTIAL.
+    UNSUPPORTED and UNREACHABLE are not worse than a PASS of another case. A PASS of a case with an open outcome
+    verifies nothing, and does not replace missing evidence. If all cases pass, but not all evidence was seen, the
+    verdict is PARTIAL.
     """
     by_rule: dict[str, list[ResultRecord]] = {}
     for record in results:
@@ -80,7 +83,7 @@ def rule_verdicts(results: Sequence[ResultRecord], registry: Registry) -> dict[s
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
-    """By case, why its refusal proves nothing: its control was not granted."""
+    """For each case with a refusal whose control was not granted: the reason why the refusal proves nothing."""
     granted = _granted(results)
     return {
         record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
@@ -100,7 +103,7 @@ def _lost_controls(record: ResultRecord, needs: Needs, granted: Mapping[str, str
 
 
 def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
-    """The best verdict on each operation that had to be granted, by its name."""
+    """The best verdict on each operation that had to be granted, by the name of the operation."""
     found: dict[str, str] = {}
     for record in results:
         for verdict, shows in _shows(record):
@@ -111,9 +114,9 @@ def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
 
 
 def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Shows]]:
-    """Each piece of evidence in a result, for all rules or for one, with the verdict on it.
+    """Each piece of evidence in a result, for all rules or for one rule, with the verdict on this evidence.
 
-    A waiver covers what is violated: points of a waived sweep that passed remain evidence.
+    A waiver covers only violations: points of a waived sweep that passed remain evidence.
     """
     known = record["effective"] if record["effective"] != record["verdict"] else None
     for each in record.get("evidence", ()):
@@ -165,7 +168,7 @@ def _is_seen(rule: str, item: str, record: ResultRecord, needs: Needs, granted: 
 def _why_missing(
     rule: str, item: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]
 ) -> Missing:
-    """Why a part of the evidence was not seen, from the result that came nearest to it."""
+    """The reason why a part of the evidence was not seen, from the result that came nearest to showing it."""
     found: dict[Verdict, tuple[ResultRecord, Shows]] = {}
     for record in records:
         for verdict, each in _shows(record, rule):
@@ -182,7 +185,7 @@ def _why_missing(
 
 
 def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:
-    """The capabilities that a result, or the relevant points of a sweep, lack; else the reason of the result."""
+    """The missing capabilities that a result, or the relevant points of a sweep, report; else the result's reason."""
     points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
     reported = ", ".join(
         record["observed"].get("lacking") or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))

@@ -1,7 +1,7 @@
-"""The YAML file of waivers: reads one, with the location of every mistake, and makes the text of one from the defects
-in recorded runs.
+"""The YAML file of waivers. Reads such a file, with the location of every mistake, and makes the text of such a file
+from the defects in recorded runs.
 
-waivers.schema.json describes it to editors. Not for applying waivers (waivers.py).
+waivers.schema.json describes the file to editors. Not for applying waivers (waivers.py).
 """
 
 import hashlib
@@ -154,7 +154,7 @@ def _issue(node: Node | None, reader: Reader) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether the text is an address of http or https."""
+    """Whether the text is a URL with http or https."""
     try:
         parts = urlsplit(text)
     except ValueError:
@@ -176,13 +176,13 @@ def _expires(node: Node | None, reader: Reader, today: date) -> date | None:
     return expires
 
 
-# The placeholder for the fingerprint in an issue's address.
+# The placeholder for the fingerprint in the URL of an issue.
 FINGERPRINT = "{defect}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """The input for waivers: a run's header, and its results with every key of record_shape.RESULT."""
+    """The input for waivers: the header and the results of a run. The results have every key of record_shape.RESULT."""
 
     name: str
     header: HeaderRecord
@@ -190,17 +190,17 @@ class Run:
 
     @property
     def driver(self) -> str:
-        """The kernel driver; empty if it is not known."""
+        """The kernel driver; empty if unknown."""
         return str(self.header["device"].get("driver", ""))
 
     @property
     def kernel(self) -> str:
-        """The first two numbers of the kernel's version: a waiver holds for any third number."""
+        """The first two numbers of the kernel's version. A waiver holds whatever the third number is."""
         return ".".join(map(str, version(str(self.header["env"].get("kernel", "")))[:2]))
 
 
 def waivers_text(runs: Sequence[Run], owner: str, issue: str, expires: date) -> str:
-    """The file: a waiver for each defect of each driver, the most severe first."""
+    """The text of the file: a waiver for each defect of each driver, the most severe defect first."""
     lines = ["# Known defects, by their fingerprints; made by `rdma-cts waivers` from the runs of these stacks:"]
     lines += [f"#   {run.header['stack']}, {run.driver}, kernel {run.header['env'].get('kernel', '?')}" for run in runs]
     blocks = [
@@ -256,7 +256,8 @@ def _lines_of(
 
 
 def _unsteady(case: str, runs: Sequence[Run]) -> str:
-    """How often the rarest verdict occurred on one kernel; empty if the verdict was always the same on each kernel."""
+    """A text with the number of runs, on one kernel, that gave the rarest verdict; empty if the verdict never changed
+    on the same kernel."""
     count: Counter[str] = Counter()
     for kernel in {run.header["env"].get("kernel") for run in runs}:
         own = Counter(

@@ -1,8 +1,9 @@
-"""Waivers: known violations with an owner and an expiry date; and the effective verdict of a result. Pure functions.
+"""Waivers, which are known violations with an owner and an expiry date, and the effective verdicts of results.
 
-A waiver changes the effective verdict of a result, never its verdict, and only if the device fails exactly as the
-waiver describes. The waiver of a defect names its fingerprint, and holds for all rows and sweeps that show the defect,
-unless it is more severe there. Not for the file of waivers (waiver_file.py), nor for verdicts (judging/).
+Pure functions. A waiver changes the effective verdict of a result, never the verdict, and only if the device fails
+exactly as the waiver describes. The waiver of a defect names the fingerprint of the defect, and holds for all rows and
+sweeps that show the defect with at most the severity in the waiver. Not for the file of waivers (waiver_file.py), nor
+for verdicts (judging/).
 """
 
 import re
@@ -21,9 +22,9 @@ from conformance.yamldoc.nodes import Location
 
 @dataclass(frozen=True)
 class WaiverScope:
-    """The stacks on which a waiver holds: the driver, and kernels from one to another, both included; empty means any.
+    """The stacks on which a waiver holds: the driver, and the first and the last kernel; an empty field means any.
 
-    "7.2" as the last one includes every 7.2.x. `firmware` is the whole text that the device gives.
+    The last kernel "7.2" includes every 7.2.x. `firmware` is the whole firmware version that the device reports.
     """
 
     driver: str
@@ -32,7 +33,7 @@ class WaiverScope:
     firmware: str = ""
 
     def holds(self, header: HeaderRecord) -> bool:
-        """Whether the run is on such a stack."""
+        """Whether the waiver holds on the stack of the run."""
         device, kernel = header["device"], version(str(header["env"].get("kernel", "")))
         first, last = version(self.kernel_from), version(self.kernel_to)
         return (
@@ -51,8 +52,8 @@ def version(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Terms:
-    """The common parts of a waiver: the stacks, the owner, the issue and the expiry date. `target` names the case, rule
-    or defect."""
+    """The parts that all waivers have: the stacks, the owner, the issue and the expiry date. `target` names the case,
+    the rule or the defect."""
 
     where: WaiverScope
     issue: str
@@ -79,10 +80,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class KnownOutcome:
-    """The outcome that a waiver describes; an empty field allows anything.
+    """The outcome that a waiver describes; an empty field allows any value.
 
-    `returned`, `errno` and `wc` are those of the judged call, or of each deviation of a sweep; `reason` is part of the
-    result's reason, `when` are the formulas of a sweep's deviations.
+    `returned`, `errno` and `wc` are the answer of the judged call, or of each deviation of a sweep. `reason` is a text
+    that the result's reason contains. `when` are the formulas of a sweep's deviations.
     """
 
     verdict: str
@@ -93,7 +94,7 @@ class KnownOutcome:
     when: tuple[str, ...] = ()
 
     def differs(self, record: ResultRecord) -> str:
-        """The difference between a violation and the known one; empty if they are the same."""
+        """The difference between a violation and the known outcome; empty if there is none."""
         if record["verdict"] != self.verdict:
             return f"verdict is {record['verdict']}, not {self.verdict}"
         return (self._differs_in_points(record) if record.get("deviations") else self._differs_in_call(record)) or (
@@ -112,13 +113,16 @@ class KnownOutcome:
         return ""
 
     def _differs_in_points(self, record: ResultRecord) -> str:
-        """The answers are in the faults of the deviations; the record has no observation of a point."""
+        """The difference in the points of a sweep; empty if there is none.
+
+        The answers come from the faults of the deviations, because the record has no observation of a point.
+        """
         answer = self.errno or " ".join(self.wc)
         record = completed(record)
         for each in record["deviations"]:
             fault = fault_of(record, each)
             if self.when and each["when"] not in self.when:
-                return f"it also departs when {each['when']}"
+                return f"it also deviates when {each['when']}"
             if answer and fault.answer != answer:
                 return f"the answer is {fault.answer or 'nothing'}, not {answer}, when {each['when']}"
             if self.returned and fault.returned != self.returned:
@@ -128,7 +132,7 @@ class KnownOutcome:
 
 @dataclass(frozen=True)
 class Waiver(Terms):
-    """One waiver, for the exact `case` or for every case of `rule`; the other is empty."""
+    """A waiver for one `case`, or for every case of `rule`. One of the two fields is empty."""
 
     case: str
     rule: str
@@ -139,19 +143,19 @@ class Waiver(Terms):
         return self.case or self.rule
 
     def covers(self, record: ResultRecord) -> bool:
-        """Whether the result is one of its case or rule, and is a statement about the device."""
+        """Whether the result belongs to the waiver's case or rule, and has a verdict about the device."""
         if record["verdict"] in INCOMPLETE:
             return False
         return record["case"] == self.case if self.case else self.rule in record["rules"]
 
     def violated(self, record: ResultRecord) -> bool:
-        """Whether a result that it covers violates its case or rule."""
+        """Whether a result that the waiver covers is a violation of the waiver's case or rule."""
         return (verdict_on(self.rule, _raw(record)) if self.rule else record["verdict"]) in VIOLATIONS
 
     def differs(self, record: ResultRecord) -> str:
-        """The difference between a violation and the one that the waiver describes; empty if they are the same."""
+        """The difference between a violation and the violation that the waiver describes; empty if there is none."""
         if more := record.get("deviations_left_out"):
-            return f"it departs in {more:,} more ways, which the result does not have"
+            return f"it has {more:,} more deviations, which are not in the result"
         others = {rule for each in record.get("deviations", ()) for rule in each["rules"]} - {self.rule}
         if self.rule and others:
             return f"it also violates {', '.join(sorted(others))}"
@@ -162,8 +166,8 @@ class Waiver(Terms):
 class DefectWaiver(Terms):
     """The waiver of a defect that is at most as bad as `worst`.
 
-    `also` are other fingerprints of the defect. `cases` are the cases in which the defect was seen; the waiver covers
-    others too. `unsteady` are those cases in which it does not always show.
+    `also` are other fingerprints of the defect. `cases` are the cases in which the defect was seen; the waiver also
+    covers other cases. `unsteady` are the cases that do not always show the defect.
     """
 
     defect: str
@@ -177,15 +181,16 @@ class DefectWaiver(Terms):
         return f"defect {self.defect}"
 
     def covers(self, symptom: Symptom) -> bool:
-        """Whether the symptom is one of the defect, and not more severe than the waiver allows."""
+        """Whether the symptom belongs to the defect, and is not more severe than the waiver allows."""
         return self.is_of(symptom) and severity_of(symptom).rank >= self.worst.rank
 
     def is_of(self, symptom: Symptom) -> bool:
-        """Whether the symptom is one of the defect, however severe."""
+        """Whether the symptom belongs to the defect, whatever its severity."""
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def problems(self, found: Sequence[Symptom], judged: Collection[str], today: date) -> Iterator[str]:
-        """Its problems in a run with these symptoms and judged cases; none if its own cases were not judged."""
+        """The problems of the waiver in a run with these symptoms and judged cases; none if no case of the waiver was
+        judged."""
         shown = [symptom for symptom in found if self.is_of(symptom)]
         if shown and self.expires < today:
             yield f"{self} expired on {self.expires}"
@@ -198,21 +203,21 @@ class DefectWaiver(Terms):
 
 
 def symptoms(record: ResultRecord) -> list[Symptom]:
-    """The symptoms of a result as it is written; none unless it is a violation."""
+    """The symptoms of a stored result; empty unless the result is a violation."""
     if record["verdict"] not in VIOLATIONS:
         return []
     return list(symptoms_of(completed(record)))
 
 
 def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWaiver | None:
-    """The waiver of the first symptom if each symptom of the result has one; None otherwise."""
+    """The waiver of the first symptom, if each symptom of the result has a waiver; else None."""
     found = [next((waiver for waiver in waivers if waiver.covers(symptom)), None) for symptom in symptoms(record)]
     return found[0] if found and all(found) and not record.get("deviations_left_out") else None
 
 
 @dataclass(frozen=True)
 class Waivers:
-    """The waivers of a run on the day `today`, the exact ones first, and those of defects."""
+    """The waivers of a run on the day `today`: those of cases and rules, and those of defects."""
 
     file: str
     sha256: str
@@ -221,7 +226,7 @@ class Waivers:
     defects: tuple[DefectWaiver, ...] = ()
 
     def applied(self, record: ResultRecord, header: HeaderRecord) -> ResultRecord:
-        """The result with the waiver that fits it, or without any."""
+        """The result with the waiver that fits, or without a waiver."""
         record = {**record, "effective": record["verdict"], "waiver": None}
         if record["verdict"] not in VIOLATIONS:
             return record
@@ -257,9 +262,9 @@ class Waivers:
         return [waiver for waiver in self.items if waiver.where.holds(header)]
 
     def _problems(self, waiver: Waiver, results: Sequence[ResultRecord], whole: bool) -> Iterator[str]:
-        """The problems of a waiver in this run; none if its case or rule was not judged.
+        """The problems of a waiver in this run; none if the waiver's case or rule was not judged.
 
-        Only a run of the `whole` case or rule shows that it is no longer needed.
+        Only a run of the `whole` case or rule shows that the waiver is no longer needed.
         """
         covered = [record for record in results if waiver.covers(record)]
         violations = [record for record in covered if waiver.violated(record)]
@@ -282,9 +287,10 @@ def _format_value(value: object) -> str:
 
 
 def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers | None) -> ResultRecord:
-    """The result with its effective verdict in the run of this header: WAIVED, or STACK in a run about a device.
+    """The result with its effective verdict in the run of this header: the verdict itself, WAIVED, or STACK.
 
-    A run has a subject: a device with its driver, firmware and provider, or the whole stack.
+    Only a run whose subject is a device has STACK. Such a device includes its driver, firmware and provider; the other
+    possible subject of a run is the whole stack.
     """
     if waivers:
         record = waivers.applied(record, header)

@@ -1,6 +1,7 @@
 """Writes a results file: whole lines, appended during a run. Not for the contents of records (records.py).
 
-One process at a time: the file is locked while it is open. The kernel unlocks it when the process ends in any way.
+Only one process writes a file at a time: the file is locked while it is open. The kernel unlocks the file when the
+process ends, for any reason.
 """
 
 import fcntl
@@ -25,12 +26,12 @@ from conformance.results.records import Recorded, decode, encode, read_results
 from conformance.results.repeated import Repeated
 from conformance.sweeps.outcome import OUTSIDE, Points
 
-_MANY = 10_000  # cases of a run whose repeated values are not counted
-_ESCAPED = re.compile(rb"\\[bfnrtu]")  # a line that readers may show, and count, in another way
+_MANY = 10_000  # in a run with more cases, a value that many results have counts only once
+_ESCAPED = re.compile(rb"\\[bfnrtu]")  # escapes in a line; readers may count the values of such a line differently
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
-    """The evidence that a case shows; for a sweep with rule and verdict, from the points that the record still has."""
+    """The evidence that a case shows. The evidence of a sweep comes from `points_data`, and has rules and verdicts."""
     if "points_data" in record:
         return _of_points(case, Points.of_data(record["points_data"]))
     outcome = record["expected"].get("outcome", case.when.then.outcome)
@@ -38,13 +39,13 @@ def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
 
 
 def _expecting(case: Case, outcome: str) -> Case:
-    """The case with the outcome that was expected of it, which for a point depends on the device."""
+    """The case with the expected outcome `outcome`. For a point of a sweep, the expectation depends on the device."""
     return replace(case, when=replace(case.when, then=Expectation(outcome)))
 
 
 def _of_points(case: Case, points: Points) -> list[Shows]:
     assert case.sweep is not None
-    best: dict[tuple[str, str, str], int] = {}  # by what is shown and the rule, the number of the best outcome
+    best: dict[tuple[str, str, str], int] = {}  # by evidence and rule: the number of the best outcome
     for number, point in distinct_points(case.sweep, points.index):
         if number == OUTSIDE:
             continue
@@ -68,20 +69,22 @@ def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows
 
 
 class ResultsFile:
-    """Appends records to a results file. Each is passed to the kernel at once, so that it survives this process."""
+    """Appends records to a results file. Each record is passed to the kernel at once, so that a crash of this process
+    does not lose it."""
 
-    _keep: int | None = None  # the length to which the first new record cuts the file; None: it is not cut
+    _keep: int | None = None  # the first new record cuts the file to this length; None: the file is not cut
 
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
-        """Creates or opens the file. Raises UserError if it is in use, or has a run although `carry_on` is false.
+        """Creates or opens the file. Raises UserError if the file is in use, or if it has records and `carry_on` is
+        false.
 
-        An error in the path is a mistake of the user (status 2), a full disk is not (status 3).
-        `durable`: each line is on disk before the next, because the kernel under test is that of this host.
+        An error in the path has status 2, as a mistake of the user; a full disk has status 3. `durable`: each line is
+        written to disk before the next line, because the kernel under test is that of this host.
         """
         self.path = path
         self._durable = durable
-        self._values = 0  # in its records, as readers count them
-        self._repeated: Repeated | None = None  # only for a run that may have so many
+        self._values = 0  # of JSON in the file's records, counted as readers count them
+        self._repeated: Repeated | None = None  # only for a run of many cases
         self._content = hashlib.sha256()  # of the bytes that this process has written or read
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +104,7 @@ class ResultsFile:
     def _lock(self) -> None:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.fstat(self._fd).st_nlink:  # another run has just removed it
+            if not os.fstat(self._fd).st_nlink:  # another run has just removed the file
                 raise BlockingIOError
         except BlockingIOError as error:
             hint = "choose another --out, or let it end"
@@ -117,8 +120,8 @@ class ResultsFile:
     def cut_back(self, recorded: Recorded | None) -> PriorSessions | None:
         """Lets the next record replace the end of a run: a torn line, MISSED cases and the footer.
 
-        A session that writes no record, because its start fails, leaves the file as it was. Returns what earlier
-        sessions recorded. Raises UserError if the file does not end like a results file.
+        A session that writes no record, because its start fails, leaves the file unchanged. Returns the records of the
+        earlier sessions. Raises UserError if the end of the file is not that of a results file.
         """
         if recorded is None:
             self._keep = 0
@@ -136,13 +139,14 @@ class ResultsFile:
         return PriorSessions.of(recorded, ended)
 
     def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
-        """The stored form of the record of `case`. Writes the points of a sweep to their side file."""
+        """The stored form of the record of `case`. Also writes the points of a sweep to the side file."""
         if case:
             record = {**record, "evidence": shown_in(case, record)}
         return store_points(record, self.path.parent, case) if "points_data" in record else record
 
     def append(self, record: Record) -> None:
-        """Appends one record, after the points of a sweep. Raises UserError (status 3) if the disk is full."""
+        """Appends one record; of a sweep, writes the side file first. Raises UserError (status 3) if the disk is full.
+        """
         record = self.prepared(record) if record["type"] == "result" else record
         data = encode(record)
         with writing(self.path):
@@ -156,7 +160,7 @@ class ResultsFile:
                 os.fdatasync(self._fd)
 
     def _new_values(self, record: Record, line: bytes) -> int:
-        """The number of a record's values that count: repeated values take readers no memory."""
+        """The number of a record's new values. Repeated values do not count, because they take no memory in readers."""
         if record["type"] == "header":
             self._repeated = Repeated() if len(record["planned"]) > _MANY else None
         if self._repeated and record["type"] == "result" and not _ESCAPED.search(line):
@@ -166,7 +170,7 @@ class ResultsFile:
         return values_in(line)
 
     def lacks_room(self, record: ResultRecord) -> str:
-        """Why readers would refuse the file with this record as too large; empty if they would not."""
+        """The reason why readers would refuse the file with this record as too large; empty if they would accept it."""
         data = encode(record)
         if os.fstat(self._fd).st_size + len(data) > MOST_RESULTS_BYTES:
             return f"a file of results has at most {MOST_RESULTS_BYTES:,} bytes, and this one has {len(data):,}"
@@ -175,7 +179,7 @@ class ResultsFile:
         return ""
 
     def changed(self) -> str:
-        """A message if another process has changed the file since this one began to write it; else empty."""
+        """A message if another process has changed the file while this process wrote to it; else empty."""
         try:
             there = self.path.stat()
             with open(self._fd, "rb", closefd=False) as file:
@@ -188,7 +192,7 @@ class ResultsFile:
         return f"{self.path} was changed by another process while the run wrote it"
 
     def close(self) -> None:
-        """Closes and unlocks the file after its contents have reached the disk. Removes one without any record."""
+        """Closes and unlocks the file once its contents are on disk. Removes a file without records."""
         os.fsync(self._fd)
         if not os.fstat(self._fd).st_size:
             self.path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Reads a call with its arguments and its expectation, from located YAML into the frozen data of model/case.py.
+"""Reads a call with its arguments and its expectation: turns YAML nodes with locations into the data of model/case.py.
 
 Not for the objects that exist before a call (given.py) and not for files, rows and their expansion (loader.py).
 """
@@ -16,7 +16,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
-# The names of keys of `then` in messages, if they differ from the key.
+# For keys of `then` that messages call by another name: that name.
 _THEN_NAMES = {"mr": "expectation of the MR", "rkey": "expectation of the rkey", "because": "reason of a refusal"}
 _FLAG_WORDS = {"ibv_access_flags": "access flag", "ibv_rereg_mr_flags": "rereg flag", "ibv_send_flags": "send flag"}
 
@@ -24,19 +24,19 @@ Names = dict[str, str]
 
 
 def read_step(reader: Reader, call: str, fields: Node | None, then: Node | None, owner: Node, names: Names) -> Step:
-    """Reads a call and its expectation. `names` are the existing objects with their kinds."""
+    """Reads a call and its expectation. `names` has the kind of each existing object."""
     arguments = read_arguments(reader, call, f"a call of {call}", fields or Node({}, owner.location), names)
     expectation = read_then(reader, then, call) if then is not None else Expectation("open")
     return Step(call, arguments, expectation, vocabulary.PRODUCTS.get(call, ("", ""))[1])
 
 
 def product(step: Step) -> Names:
-    """The name and kind of the object that a step creates, if any."""
+    """The name and kind of the object that a step creates; empty if it creates none."""
     return {step.name: vocabulary.PRODUCTS[step.call][0]} if step.name else {}
 
 
 def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Names) -> Arguments:
-    """Reads the arguments of a call, and adds defaults."""
+    """Reads the arguments of a call, and adds the defaults of those that are left out."""
     fields = reader.mapping(node, what, CALLS[call])
     arguments: dict[str, Argument] = {}
     if not isinstance(node.value, dict):
@@ -137,7 +137,7 @@ def _bit(reader: Reader, item: Node, enum: str) -> int | None:
 
 
 def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
-    """The mask of `bit N`. The bit must have no name, so that a case of an unknown flag does not use a known one."""
+    """The mask of `bit N`. The bit must have no name, so that a case about an unknown flag cannot use a known flag."""
     if bit >= INT_BITS:
         reader.note(item.location, f"bit {bit} is beyond the {INT_BITS} bits of an int")
         return None
@@ -149,7 +149,7 @@ def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
 
 
 def read_then(reader: Reader, node: Node, call: str) -> Expectation:
-    """Reads the expectation of a call: an outcome alone, or a mapping with further conditions."""
+    """Reads the expectation of a call: only an outcome, or a mapping with an outcome and further conditions."""
     if not isinstance(node.value, dict):
         return Expectation(reader.word(node, "outcome", vocabulary.OUTCOMES) or "open")
     fields = reader.mapping(node, "then", _THEN_KEYS, ("outcome",))

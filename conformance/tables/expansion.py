@@ -1,8 +1,9 @@
 """Expands the axes of a row: `$flag` is replaced by each value of the axis `flag`.
 
-Works on located YAML nodes, before they are interpreted, so that a mistake in an axis value is reported at the location
-of that value. The order is that of the file, the same on every machine. The axis `{unknown bits of: ibv_access_flags}`
-is derived from verbs/, so that a bit leaves it when it gets a name. Not for the axes of a sweep (sweep_reader.py).
+Works on YAML nodes with their locations, before the nodes are interpreted, so that a mistake in an axis value is
+reported at the location of that value. The expanded rows are in the order of the file, the same on every machine. The
+values of the axis `{unknown bits of: ibv_access_flags}` are derived from verbs/, so that a bit is no longer among them
+once it has a name. Not for the axes of a sweep (sweep_reader.py).
 """
 
 import itertools
@@ -16,7 +17,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 
 UNKNOWN, WHICH = "unknown bits of", "which"
 FLAG_ENUMS = tuple(name for name, enum in ENUMS.items() if enum.flags)
-# Unknown bits that a stack must refuse (mandatory) or ignore (optional). Only the access flags have both.
+# Unknown bits that a stack must refuse (mandatory) or ignore (optional). Only the access flags have both parts.
 PARTS = {"mandatory": ~OPTIONAL_ACCESS, "optional": OPTIONAL_ACCESS}
 _WITH_PARTS = "ibv_access_flags"
 
@@ -52,9 +53,9 @@ Binding = Mapping[str, Node]
 
 
 def bindings(axes: Mapping[str, Node], reader: Reader, row: Node) -> list[Binding]:
-    """Returns every combination of axis values, the last axis changing fastest; without axes one empty binding.
+    """Returns every combination of axis values; the last axis changes fastest. Without axes, returns one empty binding.
 
-    Returns no binding if an axis has a mistake or if the row would expand beyond the bounds.
+    Returns no binding if an axis has a mistake or if the row would have too many cases or nodes.
     """
     choices: list[tuple[Node, ...]] = []
     size = 1
@@ -107,7 +108,7 @@ def _children(node: Node) -> tuple[Node, ...]:
 
 
 def _copied_nodes(row: Node) -> int:
-    """Returns the number of nodes that each expansion copies: all of the row except its axes."""
+    """Returns the number of nodes that each expansion copies: all nodes of the row except those of its axes."""
     fields = row.value.items() if isinstance(row.value, dict) else ()
     return 1 + sum(_count(node) for key, node in fields if key != "each")
 
@@ -117,10 +118,10 @@ def _count(node: Node) -> int:
 
 
 def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> Node:
-    """Returns the node with its placeholders replaced, and adds the names of these to `used`.
+    """Returns the node with its placeholders replaced, and adds the names of the placeholders to `used`.
 
-    The result has the location of the axis value, because a mistake is most likely there. If the placeholder
-    is only a part of a text, `within` of the location says which text contains it.
+    The result has the location of the axis value, because a mistake is most likely in the value. If the placeholder
+    is only a part of a text, `within` of the location names that text.
     """
     if isinstance(node.value, dict):
         fields = {key: substitute(value, binding, reader, used) for key, value in node.value.items()}
@@ -163,7 +164,7 @@ def _composed(node: Node, template: str, binding: Binding, reader: Reader, used:
 def _elements(nodes: tuple[Node, ...], binding: Binding, reader: Reader, used: set[str]) -> Iterator[Node]:
     for node in nodes:
         replaced = substitute(node, binding, reader, used)
-        # A list that replaces one element of a list is spliced into it: [LOCAL_WRITE, $more].
+        # In [LOCAL_WRITE, $more], if the value of $more is a list, its elements are inserted into the outer list.
         if replaced is not node and isinstance(replaced.value, tuple) and isinstance(node.value, str):
             yield from replaced.value
         else:
@@ -176,7 +177,7 @@ def names_in(node: Node) -> set[str]:
 
 
 def label(node: Node) -> str:
-    """Returns an axis value as it is written in an id or in a longer text."""
+    """Returns the text of an axis value in an id or in a longer text."""
     if node.value is None:
         return "none"
     if isinstance(node.value, tuple):

@@ -1,6 +1,6 @@
 """Reads `given` of a row: its memory, PDs, regions, queue pairs and windows.
 
-From located YAML into the frozen data of model/case.py. Not for calls and their arguments (arguments.py).
+Turns YAML nodes with locations into the data of model/case.py. Not for calls and their arguments (arguments.py).
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import Location, Node, quoted
 from conformance.yamldoc.reader import Reader
 
-# No address space of Linux is larger.
+# The size of the largest address space of Linux, in bytes.
 _MAX_MEMORY = 1 << 57
-# The kind of queue pair for each way of posting its requests.
+# For each way of posting requests: the value of QpSpec.extended.
 _EXTENDED = {"post_send": "", **{poster: poster for poster in vocabulary.BUILDERS}}
 _BUFFERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "memory": ("memory", vocabulary.MEMORY_KINDS),
@@ -55,7 +55,7 @@ class _Sections:
             self.memlock = read_memlock(reader, fields["memlock"])
 
     def _claim(self, reader: Reader, name: str, section: str, location: Location) -> bool:
-        """Reserves a name for a section. A row may replace an object of the table only by one of the same kind."""
+        """Reserves a name for a section. A row may replace an object of the table by one of the same kind only."""
         owner = self.section_of.setdefault(name, section)
         if owner != section:
             reader.note(location, f"duplicate name {name!r}, which is already in {owner}")
@@ -63,7 +63,7 @@ class _Sections:
 
 
 def read_given(reader: Reader, nodes: tuple[Node | None, ...]) -> tuple[Given, Names]:
-    """Reads the `given` of the table and of the row; returns all objects, and their names with their kinds."""
+    """Reads `given` of the table and of the row. Returns all objects, and the kind of each by name."""
     sections = _Sections()
     for node in nodes:
         if node is not None:
@@ -102,7 +102,7 @@ def read_memory(reader: Reader, section: str, node: Node) -> MemorySpec:
     fields = reader.mapping(node, what, ("kind", "size"), ("kind", "size"))
     kind = reader.word(fields.get("kind"), f"kind of {what}", kinds)
     size = _size(reader, fields["size"], "a size of memory") if "size" in fields else None
-    # The object is returned even after a mistake, so that its uses are not reported as further mistakes.
+    # The object is returned even after a mistake, so that uses of the object are not reported as further mistakes.
     return MemorySpec(kind or "", size or Quantity("1", ()))
 
 
@@ -123,7 +123,7 @@ def _size(reader: Reader, node: Node, what: str) -> Quantity | None:
 
 
 def read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
-    """Reads the region `name`. `names` are the objects that exist before it."""
+    """Reads the region `name`. `names` are the objects that exist before this region."""
     fields = node.value if isinstance(node.value, dict) else {}
     call = reader.word(fields.get("call"), "call", vocabulary.REGISTRATIONS) or "ibv_reg_mr"
     gone = reader.truth(fields.get("gone"), "gone")
@@ -131,7 +131,7 @@ def read_mr(reader: Reader, name: str, node: Node, names: Names) -> MrSpec:
 
 
 def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
-    """Reads a queue pair. `names` are the objects that exist before it."""
+    """Reads a queue pair. `names` are the objects that exist before this queue pair."""
     fields = reader.mapping(node, "a queue pair", keys.QUEUE_PAIR, keys.required(keys.QUEUE_PAIR))
     kind = reader.word(fields.get("type"), "type of queue pair", ENUMS["ibv_qp_type"].short_names) or "RC"
     pds = [name for name, kind in names.items() if kind == "pd"]
@@ -147,7 +147,7 @@ def read_qp(reader: Reader, node: Node, names: Names) -> QpSpec:
 
 
 def read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSpec:
-    """Reads the window `name`. `names` are the objects that exist before it."""
+    """Reads the window `name`. `names` are the objects that exist before this window."""
     fields = reader.mapping(node, "a window", keys.WINDOW, keys.required(keys.WINDOW))
     kind = read_value(reader, fields["type"], "ibv_mw_type") if "type" in fields else None
     number = kind.number if kind else 1
@@ -159,14 +159,14 @@ def read_window(reader: Reader, name: str, node: Node, names: Names) -> WindowSp
         own = without(fields["bound"], "mw")
         if own is not fields["bound"] and own.keys != fields["bound"].keys:
             location = (fields["bound"].keys or {})["mw"]
-            reader.note(location, f"a window under `windows` binds itself; leave mw out of the bind of {name!r}")
+            reader.note(location, f"the bind of {name!r} under `windows` is always for {name!r}; leave `mw` out")
         arguments = read_arguments(reader, call, f"the bind of {name!r}", own, {**names, "mw": "window"})
         bound = {**arguments, "mw": name}
     return WindowSpec(pd, number, bound)
 
 
 def without(node: Node, *keys: str) -> Node:
-    """Returns the mapping without these keys; any other node unchanged."""
+    """Returns a mapping without these keys; returns any other node unchanged."""
     if not isinstance(node.value, dict):
         return node
     fields = {key: value for key, value in node.value.items() if key not in keys}

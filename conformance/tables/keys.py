@@ -1,6 +1,6 @@
 """The keys of the files in cases/: the loader accepts only these, and the JSON Schema publishes them.
 
-Not for the arguments of calls and the keys of `then`, which the vocabulary has (model/vocabulary.py).
+Not for the arguments of calls and the keys of `then`; these are in model/vocabulary.py.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ EVIDENCE, CONDITIONAL = "evidence", "conditional"
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a mapping: the name of the form of its value (SHAPES in schema.py), and its meaning for editors."""
+    """One key of a mapping. `shape` names the form of the value (SHAPES in schema.py); editors show `meaning`."""
 
     shape: str
     meaning: str = ""
@@ -24,13 +24,13 @@ class Key:
 Keys = Mapping[str, Key]
 
 TABLE: Keys = {
-    "verb": Key("subject", "the verb under test; the folder is named by it", required=True),
+    "verb": Key("subject", "the verb under test, which is also the name of the folder", required=True),
     "about": Key("text", "what the table shows, for people"),
-    "cases": Key("count", "how many cases the rows expand to", required=True),
+    "cases": Key("count", "the number of cases to which the rows expand", required=True),
     "entries": Key("entries"),
-    "also": Key("doors", "other verbs that can do the same, by which the rows are also run, each with its rule"),
+    "also": Key("doors", "other verbs, each with its rule, with which the rows are also run"),
     "given": Key("given"),
-    "retired": Key("retired cases", "ids of cases that were given up, which are never used again"),
+    "retired": Key("retired cases", "ids of cases that no longer exist; these ids are never used again"),
     "rows": Key("rows", required=True),
 }
 ROW: Keys = {
@@ -40,16 +40,16 @@ ROW: Keys = {
     "needs": Key("needs or axis"),
     "each": Key("axes of a row", "the axes"),
     "entries": Key("entries or axis"),
-    "also": Key("doors", "other verbs that can do the same, by which the row is also run, each with its rule"),
+    "also": Key("doors", "other verbs, each with its rule, with which the row is also run"),
     "given": Key("given or axis"),
     "before": Key("steps before"),
-    "call": Key("call name", "the judged call, if it is not the verb's own"),
-    "when": Key("by call", "the arguments of the verb's one call"),
-    "then": Key("by call", "the required result: an outcome, or a mapping with more"),
+    "call": Key("call name", "the judged call, if it is not a call of the verb under test"),
+    "when": Key("by call", "the arguments of the judged call"),
+    "then": Key("by call", "the required result: an outcome, or a mapping with an outcome and further conditions"),
     "afterwards": Key("steps"),
     "note": Key("text", "a remark for the result"),
-    "hazardous": Key("truth", "it can crash the kernel"),
-    "ends_process": Key("truth", "it can end its own process, but not the kernel"),
+    "hazardous": Key("truth", "the case can crash the kernel"),
+    "ends_process": Key("truth", "the case can end its own process, but cannot crash the kernel"),
     "tier": Key("tier"),
     "sweep": Key("sweep"),
 }
@@ -75,16 +75,16 @@ WINDOW: Keys = {"type": Key("window type", required=True), "pd": Key("name"), "b
 SWEEP: Keys = {
     "axes": Key("axes of a sweep", required=True),
     "where": Key("text", "the condition that selects points of the product"),
-    "points": Key("points", "how many points there are: a number, or a product with the sizes of derived axes", True),
+    "points": Key("points", "the number of points: a number, or a product with the sizes of derived axes", True),
     "expect": Key("clauses", required=True),
-    "tries": Key("truth", "its points are repetitions of one thing: chance decides which of them show a violation"),
+    "tries": Key("truth", "all points repeat one experiment: chance decides which points show a violation"),
 }
 CLAUSE: Keys = {
-    "if": Key("text", "where it holds; without it, at all remaining points"),
-    "then": Key("outcome of a point", "the result required there"),
-    "rule": Key("rule id", "the rule that requires it"),
-    "needs": Key("some needs", "what the points need of the device"),
-    NEEDS_OF: Key("string", "an axis of access flags: each needs what FLAG_NEEDS says"),
+    "if": Key("text", "the points of the expectation; without `if`, all remaining points"),
+    "then": Key("outcome of a point", "the required result at these points"),
+    "rule": Key("rule id", "the rule that requires this result"),
+    "needs": Key("some needs", "the capabilities that the points need"),
+    NEEDS_OF: Key("string", "an axis of access flags: a flag needs its capability in FLAG_NEEDS"),
 }
 RULES_FILE: Keys = {
     "verb": Key("subject", required=True),
@@ -93,20 +93,20 @@ RULES_FILE: Keys = {
     "retired": Key("retired rules"),
 }
 RULE: Keys = {
-    "id": Key("rule id", "permanent; never used again", required=True),
-    "short": Key("text", "its subject in a few words of the field, for titles of defects"),
+    "id": Key("rule id", "permanent; never used for another rule", required=True),
+    "short": Key("text", "the subject of the rule in a few words of the field, for titles of defects"),
     "statement": Key("text", "the documented statement in our own words", required=True),
     "document": Key("text", required=True),
     "section": Key("text", required=True),
     "level": Key("level", required=True),
-    "layer": Key("layer", "who enforces it", required=True),
+    "layer": Key("layer", "the layer that enforces the rule", required=True),
     "needs": Key("needs", required=True),
-    "since": Key("text", "the first rdma-core whose document says it, in quotes", required=True),
+    "since": Key("text", "the first rdma-core whose document has the statement, in quotes", required=True),
     "failure_means": Key("text", "the consequence of a violation for applications", required=True),
     QUOTE: Key("text", "at most one sentence of the document, word for word; […] for words left out"),
     UNQUOTED: Key("text", "why the document is not quoted, in our own words"),
-    EVIDENCE: Key("texts", "what verifies it, if not all its cases can show: refused RDMA_WRITE at uverbs"),
-    CONDITIONAL: Key("text", "the situation that it is about, if a stack need not have it"),
+    EVIDENCE: Key("texts", "the evidence that is enough to verify the rule: refused RDMA_WRITE at uverbs"),
+    CONDITIONAL: Key("text", "the situation that the rule is about, if some stacks do not have it"),
 }
 
 

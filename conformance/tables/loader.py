@@ -1,7 +1,7 @@
-"""Reads the tables that people write. The result is frozen cases, or mistakes with their locations.
+"""Reads tables. The result is frozen cases, or mistakes with their locations.
 
 A table is one YAML file in the folder of its verb. Every mistake is reported with file, line and
-column; a table with a mistake has no cases. Not for reading rules (rules_file.py) and not for running
+column; a table with a mistake gives no cases. Not for reading rules (rules_file.py) and not for running
 cases (execution/runner.py).
 """
 
@@ -151,7 +151,7 @@ class _Rows:
         self.ids: dict[str, Node] = {}
 
     def _doors(self, node: Node | None) -> dict[str, str]:
-        """The other verbs that can do the same (bench/doors.py), by which the rows are also run, each with its rule."""
+        """The other verbs with which the rows are also run (bench/doors.py), each with its rule."""
         fields = self.reader.mapping(node, "also", vocabulary.DOORS) if node else {}
         return {door: self.reader.word(rule, "rule", self.registry) or "" for door, rule in fields.items()}
 
@@ -178,7 +178,7 @@ class _Rows:
                     location = (fields["each"].keys or {})[name]
                     self.reader.note(location, f"axis {name!r} is not used in the row")
             if len(self.reader.mistakes) > before and not cases:
-                break  # with wrong axes, mistakes in the expanded rows would only repeat theirs
+                break  # the expanded rows would only repeat the mistakes of the axes
             assert isinstance(body.value, dict)
             cases += self._cases(row, body.value)
         return cases
@@ -194,7 +194,7 @@ class _Rows:
         if "rules" in fields and fields["rules"].value == ():
             reader.note(fields["rules"].location, "a case must prove a rule; name at least one")
         needs = list(reader.words(fields.get("needs"), "capability", capability.NAMES))
-        if "sweep" not in fields:  # in a sweep the needs come from the rule that decides each point
+        if "sweep" not in fields:  # in a sweep, each point has the needs of the rule in its clause
             needs = list(dict.fromkeys([*needs, *(need for rule in rules for need in self.registry[rule].needs)]))
         sweep: Sweep | None = None
         parts: RowBody | None
@@ -219,9 +219,9 @@ class _Rows:
         tier = reader.word(fields.get("tier"), "tier", vocabulary.TIERS)
         chosen = fields.get("entries", self.entries)
         if chosen is not None and chosen.value == ():
-            reader.note(chosen.location, "empty list of entries; leave it out to call at libibverbs")
+            reader.note(chosen.location, "an empty list of entries; leave `entries` out for the entry libibverbs")
         entries = reader.words(chosen, "entry", vocabulary.ENTRIES) or ("libibverbs",)
-        # Use the location of the id in the row: after expansion the id's location is that of an axis value.
+        # The location of the id in the row is used, because after expansion the id has the location of an axis value.
         own_location = row.value["id"].location if isinstance(row.value, dict) and "id" in row.value else row.location
         cases = []
         doors = self._doors(fields["also"]) if "also" in fields else self.also
@@ -264,8 +264,8 @@ class _Rows:
 
 
 def _through_door(case: Case, rule: str, registry: Registry) -> Case:
-    """The case run by another verb that can do the same: it proves that verb's rule, by which all rules of the row hold
-    there. Its needs are unchanged."""
+    """The case with the judged call made by another verb that can do the same. It proves the rule of that verb, which
+    says that all rules of the row also hold for the verb. The needs of that rule are added to the needs of the row."""
     needs = registry[rule].needs
     sweep = case.sweep
     if sweep:
@@ -294,15 +294,15 @@ def _needs_of_operations(row: RowBody) -> list[str]:
 
 
 def _needs_of_regions(row: RowBody) -> list[str]:
-    """The capabilities that the row's registrations need without saying so."""
+    """The capabilities that the row's registrations need and that the table need not name."""
     flags = _registered_flags(row)
     return [need for flag, need in capability.UNNAMED_FLAG_NEEDS.items() if flag in flags]
 
 
 def _registered_flags(row: RowBody) -> set[str]:
-    """The access flags with which the row registers memory; of several regions, those of any."""
+    """The access flags of all regions that the row registers."""
     steps = [step for step in (*row.before, row.when, *row.afterwards) if step.call in vocabulary.REGISTRATIONS]
-    steps = [step for step in steps if step.call != "ibv_reg_dm_mr"]  # it always has ZERO_BASED
+    steps = [step for step in steps if step.call != "ibv_reg_dm_mr"]  # device memory always has ZERO_BASED
     arguments = [*(spec.arguments for spec in row.given.mrs.values()), *(step.arguments for step in steps)]
     access = [each.get("access") for each in arguments]
     return {name for each in access if isinstance(each, Flags) for name in each.names}

@@ -1,8 +1,8 @@
-"""Reads the body of a row: its `given`, the judged call, and the steps before and after it; of a sweep as located YAML
-whose placeholders for axes are replaced by values.
+"""Reads the body of a row: its `given`, the judged call, and the steps before and after the call.
 
-Called by loader.py for each expanded row. Not for the arguments of calls (arguments.py), for ids and rules, nor for the
-data of a sweep that a run uses (row_resolution.py).
+loader.py uses the module for each expanded row. For a row with a sweep, the module also replaces the placeholders for
+axes by values. Not for the arguments of calls (arguments.py), for ids and rules, nor for the templates of a sweep
+(row_resolution.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,8 @@ KEYS = ("given", "before", "call", "when", "then", "afterwards")
 
 @dataclass(frozen=True)
 class RowBody:
-    """The set-up, calls and expectations of a row. `names` are the objects at the judged call, with their kinds."""
+    """The set-up, calls and expectations of a row. `names` has the kind of each object that exists at the judged call.
+    """
 
     given: Given
     before: tuple[Step, ...]
@@ -36,7 +37,7 @@ class RowBody:
 def read_row_body(
     reader: Reader, default_call: str, table_given: Node | None, fields: Mapping[str, Node], row: Node
 ) -> RowBody:
-    """Reads the body of a row. Without `then`, the judged call has the outcome open."""
+    """Reads the body of a row. Without `then`, the expected outcome of the judged call is `open`."""
     given, names = read_given(reader, (table_given, fields.get("given")))
     before: list[Step] = []
     for node in reader.items(fields.get("before"), "before"):
@@ -46,7 +47,7 @@ def read_row_body(
     call = reader.word(fields.get("call"), "call", vocabulary.CALLS) or default_call
     steps = [read_step(reader, call, fields.get("when"), fields.get("then"), row, names)]
     if steps[0].then.after:
-        reader.note(row.location, "`after` is for a step afterwards; the judged call is always made")
+        reader.note(row.location, "only a step in `afterwards` can have `after`; the judged call is always made")
     for node in reader.items(fields.get("afterwards"), "afterwards"):
         names = {**names, **product(steps[-1])}
         steps += _extra(reader, node, names, "a step afterwards")
@@ -54,7 +55,7 @@ def read_row_body(
 
 
 def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
-    """Reads a step before or after the judged call. The list has one element, or none after a mistake."""
+    """Reads a step before or after the judged call. Returns a list with the step, or an empty list after a mistake."""
     required = ("call",) if what == "a step before" else ("call", "then")
     if not isinstance(node.value, dict):
         reader.note(node.location, f"{what} must be a mapping, not {node.kind}")
@@ -67,7 +68,7 @@ def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
     if call is None:
         return []
     if call in BY_CALL:
-        reader.note(node.value["call"].location, f"{call} cannot be {what}; write a row of its own for it")
+        reader.note(node.value["call"].location, f"{call} cannot be {what}; write a separate row for this call")
         return []
     own = {key: value for key, value in node.value.items() if key not in required}
     keys = {key: location for key, location in (node.keys or {}).items() if key in own}
@@ -76,9 +77,9 @@ def _extra(reader: Reader, node: Node, names: Names, what: str) -> list[Step]:
 
 @dataclass(frozen=True)
 class RowText:
-    """A row with the judged call `call`. `table_given` is the `given` of its table.
+    """The YAML of a row with a sweep. `call` is the judged call, `table_given` is `given` of the table.
 
-    `nodes[axis]` are the values of an axis as YAML; an axis over subsets of flags has none.
+    `nodes[axis]` are the values of an axis as YAML nodes; an axis over subsets of flags has no nodes.
     """
 
     call: str
@@ -94,7 +95,7 @@ class RowText:
         return [axis for axis in self.space.axes if axis.name in found]
 
     def fill(self, node: Node, axes: Sequence[Axis], key: Sequence[int], reader: Reader) -> Node:
-        """Returns a part of the row with the values of `axes` filled in; `key` has the number of the value of each."""
+        """Returns a part of the row with the values of `axes` filled in; `key` has a value's number for each axis."""
         binding = {axis.name: self._value(axis, value) for axis, value in zip(axes, key, strict=True)}
         return substitute(node, binding, reader, set())
 
@@ -105,15 +106,15 @@ class RowText:
         return Node(tuple(Node(flag, self.row.location) for flag in flags), self.row.location)
 
     def body(self, key: Sequence[int], reader: Reader) -> RowBody:
-        """Reads the body of the row at these values of all axes; notes mistakes in `reader`."""
+        """Reads the body of the row at the values in `key`, one for each axis; notes mistakes in `reader`."""
         fields = {name: self.fill(node, self.space.axes, key, reader) for name, node in self.fields.items()}
         return read_row_body(reader, self.call, self.table_given, fields, self.row)
 
 
 def one_at_a_time(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
-    """Yields each value of each axis, the others at their first value.
+    """Yields each value of each axis, with the other axes at their first values.
 
-    An axis over subsets yields only no flags and all flags.
+    Of an axis over subsets of flags, only the empty subset and the set of all flags are used.
     """
     for position, axis in enumerate(axes):
         for value in (0, axis.size - 1) if axis.flags else range(axis.size):
@@ -131,7 +132,7 @@ def entries(node: Node | None) -> Mapping[str, Node]:
 
 
 def format_arguments(step: Step, written: Node | None) -> dict[str, str]:
-    """The arguments of a step as texts; an argument with an axis is written as in the table, with the name of the
+    """The arguments of a step as texts. An argument with an axis has its text from the table, with the name of the
     axis."""
     nodes = entries(written)
     return {
@@ -141,7 +142,7 @@ def format_arguments(step: Step, written: Node | None) -> dict[str, str]:
 
 
 def _format(node: Node) -> str:
-    """The text of a value in the table. A list is formatted like flags, because most lists are."""
+    """The text of a value in the table. A list is formatted like flags, because most lists are lists of flags."""
     if isinstance(node.value, tuple):
         return "|".join(_format(each) for each in node.value)
     if isinstance(node.value, dict):

@@ -1,8 +1,8 @@
 """Resolves the row of a sweep while its table is loaded, into templates for its parts (model/row_template.py).
 
-An axis can occur in arguments, in expectations and in `given`. Each such part is read once for each combination of its
-axes; lists of flags element by element, because an axis of subsets can have too many values to list them. Not for the
-keys of the sweep itself (sweep_reader.py).
+An axis can occur in arguments, in expectations and in `given`. Each such part is read once for each combination of the
+values of its axes. Lists of flags are read element by element, because an axis of subsets can have too many values to
+list them. Not for the keys of the sweep itself (sweep_reader.py).
 """
 
 import functools
@@ -45,14 +45,15 @@ _Read = Callable[[Reader, Node], T | None]
 class PartResolver:
     """Resolves parts of one row. Notes mistakes in `reader`; results after a mistake must not be used.
 
-    `inside` is the column of the sweep's points. A combination of values without a point may be invalid.
+    `inside` is the column of the sweep's points. A combination of values that no point has may be invalid.
     """
 
     def __init__(self, reader: Reader, text: RowText, inside: int) -> None:
         self._reader, self._text, self._inside = reader, text, inside
 
     def varying(self, node: Node, read: _Read[T]) -> Varying[T]:
-        """Resolves a part with `read`, which returns its value after the axes are replaced, or None after a mistake."""
+        """Resolves a part. `read` gets the part with the axes replaced, and returns its value, or None after a mistake.
+        """
         axes = self._text.axes_in(node)
         names = tuple(axis.name for axis in axes)
         values: dict[tuple[int, ...], T] = {}
@@ -78,9 +79,9 @@ class PartResolver:
         return Varying(names, values)
 
     def _each_axis(self, node: Node, axes: Sequence[Axis], read: _Read[T], values: dict[tuple[int, ...], T]) -> bool:
-        """Reads the part at each value of each axis, the others at their first value, into `values`.
+        """Reads the part at each value of each axis, with the other axes at their first values, into `values`.
 
-        False after mistakes.
+        Returns False after mistakes.
         """
         before = len(self._reader.mistakes)
         for key in one_at_a_time(axes):
@@ -90,7 +91,7 @@ class PartResolver:
         return len(self._reader.mistakes) == before
 
     def flags(self, node: Node, enum: str) -> FlagsUnion:
-        """A list of flags of an enumeration."""
+        """Resolves a list of flags of an enumeration."""
         axes = self._text.axes_in(node)
         read = functools.partial(_read_flags, enum)
         if not self._each_axis(node, axes, read, {}):
@@ -116,7 +117,7 @@ class PartResolver:
         return FlagSubsets(axis.name, tuple(flags.mask for flags in single), axis.flags)
 
     def _note_duplicates(self, node: Node, parts: Sequence[FlagsPart]) -> None:
-        """Notes flags that two parts have at the same point."""
+        """Notes each flag that two parts of the list have at the same point."""
         space = self._text.space
         for one, other in itertools.combinations([dict(self._flag_columns(part)) for part in parts], 2):
             for name in one.keys() & other.keys():
@@ -148,7 +149,7 @@ class PartResolver:
         return functools.reduce(operator.and_, columns)
 
     def arguments(self, call: str, nodes: Mapping[str, Node], names: Names) -> dict[str, ArgumentTemplate]:
-        """The arguments of a call that depend on axes. `names` are the existing objects with their kinds."""
+        """The arguments of a call that depend on axes. `names` has the kind of each existing object."""
         return {
             key: self._argument(call, key, node, names)
             for key, node in nodes.items()
@@ -171,7 +172,8 @@ def _read_flags(enum: str, reader: Reader, node: Node) -> Flags:
 
 
 def resolve(reader: Reader, text: RowText, inside: int) -> tuple[RowTemplate, RowBody] | None:
-    """Returns the row as a template, and its body at the first point, with the arguments of the judged call as text.
+    """Returns the row as a template, and the row's body at the first point, with the arguments of the judged call as
+    text.
 
     `inside` is the column of the sweep's points. Returns None after mistakes, which are noted in `reader`.
     """
@@ -200,7 +202,7 @@ def _row(parts: PartResolver, first: RowBody, fields: Mapping[str, Node]) -> Row
 def _steps(
     parts: PartResolver, steps: Sequence[Step], nodes: Sequence[Node], names: Names
 ) -> tuple[tuple[StepTemplate, ...], Names]:
-    """Resolves successive steps; returns them with the objects that exist after them."""
+    """Resolves successive steps; returns the steps, and the objects that exist after the last step."""
     found: list[StepTemplate] = []
     for step, node in zip(steps, nodes, strict=True):
         found.append(_step(parts, step, node, names))

@@ -17,7 +17,7 @@ from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
-# The keys of a predicate that is true where any flag of an enumeration is set, except those that it names.
+# The keys of a predicate that is true if any flag of an enumeration is set, apart from the flags of its exceptions.
 FLAGS, EXCEPT = "flags of", "except"
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -77,7 +77,7 @@ def _read_file(root: Node, reader: Reader, registry: Registry, retired: dict[str
 
 
 def _predicate(reader: Reader, name: str, node: Node) -> str:
-    """The text of a predicate. One that is derived from an enumeration of flags becomes `ONE | ANOTHER`."""
+    """The text of a predicate. For a predicate over an enumeration of flags, the text is `ONE | ANOTHER`."""
     if not isinstance(node.value, dict):
         return reader.text(node, "a predicate") or ""
     if expansion.is_axis(node):

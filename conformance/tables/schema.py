@@ -1,8 +1,9 @@
 """The table language as JSON Schema (2020-12), for editors that check a table while it is written.
 
-Built from the same data as the loader (vocabulary.py, model/quantity.py, verbs), so that a new call or flag appears
-without a change here. Shared parts are defined once, under `$defs`. Not for deciding whether a table is valid: the
-loader also checks what a schema cannot express, such as which objects exist and how many cases the rows expand to.
+The schema is made from the data that the loader also uses (vocabulary.py, model/quantity.py, verbs), so that a new call
+or flag appears without a change here. Shared parts are defined once, under `$defs`. Not for deciding whether a table is
+valid: the loader also checks what a schema cannot express, such as which objects exist and how many cases the rows
+expand to.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -126,7 +127,7 @@ def _axis() -> Schema:
 
 
 def _axes() -> Schema:
-    """The axes of a sweep. The loader checks the words in its expressions."""
+    """The axes of a sweep. Only the loader checks the words in the sweep's expressions."""
     flags: Schema = {"anyOf": [_words(FLAG_ENUMS), _list({"type": "string"}, least=1)]}
     axis: Schema = {
         "anyOf": [
@@ -190,7 +191,7 @@ def _mr() -> Schema:
 
 
 def _arguments(call: str) -> Schema:
-    """The arguments of a call. A schema that refers to this one adds other properties and excludes all further ones."""
+    """The arguments of a call. A schema that refers to this schema adds its own properties and excludes all others."""
     return {"type": "object", "properties": _parameters(call), "required": list(_required(call))}
 
 
@@ -222,7 +223,7 @@ def _expectable(call: str) -> list[str]:
 
 
 def _then_name(call: str) -> str:
-    """The name of the definition of a call's expectation, which calls with the same possible expectations share."""
+    """The name of the definition for the expectation of a call. Calls with the same conditions share a definition."""
     special = [key for key in _expectable(call) if vocabulary.EXPECTATIONS[key].calls]
     return f"then with {' and '.join(special)}" if special else "then"
 
@@ -235,13 +236,13 @@ def _then(call: str) -> Schema:
 
 
 def _expected(key: str, spec: vocabulary.ExpectationSpec) -> Schema:
-    """The value of one key of `then`: a word, or a list of words if several are allowed."""
+    """The schema of the value of a key of `then`: a word, or a list of words if several are allowed."""
     one = _ref(f"{key} word")
     return {"anyOf": [one, _list(one, least=1)]} if spec.several else one
 
 
 def _flags(enum: str) -> Schema:
-    # A bit without a name is written with its number, so that a table can use unknown bits.
+    # A table can use a bit without a name by its number.
     bits = [f"bit {bit}" for bit in ENUMS[enum].unnamed_bits]
     return _or_axis(_list(_or_axis(_words([*ENUMS[enum].short_names, *bits]))))
 
@@ -260,7 +261,7 @@ def _quantity(empty: bool = False) -> Schema:
 
 
 def _quantity_pattern() -> str:
-    # The longest first, so that `pages` is not read as `page` and `s`.
+    # The longest unit comes first, so that `pages` is not read as `page` and `s`.
     words = {*quantity.UNITS, *quantity.PAGES, *quantity.HUGE_PAGES}
     units = "|".join(sorted(words, key=lambda unit: (-len(unit), unit)))
     number = rf"(?:0x[0-9a-fA-F]+|0|[1-9][0-9]*)(?:\s*(?:{units}))?"
@@ -271,7 +272,7 @@ def _quantity_pattern() -> str:
 
 def _object_name(nullable: bool = False) -> Schema:
     name: Schema = {"type": "string", "pattern": _NAME}
-    # The loader reads NULL as a word; the YAML readers of editors read it as null.
+    # The loader reads NULL as a word; the YAML readers of editors read NULL as null.
     return {"anyOf": [name, {"type": "null"}]} if nullable else name
 
 
@@ -281,7 +282,7 @@ def _new_name() -> Schema:
 
 
 def _named(value: Schema) -> Schema:
-    """A mapping from names of new objects or axes."""
+    """A mapping with names of new objects or axes as its keys."""
     return _or_axis({"type": "object", "propertyNames": _ref("new name"), "additionalProperties": _or_axis(value)})
 
 
@@ -361,7 +362,7 @@ SHAPES: Mapping[str, Callable[[], Schema]] = {
     "poster": lambda: _or_axis(_words(vocabulary.POSTERS)),
     "access flags": lambda: _ref("flags of ibv_access_flags"),
     "window type": lambda: _of_enum("ibv_mw_type"),
-    # The bind is that of the described window, so that `mw` is excluded.
+    # The bind is always a bind of the described window, so that the argument `mw` is excluded.
     "bind": lambda: _or_axis(_with_arguments(vocabulary.BINDS[0], {"mw": False})),
     "level": lambda: _words(LEVELS),
     "layer": lambda: _words(LAYERS),

@@ -15,14 +15,14 @@ _ENDINGS = (".yaml", ".yml")
 
 
 def display_path(path: Path, root: Path) -> str:
-    """Returns the path as messages show it: relative to `root` if it is below it."""
+    """Returns the path for messages: relative to `root` if the path is below `root`."""
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
 def stray_files(folder: Path, root: Path) -> list[Mistake]:
-    """Returns a mistake for each YAML file under `folder` that is not a `<verb>/<name>.yaml` and would be ignored.
+    """Returns a mistake for each YAML file under `folder` that is not `<verb>/<name>.yaml` and would be ignored.
 
-    Hidden directories are skipped: a vendor's checkout may contain some, such as `.git`.
+    Hidden directories, such as `.git` in a vendor's checkout, are skipped.
     """
     mistakes: list[Mistake] = []
 
@@ -83,7 +83,7 @@ def _test_functions(folder: Path, root: Path) -> Iterator[Location]:
         try:
             module = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError):
-            continue  # pytest reports the error in full; such a file runs no test
+            continue  # pytest reports the error, and runs no test of such a file
         for each in ast.walk(module):
             if isinstance(each, ast.FunctionDef) and each.name.startswith("test"):
                 arguments = [*each.args.posonlyargs, *each.args.args, *each.args.kwonlyargs]

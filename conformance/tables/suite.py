@@ -1,7 +1,7 @@
-"""All rules and tables as one value, which is read once and has every case that can be run; and selections of its
-cases, by verb, by rule, by words in the id, or by exact ids of cases and points.
+"""The suite: all rules and tables, with every case that can be run. Also selections of cases: by verb, by rule, by
+words in the id, or by exact ids of cases and points.
 
-Not for the order of the cases and what a tier contains (tiers.py), nor for running them.
+Not for the order of cases and the contents of a tier (tiers.py), nor for running cases.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ def needs_of(registry: Registry, cases: Sequence[Case]) -> tuple[Needs, list[Mis
     return Needs(items, controls(everything), conditional, dict(number)), mistakes
 
 
-POINT = "#"  # separates the id of a sweep from one of its points
+POINT = "#"  # between the id of a sweep and the text of one of its points
 VERSION = "0.1.0"
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "cases"
@@ -92,7 +92,7 @@ class Suite:
 
     @cached_property
     def smoke(self) -> frozenset[str]:
-        """The ids of the smallest tier, which take long to compute."""
+        """The ids of the cases of the smallest tier. They are stored, because it takes long to compute them."""
         return frozenset(case.id for case in of_tier(self.cases, SMOKE))
 
     @property
@@ -104,8 +104,8 @@ class Suite:
 def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite:
     """Returns the project's rules and tables together with those in the folders `extra`.
 
-    Tables that an earlier process has read from the same files come from the cache (cache.py): only those in folders
-    with these names, if any are given. Raises UserError with one line for each mistake.
+    If an earlier process has read the same files, the suite comes from the cache (cache.py). It then has only the
+    tables in the folders of `verbs`, if any are given. Raises UserError with one line for each mistake.
     """
     for folder in extra:
         if not folder.is_dir():
@@ -119,7 +119,7 @@ def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite
         name = ""  # reading the tables says which file cannot be read
     path = cache.lookup(name) if name else None
     if path is not None:
-        with contextlib.suppress(Exception):  # whatever is wrong with the cached file: the tables are read again
+        with contextlib.suppress(Exception):  # after any error in the cached file, the tables are read again
             return _unpacked(path.read_bytes(), verbs)
     suite = _read_suite(folders)
     if name:
@@ -128,7 +128,7 @@ def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite
 
 
 def _packed(suite: Suite) -> bytes:
-    """A suite as bytes, from which the tables in one folder can be read without the others."""
+    """A suite as bytes. The tables of one folder can be read from the bytes without the other tables."""
     parts: dict[str, list[Table]] = {}
     order = []
     for table in suite.tables:
@@ -150,9 +150,10 @@ def _unpacked(data: bytes, folders: Collection[str]) -> Suite:
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
-    """A digest of all inputs of a suite: Python, the modules that read it, and names and content of the files.
+    """A digest of all inputs of a suite: Python's version, the modules that read it, and the names and contents of its
+    files.
 
-    Raises OSError for one that cannot be read.
+    Raises OSError for a file that cannot be read.
     """
     parts = [sys.version.encode(), *map(os.fsencode, folders)]
     paths = [path for name in _READING for path in sorted((ROOT / "conformance").glob(name))]
@@ -191,14 +192,15 @@ def tables_digest(folders: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that shows all of them
+_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that lists all of them
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The criteria of a selection; an empty one selects everything. All `words` must be in a case's id.
+    """The criteria of a selection; a selection without criteria selects every case. A case's id must have all `words`.
 
-    The others select among the cases of the `tier`, which does not apply to the cases that `only` names.
+    `only` names cases of any tier; without `only`, the cases are those of `tier`. `verbs`, `rules` and `words` select
+    among these cases.
     """
 
     verbs: Sequence[str] = ()

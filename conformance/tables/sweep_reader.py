@@ -22,7 +22,7 @@ from conformance.yamldoc.reader import Reader
 SUBSETS = "subsets of"
 # One factor of `points`: a number, or the number of values of an axis that is derived from an enumeration of flags.
 FACTOR = rf"[1-9][0-9]*|(?:{SUBSETS}|{UNKNOWN}) [a-z_]+"
-_MAX_FLAGS = 20  # more flags have more subsets than a sweep may have points
+_MAX_FLAGS = 20  # more flags would have more subsets than a sweep may have points
 _LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
 
 
@@ -33,9 +33,10 @@ def read_sweep(
     registry: Registry,
     rules: tuple[str, ...],
 ) -> tuple[Sweep, RowBody] | None:
-    """Returns the sweep of a row, and the row's body at the first point, with arguments as text; None after mistakes.
+    """Returns the sweep of a row, and the row's body at the first point, with the arguments as text. Returns None after
+    mistakes.
 
-    `template` has the row's call, the table's `given`, the row's other fields, and its own node.
+    `template` has the row's call, the table's `given`, the row's other fields, and the row's node.
     """
     before = len(reader.mistakes)
     fields = reader.mapping(node, "a sweep", keys.SWEEP, keys.required(keys.SWEEP))
@@ -100,7 +101,7 @@ def _stated(reader: Reader, node: Node | None) -> int | None:
 
 
 def _axes_in_constant_parts(fields: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
-    """The parts of a row that name an axis but must be the same at all points; each after its description."""
+    """The parts of a row that name an axis but must be the same at all points, as (description, part)."""
     for key in ("given", "before", "when", "afterwards"):
         if key in fields and isinstance(fields[key].value, str) and names_in(fields[key]):
             yield f"the whole of {key!r}", fields[key]
@@ -119,7 +120,7 @@ def _axes_in_constant_parts(fields: Mapping[str, Node]) -> Iterator[tuple[str, N
 
 
 def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
-    """Reads an axis: a list of values, values by name, or flags. Returns it with its values as YAML."""
+    """Reads an axis: a list of values, values by name, or flags. Returns the axis, and its values as YAML nodes."""
     if isinstance(node.value, dict) and set(node.value) & {SUBSETS, UNKNOWN}:
         fields = reader.mapping(node, f"axis {name!r}", (SUBSETS, UNKNOWN))
         if len(fields) > 1:
@@ -147,7 +148,7 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
 
 
 def _words(text: str, value: Node) -> tuple[str, ...]:
-    """The names of an axis's value in predicates: its label, and the words that it consists of."""
+    """The names of an axis value in predicates: the label, and the words of which the value consists."""
     parts = value.value if isinstance(value.value, tuple) else (value,)
     own = (str(part.value).replace(" ", "") for part in parts if isinstance(part.value, str | int))
     return tuple(dict.fromkeys([text, *own]))
@@ -167,7 +168,7 @@ def _subsets(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[
 
 
 def _unknown(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Node, ...]]:
-    """An axis with one empty value and one for each bit without a name."""
+    """An axis with an empty value, and a value for each bit without a name."""
     enum = reader.word(node, "enumeration of flags", FLAG_ENUMS)
     if enum is None:
         return None, ()
@@ -223,7 +224,7 @@ def _clauses(
             reader.note(node.location, "the last expectation must have no `if`, so that every point has an expectation")
     for item in items[:-1]:
         if isinstance(item.value, dict) and "then" in item.value and "if" not in item.value and not reader.mistakes:
-            reader.note(item.location, "the expectations after one without `if` can never apply")
+            reader.note(item.location, "expectations after an expectation without `if` can never apply")
     for rule in rules if deciding and not reader.mistakes else ():
         if rule not in {clause.rule for clause in deciding}:
             reader.note(node.location if node else row.row.location, f"no expectation names the row's rule {rule}")
@@ -233,7 +234,8 @@ def _clauses(
 
 
 def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iterator[Clause]:
-    """For each operation on an axis: if it needs a capability, a clause by which a device without that may refuse."""
+    """For each operation on an axis that needs a capability: a clause that lets a device without the capability refuse
+    the operation."""
     for axis in row.space.axes:
         for operation in axis.labels:
             if operation in capability.OPERATION_NEEDS:
@@ -243,8 +245,8 @@ def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iter
 
 
 def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:
-    """For each access flag of an axis: if it needs a capability, a clause by which a device without the capability may
-    refuse the call wherever the flag is set."""
+    """For each access flag of an axis that needs a capability: a clause that lets a device without the capability
+    refuse the call at points with the flag."""
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):

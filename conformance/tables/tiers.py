@@ -1,8 +1,8 @@
-"""How many cases a run has, and in which order: tiers, seeds, and shards for several machines.
+"""Which cases a run has, and in which order: tiers, seeds, and shards for several machines.
 
-Each tier contains the cases of the smaller ones. The cases of the smallest tier depend on the tables only, so that two
-runs of it are the same. The contents of a shard depend only on the ids, the shipped durations and the number of shards,
-so that machines agree without communicating. Not for other criteria of a selection (suite.py).
+Each tier contains the cases of the smaller tiers. The cases of the smallest tier depend only on the tables, so that two
+runs of this tier have the same cases. The contents of a shard depend only on the ids, the shipped durations and the
+number of shards, so that machines agree without communicating. Not for other criteria of a selection (suite.py).
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _PROBES = ("traffic", "local_traffic", "bind_and_send")
 # Estimated costs in units of one plain call, used to choose the cheapest case that proves a rule.
 _TRAFFIC, _GUEST = 5.0, 10_000.0
 _POINT = 0.1
-_OPEN = 40.0  # a case with an open outcome proves little, so that others are preferred
+_OPEN = 40.0  # makes cases with an open outcome the last choice, because they prove little
 
 
 def of_tier(cases: Sequence[Case], tier: str) -> list[Case]:
@@ -47,9 +47,9 @@ def left_out(cases: Sequence[Case], planned: Iterable[str]) -> list[str]:
 
 
 def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
-    """For each rule, the cases of tier smoke and, if these lack a granting or a refusing case, the cheapest one.
+    """For each rule, the cases of tier smoke. If none of these grants or none refuses, the cheapest such case is added.
 
-    A rule whose cases all have an open outcome gets one of them.
+    For a rule whose cases all have an open outcome, one of these cases is added.
     """
     chosen = {case.id for case in cases if case.tier == SMOKE}
     showing: dict[tuple[str, str], list[Case]] = {}
@@ -57,7 +57,7 @@ def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
         own = {(rule, each.direction) for rule, each in shown_of_rules(case)}
         for key in own | {(rule, "") for rule in case.rules}:
             showing.setdefault(key, []).append(case)
-    # Items that few cases show come first: the cases chosen for them may also show other items.
+    # Items that few cases show come first, because the cases chosen for these items may also show other items.
     for key in sorted(showing, key=lambda key: (not key[1], len(showing[key]), key)):
         if not any(case.id in chosen for case in showing[key]):
             chosen.add(min(showing[key], key=lambda case: (cost(case), len(case.needs), case.id)).id)
@@ -77,17 +77,17 @@ def cost(case: Case) -> float:
 
 
 def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
-    """Returns the cases shuffled by `seed`, or in their own order if it is None.
+    """Returns the cases shuffled by `seed`. If `seed` is None, returns them in the order of the tables.
 
-    The relative order of two cases depends only on the seed and their ids, not on which other cases there are.
+    The relative order of two cases depends only on the seed and on their ids, and not on other cases.
     """
     if seed is None:
         return list(cases)
     return sorted(cases, key=lambda case: hashlib.sha256(f"{seed} {case.id}".encode()).digest())
 
 
-# Seconds in the guest of the long cases, by id; all others count as _OTHER_S. A machine's own durations are not
-# used: those of another machine differ.
+# The durations of the long cases in the guest, in seconds, by id; all other cases count as _OTHER_S. Durations measured
+# on the machine are not used, because all machines must use the same numbers.
 DURATIONS = Path(__file__).with_name("durations.json")
 _OTHER_S = 0.15
 _MOST = 10_000  # shards
@@ -98,7 +98,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Shard:
-    """Number `number` of `of` shards, from 1."""
+    """Shard `number` of `of` shards; the numbers begin at 1."""
 
     number: int
     of: int
@@ -118,10 +118,10 @@ class Shard:
     def part(
         self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
     ) -> list[_Item]:
-        """The items of this shard, in their order; by default all take equally long.
+        """The items of this shard, in the order of `items`. Without durations, all items count as equally long.
 
-        The longest are assigned first, each to the shard with the least time so far. Raises UserError if this one has
-        none.
+        The longest items are assigned first, each to the shard with the least time so far. Raises UserError if this
+        shard has no items.
         """
         known = seconds or {}
         spent = [(0.0, number) for number in range(1, self.of + 1)]
@@ -132,12 +132,12 @@ class Shard:
             if number == self.number:
                 own.add(id_)
         if not own:
-            raise UserError(f"--shard {self}: no case is left for it among {len(items)}", hint="take fewer shards")
+            raise UserError(f"--shard {self}: this shard has none of the {len(items)} cases", hint="take fewer shards")
         return [item for item in items if id_of(item) in own]
 
 
 @cache
 def shipped_durations() -> Mapping[str, float]:
-    """Seconds by case id."""
+    """The duration of each long case in seconds, by case id."""
     found: dict[str, float] = json.loads(DURATIONS.read_text(encoding="ascii"))
     return found

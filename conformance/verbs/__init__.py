@@ -1,8 +1,8 @@
 """Descriptions of the verbs: signatures, structs, enumerations, flags and return codes, as the documents define them.
 
-Tables, judging and reports use the names defined here. Data only: it needs only the standard library,
-loads no other library and opens no device. The source of the descriptions is the manual pages of
-rdma-core; `conformance.header` compares them with an installed header. Not for what a device does.
+Tables, judging and reports use the names defined here. Data only: the package needs only the standard library,
+loads no other library and opens no device. The descriptions are taken from the manual pages of rdma-core;
+`conformance.header` compares them with an installed header. Not for what a device does.
 """
 
 import re
@@ -48,10 +48,10 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
 ENUMS: Mapping[str, Enum] = MappingProxyType({enum.name: enum for enum in enums.ALL})
 STRUCTS: Mapping[str, Struct] = MappingProxyType({struct.name: struct for struct in structs.ALL})
 CONSTANTS: Mapping[str, Constant] = MappingProxyType({each.name: each for each in enums.CONSTANTS})
-# The optional access flags, as a mask: a stack that does not know one of these bits ignores it.
+# The optional access flags, as a mask. A stack ignores each of these bits that it does not know.
 OPTIONAL_ACCESS = enums.OPTIONAL_RANGE.value
 
-# Definitions that only a vendor's page has. It is separate, so that mainline tables cannot refer to it.
+# Definitions that only a vendor's page has. They are separate, so that mainline tables cannot refer to them.
 VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType({"ibv_rereg_mr": rereg_mr.EXPERIMENTAL_REREG_MR})
 VENDOR_ENUMS: Mapping[str, Enum] = MappingProxyType({"ibv_access_flags": enums.EXPERIMENTAL_ACCESS_FLAGS})
 VENDOR_STRUCTS: Mapping[str, Struct] = MappingProxyType({"ibv_rereg_mr_attr": structs.REREG_ATTR})
@@ -64,7 +64,8 @@ def dialects(name: str) -> tuple[str, ...]:
 
 
 def of_method(name: str) -> Verb:
-    """Returns the verb of an entry's method, `reg_mr`. Raises AttributeError, as for any unknown method."""
+    """Returns the verb for the name of an entry's method, such as `reg_mr`. Raises AttributeError for an unknown name.
+    """
     if f"ibv_{name}" not in VERBS:
         raise AttributeError(f"no verb ibv_{name}")
     return VERBS[f"ibv_{name}"]

@@ -26,7 +26,7 @@ BIND_MW = Verb(
                 Parameter("addr", "uint64_t", "The first byte of the window.", default="buf.addr"),
                 Parameter("length", "uint64_t", "The size of the window.", default="buf.size"),
                 Parameter("access", "unsigned int", "The rights of the window.", enum="ibv_access_flags"),
-                Parameter("send_flags", "unsigned int", "Of the request.", enum="ibv_send_flags", default="SIGNALED"),
+                Parameter("send_flags", "unsigned int", "The flags.", enum="ibv_send_flags", default="SIGNALED"),
             ),
         ),
     ),
@@ -36,15 +36,15 @@ BIND_MW = Verb(
     document="ibv_bind_mw(3)",
     linkage=Linkage.INLINE,
     notes=(
-        "The outcome comes with the completion; after a failed one the caller puts the old rkey back.",
+        "The completion has the outcome; after a failed completion the caller puts the old rkey back.",
         "A later send on the same queue pair is ordered after the bind and may carry the new rkey at once; "
-        "any other way to the peer waits for the completion.",
+        "before it sends the rkey in any other way, the caller waits for the completion.",
         "REMOTE_WRITE and REMOTE_ATOMIC on the window each require LOCAL_WRITE on the region.",
         "With ZERO_BASED, remote_addr counts bytes from the window's start.",
         "A window of type 2 is bound by a request posted with ibv_post_send, not by this verb.",
     ),
     discrepancies=(
-        "The page puts the new key into mw_bind->mw->rkey, but struct ibv_mw_bind has no mw; the key is in mw->rkey.",
+        "By the page, the new key is in mw_bind->mw->rkey, but struct ibv_mw_bind has no mw; the key is in mw->rkey.",
     ),
 )
 

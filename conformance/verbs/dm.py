@@ -9,7 +9,7 @@ from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter
 _verb = partial(Verb, document="ibv_alloc_dm(3)", linkage=Linkage.INLINE, since="18")
 _DM = Parameter("dm", "struct ibv_dm *", "The device memory.")
 _OFFSET = Parameter("dm_offset", "uint64_t", "The first byte in the device memory.", default="0")
-_LENGTH = Parameter("length", "size_t", "So many bytes.", unit="bytes", default="1 page")
+_LENGTH = Parameter("length", "size_t", "The number of bytes.", unit="bytes", default="1 page")
 _HOST = Parameter("host_addr", "void *", "The first byte in memory of the process.", default="buf.addr")
 _NULL = "NULL; errno is the reason."
 _REASON = "The reason."
@@ -38,7 +38,7 @@ ALLOC_DM = _verb(
         Parameter(
             "more_than",
             "int",
-            "What the length is added to.",
+            "A base to which the length is added: 0, or max_dm_size of the device.",
             table=ArgumentSpec("word", "bytes", "none", words=("none", "max_dm_size")),
         ),
     ),
@@ -58,7 +58,7 @@ FREE_DM = _verb(
 
 MEMCPY_TO_DM = _verb(
     name="ibv_memcpy_to_dm",
-    summary="Copy from memory of the process to that of the device.",
+    summary="Copy from memory of the process to memory of the device.",
     returns="int",
     parameters=(_DM, _OFFSET, replace(_HOST, ctype="const void *"), _LENGTH),  # const in the header, not on the page
     convention=Convention.ZERO_OR_ERRNO,
@@ -68,7 +68,7 @@ MEMCPY_TO_DM = _verb(
 
 MEMCPY_FROM_DM = _verb(
     name="ibv_memcpy_from_dm",
-    summary="Copy from memory of the device to that of the process.",
+    summary="Copy from memory of the device to memory of the process.",
     returns="int",
     parameters=(_HOST, _DM, _OFFSET, _LENGTH),
     convention=Convention.ZERO_OR_ERRNO,
@@ -78,7 +78,7 @@ MEMCPY_FROM_DM = _verb(
         Parameter(
             "holds",
             "int",
-            "What the copied bytes must be: as `fill` makes them, those of a transfer, or zeros.",
+            "The expected contents of the copied bytes: any, those of `fill`, those of a transfer, or zeros.",
             table=ArgumentSpec("word", "bytes", "any", words=("any", "filled", "pattern", "zeros")),
         ),
     ),
@@ -102,7 +102,7 @@ REG_DM_MR = _verb(
 
 IMPORT_DM = Verb(
     name="ibv_import_dm",
-    summary="Get a second structure of device memory, by its handle.",
+    summary="Get a second structure for device memory with a given handle.",
     returns="struct ibv_dm *",
     parameters=(
         Parameter("context", "struct ibv_context *", "The open device.", implied=True),

@@ -11,7 +11,7 @@ V = EnumValue
 NODE_TYPE = Enum(
     "ibv_node_type",
     "IBV_NODE_",
-    "What kind of node an RDMA device is.",
+    "The kind of node that an RDMA device is.",
     (
         V("IBV_NODE_UNKNOWN", -1, "not known to the library"),
         V("IBV_NODE_CA", 1, "InfiniBand channel adapter, RoCE included"),
@@ -27,7 +27,7 @@ NODE_TYPE = Enum(
 TRANSPORT_TYPE = Enum(
     "ibv_transport_type",
     "IBV_TRANSPORT_",
-    "Which transport a device uses.",
+    "The transport of a device.",
     (
         V("IBV_TRANSPORT_UNKNOWN", -1, "not known to the library"),
         V("IBV_TRANSPORT_IB", 0, "InfiniBand transport, over InfiniBand or Ethernet"),
@@ -46,10 +46,10 @@ QP_STATE = Enum(
         V("IBV_QPS_RESET", 0, "newly created"),
         V("IBV_QPS_INIT", 1, "initialised; receives may be posted"),
         V("IBV_QPS_RTR", 2, "ready to receive"),
-        V("IBV_QPS_RTS", 3, "ready to send; a bind needs it"),
+        V("IBV_QPS_RTS", 3, "ready to send; a bind needs this state"),
         V("IBV_QPS_SQD", 4, "the send queue drains"),
         V("IBV_QPS_SQE", 5, "the send queue failed"),
-        V("IBV_QPS_ERR", 6, "failed; what is posted is flushed"),
+        V("IBV_QPS_ERR", 6, "failed; posted requests are flushed"),
         V("IBV_QPS_UNKNOWN", 7, "not known to the library"),
     ),
 )
@@ -92,7 +92,7 @@ ACCESS_FLAGS = Enum(
         V("IBV_ACCESS_MW_BIND", 1 << 4, "memory windows may be bound to the region"),
         V("IBV_ACCESS_ZERO_BASED", 1 << 5, "addresses count bytes from the start of the region"),
         V("IBV_ACCESS_ON_DEMAND", 1 << 6, "pages are faulted in by the device, not pinned"),
-        V("IBV_ACCESS_HUGETLB", 1 << 7, "all pages are huge; only with ON_DEMAND in explicit mode", since="28"),
+        V("IBV_ACCESS_HUGETLB", 1 << 7, "all pages are huge pages; only with ON_DEMAND in explicit mode", since="28"),
         V("IBV_ACCESS_FLUSH_GLOBAL", 1 << 8, "peers may flush to global visibility, if supported", since="45"),
         V("IBV_ACCESS_FLUSH_PERSISTENT", 1 << 9, "peers may flush to persistence, if supported", since="45"),
         V("IBV_ACCESS_RELAXED_ORDERING", 1 << 20, "data may reach memory out of order; optional", since="28"),
@@ -118,7 +118,7 @@ REREG_FLAGS = Enum(
 REREG_CODES = Enum(
     "ibv_rereg_mr_err_code",
     "IBV_REREG_MR_",
-    "Why ibv_rereg_mr failed.",
+    "The reason why ibv_rereg_mr failed.",
     (
         V("IBV_REREG_MR_ERR_INPUT", -1, "the library refused the arguments"),
         V("IBV_REREG_MR_ERR_DONT_FORK_NEW", -2, "the new range could not be kept from children of fork"),
@@ -134,7 +134,7 @@ def _advice(prefix: str) -> tuple[EnumValue, ...]:
     return (
         V(f"{prefix}PREFETCH", 0, "make the pages present for reading", since="22"),
         V(f"{prefix}PREFETCH_WRITE", 1, "make the pages present for reading and writing", since="22"),
-        V(f"{prefix}PREFETCH_NO_FAULT", 2, "give the device what is present, fault nothing in", since="32"),
+        V(f"{prefix}PREFETCH_NO_FAULT", 2, "give the device the present pages, fault none in", since="32"),
     )
 
 
@@ -148,7 +148,7 @@ UVERBS_ADVICE = Enum(
 ADVICE = Enum(
     "ibv_advise_mr_advice",
     "IBV_ADVISE_MR_ADVICE_",
-    "What ibv_advise_mr is to do with a range.",
+    "The advice of ibv_advise_mr for a range.",
     _advice("IBV_ADVISE_MR_ADVICE_"),
     alias_of="ib_uverbs_advise_mr_advice",
     document="ibv_advise_mr(3)",
@@ -162,11 +162,11 @@ UVERBS_ADVISE_FLAG = Enum(
     flags=True,
     document="<rdma/ib_user_ioctl_verbs.h>",
 )
-# verbs_api.h defines an IBV name for the flag but not for the enumeration; this name is made like that of the advice.
+# verbs_api.h has an IBV name for the flag but not for the enumeration. The name below is like that of the advice.
 ADVISE_FLAG = Enum(
     "ibv_advise_mr_flag",
     "IBV_ADVISE_MR_FLAG_",
-    "How ibv_advise_mr carries the advice out.",
+    "The flags of ibv_advise_mr.",
     (V("IBV_ADVISE_MR_FLAG_FLUSH", 1, "return only when the operation is complete", since="22"),),
     flags=True,
     alias_of="ib_uverbs_advise_mr_flag",
@@ -179,7 +179,7 @@ SEND_FLAGS = Enum(
     "Properties of a work request on a send queue.",
     (
         V("IBV_SEND_FENCE", 1 << 0, "wait for earlier reads and atomics"),
-        V("IBV_SEND_SIGNALED", 1 << 1, "ask for a completion; matters where sq_sig_all is 0"),
+        V("IBV_SEND_SIGNALED", 1 << 1, "ask for a completion; has an effect only if sq_sig_all is 0"),
         V("IBV_SEND_SOLICITED", 1 << 2, "raise a solicited event at the receiver"),
         V("IBV_SEND_INLINE", 1 << 3, "copy the data into the request itself"),
         V("IBV_SEND_IP_CSUM", 1 << 4, "let the device compute IP checksums"),
@@ -191,7 +191,7 @@ SEND_FLAGS = Enum(
 CREATE_SEND_OPS = Enum(
     "ibv_qp_create_send_ops_flags",
     "IBV_QP_EX_WITH_",
-    "Which operations a queue pair posts by the builders of ibv_wr_post(3).",
+    "The operations that can be posted on a queue pair with the builders of ibv_wr_post(3).",
     (
         V("IBV_QP_EX_WITH_RDMA_WRITE", 1 << 0, "ibv_wr_rdma_write"),
         V("IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM", 1 << 1, "ibv_wr_rdma_write_imm"),
@@ -215,7 +215,7 @@ CREATE_SEND_OPS = Enum(
 EXPERIMENTAL_ACCESS_FLAGS = Enum(
     "ibv_access_flags",
     "IBV_ACCESS_",
-    "The rights of the vendor's dialect.",
+    "The rights of a region in the vendor's dialect.",
     (
         *ACCESS_FLAGS,
         V("IBV_ACCESS_ALLOCATE_MR", None, "the library allocates the memory and tries for contiguous pages"),

@@ -1,15 +1,15 @@
 """How the arguments of a verb are written in tables: derived from its parameters.
 
-A parameter's C type and enumeration determine its form; the parameter itself has what these do not show (a default, a
-descriptor that stands for a dma-buf, a struct that tables write field by field). Not for arguments of calls that are
-not verbs, which the vocabulary describes itself.
+The C type and the enumeration of a parameter determine the form of the argument. The parameter itself says what they do
+not show: a default, a descriptor that stands for a dma-buf, a struct that tables write field by field. Not for
+arguments of calls that are not verbs; model/vocabulary.py describes these.
 """
 
 from collections.abc import Iterator, Mapping
 
 from conformance.verbs.types import ArgumentSpec, Parameter, Verb
 
-# The kind of object behind a pointer, as tables name it.
+# For each type of pointer, the kind of the object, by the name that tables use.
 OBJECTS: Mapping[str, str] = {
     "struct ibv_pd *": "pd",
     "struct ibv_mr *": "mr",
@@ -20,9 +20,9 @@ OBJECTS: Mapping[str, str] = {
     "struct ibv_dmah *": "dmah",
     "struct ibv_td *": "td",
 }
-# The name that is used if a table names no object of the kind.
+# For each kind of object, the name that is used if a table names no object.
 _USUAL = {"window": "mw", "buffer": "new_buffer", "dm": "new_dm", "dmah": "new_dmah", "td": "new_td"}
-# The object that a verb creates: its kind, and its name in later steps.
+# For each return type, the object that the verb creates: its kind, and its name in later steps.
 REGION = ("mr", "new")
 _PRODUCTS = {
     "struct ibv_mr *": REGION,
@@ -41,12 +41,12 @@ def arguments_of(verb: Verb) -> dict[str, ArgumentSpec]:
 
 
 def product_of(verb: Verb) -> tuple[str, str] | None:
-    """The object that a verb creates: its kind and its name in later steps, or None."""
+    """The kind of the object that a verb creates, and its name in later steps; None if the verb creates no object."""
     return _PRODUCTS.get(verb.returns)
 
 
 def leaves_objects(verb: Verb) -> bool:
-    """Whether a verb leaves every region, window and queue pair as it was; it may create another one."""
+    """Whether a verb leaves every existing region, window and queue pair unchanged. It may create a new one."""
     return not verb.destroys and not {spec.of for spec in arguments_of(verb).values() if spec.kind == "object"} & {
         "mr",
         "window",

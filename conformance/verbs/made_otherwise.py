@@ -15,18 +15,18 @@ HANDLE = Parameter(
 
 ALLOC_NULL_MR = _made(
     name="ibv_alloc_null_mr",
-    summary="Allocate a region that discards what is written to it and reads as zeros.",
+    summary="Allocate a region that discards written data and reads as zeros.",
     returns="struct ibv_mr *",
     parameters=(Parameter("pd", "struct ibv_pd *", "The protection domain of the region."),),
     success="A pointer to the region, of which only the lkey is valid.",
     document="ibv_alloc_null_mr(3)",
     linkage=Linkage.INLINE,
-    notes=("It has the maximum length.", "ibv_rereg_mr and ibv_bind_mw may not be called with it."),
+    notes=("The region has the maximum length.", "ibv_rereg_mr and ibv_bind_mw may not be called with the region."),
 )
 
 IMPORT_MR = _made(
     name="ibv_import_mr",
-    summary="Get a second structure of a region, by its handle.",
+    summary="Get a second structure for the region with a given handle.",
     returns="struct ibv_mr *",
     parameters=(
         Parameter("pd", "struct ibv_pd *", "A protection domain of the context that the region is in."),
@@ -41,7 +41,7 @@ IMPORT_MR = _made(
 
 IMPORT_PD = _made(
     name="ibv_import_pd",
-    summary="Get a second structure of a protection domain, by its handle.",
+    summary="Get a second structure for the protection domain with a given handle.",
     returns="struct ibv_pd *",
     parameters=(
         _CONTEXT,
@@ -55,14 +55,14 @@ IMPORT_PD = _made(
 
 ALLOC_PARENT_DOMAIN = _made(
     name="ibv_alloc_parent_domain",
-    summary="Allocate a domain that stands for another one.",
+    summary="Allocate a parent domain, which stands for a protection domain.",
     returns="struct ibv_pd *",
     parameters=(
         _CONTEXT,
         Parameter(
             "attr",
             "struct ibv_parent_domain_init_attr *",
-            "The domain and what it is extended by, without allocators.",
+            "The protection domain, and the thread domain to be added. Tables cannot give allocators.",
             written_as=(
                 Parameter("pd", "struct ibv_pd *", "The domain; it cannot be NULL.", nullable=True),
                 Parameter("td", "struct ibv_td *", "A thread domain.", default="NULL", nullable=True),
@@ -79,11 +79,11 @@ ALLOC_PARENT_DOMAIN = _made(
 
 ALLOC_TD = _made(
     name="ibv_alloc_td",
-    summary="Allocate a thread domain, which a parent domain can have.",
+    summary="Allocate a thread domain, for use in a parent domain.",
     returns="struct ibv_td *",
     parameters=(
         _CONTEXT,
-        Parameter("init_attr", "struct ibv_td_init_attr *", "Nothing but a mask of optional fields.", implied=True),
+        Parameter("init_attr", "struct ibv_td_init_attr *", "Only a mask of optional fields.", implied=True),
     ),
     success="A pointer to the thread domain.",
     document="ibv_alloc_td(3)",
@@ -117,5 +117,5 @@ DEALLOC_PD = Verb(
     notes=("May fail if any other resource is still associated with the domain.",),
 )
 
-# The verbs that make a region or a domain; a stack may lack them.
+# Verbs that make or destroy regions and domains, and that a stack may lack.
 ALL = (ALLOC_NULL_MR, IMPORT_MR, IMPORT_PD, ALLOC_PARENT_DOMAIN, ALLOC_TD, DEALLOC_TD)

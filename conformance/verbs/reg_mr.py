@@ -1,4 +1,4 @@
-"""ibv_reg_mr(3): three ways of registering a memory region, and deregistering it. Data only."""
+"""ibv_reg_mr(3): the verbs that register a memory region, and the verb that deregisters it. Data only."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ from conformance.verbs.structs import SIZE_T_AS_INT
 from conformance.verbs.types import ArgumentSpec, Convention, Linkage, Parameter, Verb
 
 DOCUMENT = "ibv_reg_mr(3)"
-INVENTED = "invented"  # as a dma handle: a pointer to memory of zeros
+INVENTED = "invented"  # in place of a dma handle, a pointer to memory that holds zeros
 
 _PD = Parameter("pd", "struct ibv_pd *", "The protection domain that the region joins.")
 _ADDR = Parameter(
@@ -23,9 +23,9 @@ _LENGTH = Parameter(
 _ACCESS = Parameter("access", "int", "The rights of the region: 0 or an OR of access flags.", enum="ibv_access_flags")
 
 _SUCCESS = "A pointer to the new region, whose lkey is for local SGEs and whose rkey is for peers."
-_FAILURE = "NULL; current pages add that errno is the reason."
+_FAILURE = "NULL; by the page of recent releases, errno is the reason."
 _RIGHTS = "REMOTE_WRITE and REMOTE_ATOMIC each require LOCAL_WRITE; local reading is always allowed."
-_REASONS = "The page of older releases does not say that errno is set; rdma-core 65's does, with EINVAL as an example."
+_REASONS = "The page of older releases does not say that errno is set; that of rdma-core 65 does, and names EINVAL."
 
 _registration = partial(
     Verb, returns="struct ibv_mr *", convention=Convention.POINTER_OR_NULL, success=_SUCCESS, document=DOCUMENT
@@ -40,18 +40,18 @@ REG_MR = _registration(
     command="REG_MR",
     notes=(
         _RIGHTS,
-        "HUGETLB has an effect only together with ON_DEMAND in explicit mode, and the caller keeps the pages huge.",
+        "HUGETLB has an effect only together with ON_DEMAND in explicit mode; the caller must keep the pages huge.",
         "An implicit ODP region covers the address space: ON_DEMAND, addr 0 and length SIZE_MAX.",
         "RELAXED_ORDERING relaxes the order of writes, but a completion still means that all data is visible, "
         "receives match in order, and nothing overtakes an atomic.",
-        "Unless the compiler can tell that access has no optional flag, the macro calls ibv_reg_mr_iova2.",
+        "If the compiler cannot determine that access has no optional flag, the macro calls ibv_reg_mr_iova2.",
     ),
     discrepancies=(_REASONS,),
 )
 
 REG_MR_IOVA = _registration(
     name="ibv_reg_mr_iova",
-    summary="Register memory of the process under an address of the caller's choice.",
+    summary="Register memory of the process with an IOVA that the caller chooses.",
     parameters=(
         _PD,
         _ADDR,
@@ -85,7 +85,7 @@ REG_DMABUF_MR = _registration(
             "iova",
             "uint64_t",
             "The address that lkey and rkey use for the region's first byte; "
-            "it lies as far into its page as offset does.",
+            "its offset within its page must be that of `offset`.",
             unit="address",
             default="0",
         ),
@@ -108,7 +108,7 @@ REG_DMABUF_MR = _registration(
 
 REG_MR_EX = _registration(
     name="ibv_reg_mr_ex",
-    summary="Register memory, part of a dma-buf or of a buffer, as the fields say which the mask selects.",
+    summary="Register memory, or a part of a dma-buf or of a buffer, given by the fields that the mask selects.",
     parameters=(
         _PD,
         Parameter(
@@ -119,7 +119,7 @@ REG_MR_EX = _registration(
                 Parameter("length", "size_t", "The size of the region.", default="buf.size"),
                 Parameter("access", "int", "The rights of the region.", enum="ibv_access_flags"),
                 Parameter("comp_mask", "uint64_t", "Which fields apply.", enum="ibv_mr_init_attr_mask"),
-                Parameter("iova", "uint64_t", "As hca_va of ibv_reg_mr_iova.", default="0"),
+                Parameter("iova", "uint64_t", "Like hca_va of ibv_reg_mr_iova.", default="0"),
                 Parameter("addr", "void *", "The first byte.", default="0"),
                 Parameter("fd", "int", "A dma-buf.", table=ArgumentSpec("object", "dmabuf", "minus_one")),
                 Parameter("fd_offset", "uint64_t", "Where in the dma-buf the region starts.", default="0"),
@@ -131,7 +131,7 @@ REG_MR_EX = _registration(
     failure="NULL, and errno is the reason.",
     linkage=Linkage.EXPORTED,
     command="REG_MR",
-    notes=("One among fd and addr is required; both cannot come together.", _RIGHTS),
+    notes=("Exactly one of fd and addr is required.", _RIGHTS),
     since="59",
 )
 
@@ -151,9 +151,9 @@ DEREG_MR = Verb(
         Parameter(
             "handle",
             "uint32_t",
-            "The handle in the structure at the time of the call: its own, one that the kernel has never assigned, or "
-            "that of a region that has been deregistered; or the structure is that of an import, here or in another "
-            "process.",
+            "The handle in the structure at the time of the call. own: the handle of the region; invented: a handle "
+            "that the kernel has never assigned; stale: the handle of a deregistered region. imported, "
+            "imported_elsewhere: the structure is that of an imported region, in this or in another process.",
             table=ArgumentSpec(
                 "word", "handle", "own", words=("own", "invented", "stale", "imported", "imported_elsewhere")
             ),

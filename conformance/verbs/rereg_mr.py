@@ -1,4 +1,4 @@
-"""ibv_rereg_mr in both dialects: the manual page's, and that of a vendor's experimental verb. Data only."""
+"""ibv_rereg_mr in both dialects: that of the manual page, and that of a vendor's experimental verb. Data only."""
 
 from conformance.verbs.enums import REREG_CODES
 from conformance.verbs.structs import SIZE_T_AS_INT
@@ -53,7 +53,7 @@ REREG_MR = Verb(
     command="REREG_MR",
     code_enum="ibv_rereg_mr_err_code",
     return_codes=(
-        _code("ERR_INPUT", "the library found the arguments wrong", OLD_VALID),
+        _code("ERR_INPUT", "the library refused the arguments", OLD_VALID),
         _code("ERR_DONT_FORK_NEW", "the new range could not be marked as not copied on fork", OLD_VALID),
         _code("ERR_DO_FORK_OLD", "the old range could not be marked as copied on fork again", NEW_VALID),
         _code("ERR_CMD", "the command failed", UNUSABLE),
@@ -67,8 +67,8 @@ REREG_MR = Verb(
     ),
     discrepancies=(
         "The vendor's dialect ignores an argument whose flag is not set; "
-        "the mainline library refuses access without CHANGE_ACCESS, and its page does not mention that.",
-        "The vendor's dialect returns the value of errno; this page has five codes instead.",
+        "the mainline library refuses access without CHANGE_ACCESS, which its manual page does not mention.",
+        "The vendor's dialect returns the value of errno; this manual page has five codes instead.",
     ),
 )
 
@@ -96,7 +96,7 @@ EXPERIMENTAL_REREG_MR = Verb(
             "With CHANGE_ACCESS, the new rights out of those allowed; else ignored.",
             enum="ibv_access_flags",
             allowed=("LOCAL_WRITE", "REMOTE_WRITE", "REMOTE_READ", "ALLOCATE_MR"),
-            discrepancy="the page says 'one of' the flags, where its purpose needs an OR",
+            discrepancy="the page says 'one of' the flags, but several flags may be needed at once, as an OR",
             default="",
         ),
         Parameter("attr", "struct ibv_rereg_mr_attr *", "Reserved for extensions.", implied=True),
@@ -107,7 +107,8 @@ EXPERIMENTAL_REREG_MR = Verb(
     document="the vendor's page on memory region re-registration (2026-01-06)",
     linkage=Linkage.EXPORTED,
     notes=(
-        "ALLOCATE_MR has the library allocate the memory, contiguous if it can; no number is documented.",
+        "With ALLOCATE_MR, the library allocates the memory, contiguously if possible. No document gives the value of "
+        "ALLOCATE_MR.",
         "A shared region that is given a new translation is no longer shared.",
         "A region on peer memory (PeerDirect) cannot be re-registered.",
     ),

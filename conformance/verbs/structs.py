@@ -1,8 +1,8 @@
-"""The structs of the arguments and results of the memory-region verbs, with fields in the order of their offsets.
+"""The structs in the arguments and results of the memory-region verbs, with fields in the order of their offsets.
 
 The types are those of the manual pages and verbs.h. Printed listings of the API have the same fields, but
-`int length` instead of size_t; such fields have a `discrepancy`. Not for the work requests of traffic: the
-bindings make those.
+`int length` instead of size_t; such fields have a `discrepancy`. Not for the work requests of traffic, which
+the bindings make.
 """
 
 from conformance.verbs.types import EXPERIMENTAL, Field, Struct
@@ -25,11 +25,11 @@ DEVICE_OPS = Struct(
 
 DEVICE = Struct(
     "ibv_device",
-    "One RDMA device of the host, as listed before it is opened.",
+    "An RDMA device of the host, as ibv_get_device_list lists it.",
     (
         F("_ops", "struct _ibv_device_ops", "obsolete slots"),
         F("node_type", "enum ibv_node_type", "kind of node", enum="ibv_node_type"),
-        F("transport_type", "enum ibv_transport_type", "transport that it uses", enum="ibv_transport_type"),
+        F("transport_type", "enum ibv_transport_type", "transport of the device", enum="ibv_transport_type"),
         F("name", "char[64]", "kernel name of the device, as in rxe0"),
         F("dev_name", "char[64]", "name of its uverbs device, as in uverbs0"),
         F("dev_path", "char[256]", "sysfs path of the uverbs device"),
@@ -76,7 +76,7 @@ CONTEXT = Struct(
         F("ops", "struct ibv_context_ops", "the provider's functions"),
         F("cmd_fd", "int", "file descriptor of the uverbs device, for commands"),
         F("async_fd", "int", "file descriptor that delivers asynchronous events"),
-        F("num_comp_vectors", "int", "how many completion vectors there are"),
+        F("num_comp_vectors", "int", "number of completion vectors"),
         F("mutex", "pthread_mutex_t", "the library's lock"),
         F("abi_compat", "void *", "marks a context that has extended functions"),
     ),
@@ -84,10 +84,10 @@ CONTEXT = Struct(
 
 PD = Struct(
     "ibv_pd",
-    "A protection domain: regions, windows and QPs work together only within one.",
+    "A protection domain: regions, windows and QPs work together only if they are in the same domain.",
     (
-        F("context", "struct ibv_context *", "the opened device it belongs to"),
-        F("handle", "uint32_t", "the kernel's number for it"),
+        F("context", "struct ibv_context *", "the opened device of the object"),
+        F("handle", "uint32_t", "the kernel's handle of the object"),
     ),
 )
 
@@ -95,11 +95,11 @@ MR = Struct(
     "ibv_mr",
     "A registered memory region.",
     (
-        F("context", "struct ibv_context *", "the opened device it belongs to"),
+        F("context", "struct ibv_context *", "the opened device of the object"),
         F("pd", "struct ibv_pd *", "its protection domain"),
         F("addr", "void *", "first byte, as the process sees it"),
         F("length", "size_t", "size in bytes", discrepancy=SIZE_T_AS_INT),
-        F("handle", "uint32_t", "the kernel's number for it"),
+        F("handle", "uint32_t", "the kernel's handle of the object"),
         F("lkey", "uint32_t", "key for the SGEs of local work requests"),
         F("rkey", "uint32_t", "key for a peer's RDMA and atomic operations"),
     ),
@@ -109,19 +109,19 @@ MW = Struct(
     "ibv_mw",
     "A memory window: revocable remote access to part of a region.",
     (
-        F("context", "struct ibv_context *", "the opened device it belongs to"),
+        F("context", "struct ibv_context *", "the opened device of the object"),
         F("pd", "struct ibv_pd *", "its protection domain"),
         F("rkey", "uint32_t", "key for a peer's operations; each bind changes it"),
-        F("handle", "uint32_t", "the kernel's number for it"),
+        F("handle", "uint32_t", "the kernel's handle of the object"),
         F("type", "enum ibv_mw_type", "type 1 or type 2", enum="ibv_mw_type"),
     ),
 )
 
 MW_BIND_INFO = Struct(
     "ibv_mw_bind_info",
-    "What a window is bound to.",
+    "The region, range and rights of a bind.",
     (
-        F("mr", "struct ibv_mr *", "the region it is bound to"),
+        F("mr", "struct ibv_mr *", "the region to which the window is bound"),
         F("addr", "uint64_t", "address at which the window starts"),
         F("length", "uint64_t", "size of the window in bytes"),
         F(
@@ -152,21 +152,21 @@ MW_BIND = Struct(
 
 SGE = Struct(
     "ibv_sge",
-    "One piece of a scatter/gather list.",
+    "One element of a scatter/gather list.",
     (
-        F("addr", "uint64_t", "where the piece starts: an address or, in a zero-based region, an offset"),
+        F("addr", "uint64_t", "start of the element: an address or, in a zero-based region, an offset"),
         F("length", "uint32_t", "size in bytes"),
-        F("lkey", "uint32_t", "key of the region it lies in"),
+        F("lkey", "uint32_t", "key of the region that contains the element"),
     ),
 )
 
 COMP_CHANNEL = Struct(
     "ibv_comp_channel",
-    "Where completion events are delivered.",
+    "A channel that delivers completion events.",
     (
-        F("context", "struct ibv_context *", "the opened device it belongs to"),
+        F("context", "struct ibv_context *", "the opened device of the object"),
         F("fd", "int", "file descriptor to wait on"),
-        F("refcnt", "int", "how many CQs use it"),
+        F("refcnt", "int", "number of CQs that use the channel"),
     ),
 )
 
@@ -174,11 +174,11 @@ CQ = Struct(
     "ibv_cq",
     "A completion queue.",
     (
-        F("context", "struct ibv_context *", "the opened device it belongs to"),
-        F("channel", "struct ibv_comp_channel *", "where its events go, or NULL"),
+        F("context", "struct ibv_context *", "the opened device of the object"),
+        F("channel", "struct ibv_comp_channel *", "the channel for the completion events, or NULL"),
         F("cq_context", "void *", "the caller's pointer"),
-        F("handle", "uint32_t", "the kernel's number for it"),
-        F("cqe", "int", "how many completions it holds"),
+        F("handle", "uint32_t", "the kernel's handle of the object"),
+        F("cqe", "int", "the number of completions that the CQ can hold"),
         F("mutex", "pthread_mutex_t", "the library's lock"),
         F("cond", "pthread_cond_t", "signalled when an event is acknowledged"),
         F("comp_events_completed", "uint32_t", "completion events acknowledged"),
@@ -190,10 +190,10 @@ SRQ = Struct(
     "ibv_srq",
     "A shared receive queue.",
     (
-        F("context", "struct ibv_context *", "the opened device it belongs to"),
+        F("context", "struct ibv_context *", "the opened device of the object"),
         F("srq_context", "void *", "the caller's pointer"),
         F("pd", "struct ibv_pd *", "its protection domain"),
-        F("handle", "uint32_t", "the kernel's number for it"),
+        F("handle", "uint32_t", "the kernel's handle of the object"),
         F("mutex", "pthread_mutex_t", "the library's lock"),
         F("cond", "pthread_cond_t", "signalled when an event is acknowledged"),
         F("events_completed", "uint32_t", "asynchronous events acknowledged"),
@@ -204,15 +204,15 @@ QP = Struct(
     "ibv_qp",
     "A queue pair.",
     (
-        F("context", "struct ibv_context *", "the opened device it belongs to"),
+        F("context", "struct ibv_context *", "the opened device of the object"),
         F("qp_context", "void *", "the caller's pointer"),
         F("pd", "struct ibv_pd *", "its protection domain"),
-        F("send_cq", "struct ibv_cq *", "where sends and binds complete"),
-        F("recv_cq", "struct ibv_cq *", "where receives complete"),
+        F("send_cq", "struct ibv_cq *", "the CQ for completions of sends and binds"),
+        F("recv_cq", "struct ibv_cq *", "the CQ for completions of receives"),
         F("srq", "struct ibv_srq *", "the shared receive queue, or NULL"),
-        F("handle", "uint32_t", "the kernel's number for it"),
-        F("qp_num", "uint32_t", "its number on the wire"),
-        F("state", "enum ibv_qp_state", "its state, as the library last set it", enum="ibv_qp_state"),
+        F("handle", "uint32_t", "the kernel's handle of the object"),
+        F("qp_num", "uint32_t", "the QP number on the wire"),
+        F("state", "enum ibv_qp_state", "the state that the library last set", enum="ibv_qp_state"),
         F("qp_type", "enum ibv_qp_type", "its transport service", enum="ibv_qp_type"),
         F("mutex", "pthread_mutex_t", "the library's lock"),
         F("cond", "pthread_cond_t", "signalled when an event is acknowledged"),
@@ -223,7 +223,7 @@ QP = Struct(
 # The vendor's page reserves the struct for the future and does not document its fields.
 REREG_ATTR = Struct(
     "ibv_rereg_mr_attr",
-    "Reserved for extensions of the vendor's ibv_rereg_mr; no field documented.",
+    "Reserved for extensions of the vendor's ibv_rereg_mr; no field is documented.",
     (),
     dialect=EXPERIMENTAL,
 )

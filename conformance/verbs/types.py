@@ -23,22 +23,22 @@ class Convention(ClosedSet):
 
 
 class Linkage(ClosedSet):
-    """How verbs.h provides a verb. This decides whether other languages can call it by its symbol."""
+    """The way in which verbs.h provides a verb; it decides whether other languages can call the verb by its symbol."""
 
     EXPORTED = "a function that libibverbs exports"
     MACRO = "a macro over a function that libibverbs exports"
     INLINE = "an inline function of the header, dispatched through the context; no symbol to look up"
 
 
-INT_BITS = 32  # of C's int, in which a call takes its flags
+INT_BITS = 32  # of the C type int, which is the type of flags
 
 
 @dataclass(frozen=True)
 class EnumValue:
     """One enumerator. `value` is None if the documents name it without a number.
 
-    `mask` marks a combination of other enumerators, which is not a value of its own. `since` is the
-    first rdma-core release whose verbs.h has it, empty if all have it.
+    `mask` marks a combination of other enumerators, which is not a separate value. `since` is the first
+    rdma-core release whose verbs.h has the enumerator; empty if all releases have it.
     """
 
     name: str
@@ -52,8 +52,8 @@ class EnumValue:
 class Enum:
     """One enumeration of the API, with the common prefix of its enumerators.
 
-    `flags` says that the values are bits to be ORed. `alias_of` is the enumeration that verbs_api.h
-    substitutes for this one by a macro. Tables use the short name, which is the part after the prefix.
+    `flags` says that the values are bits to be ORed. `alias_of` is the enumeration that a macro of verbs_api.h
+    substitutes for this one. Tables use the short name of an enumerator, which is the part after the prefix.
     """
 
     name: str
@@ -85,7 +85,8 @@ class Enum:
         raise KeyError(f"{self.name} has no {name}")
 
     def value_of(self, name: str) -> int:
-        """Returns the number of a short or full name. Raises KeyError if it is unknown or has no documented number."""
+        """Returns the number of a short or full name. Raises KeyError for an unknown name, and if the documents give no
+        number."""
         value = self.named(name).value
         if value is None:
             raise KeyError(f"no document gives {self.prefix}{self.short(name)} a number")
@@ -100,13 +101,14 @@ class Enum:
 
     @property
     def unnamed_bits(self) -> tuple[int, ...]:
-        """The numbers of the bits of a C int that no enumerator has, lowest first; of an enumeration of flags."""
+        """For an enumeration of flags: the bits of a C int that no enumerator has, as bit numbers, the lowest first."""
         named = {each.value for each in self.values}
         return tuple(bit for bit in range(INT_BITS) if 1 << bit not in named)
 
     def names_of(self, mask: int) -> list[str]:
-        """Returns the short names of the set bits in order of value, then one "0x…" with all bits without a name."""
-        # A C int whose top bit is set is a negative number here; show its 32 bits.
+        """Returns the short names of the set bits in order of value, then one text "0x…" for all bits without a name.
+        """
+        # A C int with the top bit set is a negative number in Python; the names are those of its 32 bits.
         bits = mask & 0xFFFFFFFF if mask < 0 else mask
         known = {each.value: each.name for each in self.values if each.value is not None and not each.mask}
         names = [self.short(known[bit]) for bit in sorted(known) if bits & bit]
@@ -135,8 +137,8 @@ class Constant:
 class Field:
     """One field of a struct. `enum` is the enumeration of its values, even if its C type is int.
 
-    `allowed` are the short names that the page allows there, empty if it allows all. `discrepancy`
-    says how the documents differ from each other.
+    `allowed` are the short names that the page allows for this field; empty if the page allows all names.
+    `discrepancy` says how the documents differ from each other.
     """
 
     name: str
@@ -166,12 +168,13 @@ class Struct:
 
 @dataclass(frozen=True)
 class ArgumentSpec:
-    """One argument of a call in tables. `kind` is the form in which they write it, `of` what it refers to.
+    """One argument of a call in tables. `kind` is the form of the argument in a table; `of` depends on the kind.
 
-    Kinds: object (the name of an object of the kind `of`: `pd`, `mr`, …), quantity (see quantity.py), flags
-    (a list of names from the enumeration `of`), value (one name from the enumeration `of`, or a number), word
-    (one of `words`), sges (a list of addr, length, lkey). `default` is used if a table omits the argument; with
-    None it is mandatory. `nullable` allows NULL for an object.
+    The kinds are `object` (the name of an object of the kind `of`: `pd`, `mr`, …), `quantity` (see quantity.py),
+    `flags` (a list of names from the enumeration `of`), `value` (one name from the enumeration `of`, or a number),
+    `word` (one of `words`; messages call it `of`), and `sges` (a list of `addr`, `length` and `lkey`). `default` is
+    used if a table omits the argument; an argument with the default None is mandatory. `nullable` allows NULL for an
+    object.
     """
 
     kind: str
@@ -183,11 +186,12 @@ class ArgumentSpec:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One argument. `enum`, `allowed` and `discrepancy` are as for `Field`; `unit` is that of a plain number.
+    """One argument. `enum`, `allowed` and `discrepancy` are as for `Field`; `unit` is the unit of a plain number.
 
-    For an object that is passed by pointer, `enum` and `allowed` restrict the type of the object. In tables it is
-    written as its type says (forms.py), with `default` and `nullable` as in ArgumentSpec; or as `table` says; or, for a
-    struct, as the arguments `written_as`. `implied`: tables do not write it.
+    For an object that is passed by pointer, `enum` and `allowed` restrict the type of the object. The C type determines
+    the form of the argument in tables (forms.py), with `default` and `nullable` as in ArgumentSpec, unless `table` has
+    another form. For a struct, tables have the arguments `written_as` instead. `implied`: tables do not have the
+    argument.
     """
 
     name: str
@@ -225,11 +229,11 @@ class ReturnCode:
 class Verb:
     """One verb as its manual page defines it.
 
-    `return_codes` is empty if the page does not list the reasons of failure; then any errno
-    conforms. `notes` are statements that do not belong to a single argument. `discrepancies` say where
-    the documents contradict themselves, each other, or the header. `command` is the kernel's command that does
-    the same, of enum ib_uverbs_write_cmds or enum uverbs_methods_mr; empty if it is not called at the uverbs entry.
-    `only_in_tables` are arguments that a table has besides those of the prototype. `destroys`: it ends an object.
+    `return_codes` is empty if the page does not list the reasons for failure; then any errno conforms. `notes` are
+    statements that do not belong to a single argument. `discrepancies` say where a document contradicts itself, another
+    document or the header. `command` is the kernel's command for the verb, from enum ib_uverbs_write_cmds or enum
+    uverbs_methods_mr; it is empty if the suite does not call the command at the uverbs entry. `only_in_tables` are
+    arguments that a table has in addition to those of the prototype. `destroys`: the verb destroys an object.
     """
 
     name: str
@@ -258,7 +262,7 @@ class Verb:
 
     @property
     def codes(self) -> dict[str, ReturnCode]:
-        """The documented failures by name (`"EFAULT" in verb.codes`), empty if the page does not list them."""
+        """The documented failures by name (`"EFAULT" in verb.codes`); empty if the page does not list failures."""
         return {code.name: code for code in self.return_codes}
 
     def parameter(self, name: str) -> Parameter:

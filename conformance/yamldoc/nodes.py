@@ -1,11 +1,11 @@
-"""Reads a YAML document into nodes that know their location. Input is bounded; bad input never causes a traceback.
+"""Reads a YAML document into nodes with locations. Input is bounded; bad input never causes a traceback.
 
 Each `Node` has the line and column of its value, so that later checks can report the location of a
-mistake. Not for the meaning of the content: `tables/loader.py` and other readers check that.
+mistake. Not for the meaning of the content, which `tables/loader.py` and other readers check.
 
-Uses PyYAML's event stream and not its loaders: events need no recursion (deep nesting is an error
-message, not a crash), no Python objects are constructed, and duplicate keys and aliases are visible.
-Mistakes that leave the structure readable are collected and reported together.
+Uses PyYAML's event stream and not its loaders, because events need no recursion (deep nesting is an error
+message, not a crash), construct no Python objects, and show duplicate keys and aliases. Mistakes after which
+the structure can still be read are collected and reported together.
 """
 
 import errno
@@ -26,16 +26,16 @@ MAX_NUMBER = (1 << 64) - 1
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+)")
 _BOOLEANS = {"true": True, "false": False}
-# YAML 1.1 readers convert these to booleans, although the writer usually means text.
+# Words that YAML 1.1 readers convert to booleans, although the writer usually means text.
 _AMBIGUOUS = {"yes", "no", "on", "off", "y", "n", "true", "false"}
-# Characters that YAML allows, but for which YAML and editors count lines or columns differently.
+# Characters that YAML allows, but after which YAML and editors count lines or columns differently.
 _MISLEADING = re.compile("\ufeff|[\x85\u2028\u2029]|\r(?!\n)")
 _BEYOND_UNICODE = re.compile(r"\\U(?!0010|000[0-9a-fA-F])[0-9a-fA-F]{8}")
 _CORE_TAG = "tag:yaml.org,2002:"
 _OPENING = re.compile(r"while (?:scanning a quoted scalar|parsing a flow (?:sequence|mapping))")
 
-# libyaml is several times as fast as PyYAML's own parser, but its errors have other texts and locations.
-# Text that libyaml rejects is therefore read again by PyYAML's parser.
+# libyaml is several times as fast as PyYAML's own parser, but reports errors with other texts and locations.
+# If libyaml rejects a text, PyYAML's parser therefore reads it again.
 _FAST: type | None = getattr(yaml, "CSafeLoader", None)
 
 Scalar = str | int | bool | None
@@ -43,12 +43,12 @@ Scalar = str | int | bool | None
 
 @dataclass(frozen=True)
 class Location:
-    """A location in a file. `line` and `column` count from 1; `file` is the path as messages show it.
+    """A location in a file. `line` and `column` count from 1; `file` is the path in messages.
 
-    Line 0 is the file as a whole; messages then show only the path.
+    Line 0 stands for the whole file; messages then show only the path.
 
     `within` is appended to messages. It says where the value at this location was inserted, for example
-    the text that contains the placeholder of an axis.
+    into which text with the placeholder of an axis.
     """
 
     file: str
@@ -62,7 +62,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One error in a file that a person wrote."""
+    """One mistake in a file."""
 
     location: Location
     message: str
@@ -79,7 +79,7 @@ def plain(node: "Node") -> object:
 
 
 class TextError(Exception):
-    """The text is not YAML of the supported kind. `mistakes` are all mistakes that were found."""
+    """Raised if a text is not YAML of the supported kind. `mistakes` are all mistakes that were found."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         super().__init__("\n".join(map(str, mistakes)))
@@ -120,7 +120,7 @@ def quoted(text: str) -> str:
 
 
 def read_file(path: Path, name: str | None = None) -> Node:
-    """Returns the only document of the file at `path`. Messages use `name`, by default the path.
+    """Returns the single document of the file at `path`. Messages name the file `name`, by default the path.
 
     Raises TextError if the file cannot be read, is larger than MAX_BYTES, or is not UTF-8 YAML of the supported kind.
     """
@@ -134,7 +134,7 @@ def read_file(path: Path, name: str | None = None) -> Node:
 
 
 def read_bytes(data: bytes, name: str) -> Node:
-    """Returns the only document in `data` (UTF-8 text). Raises TextError if it is not valid."""
+    """Returns the single document in `data` (UTF-8 text). Raises TextError if `data` is invalid."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -158,7 +158,7 @@ def read_bytes(data: bytes, name: str) -> Node:
     except yaml.MarkedYAMLError as error:
         builder.note(*_location_and_message(error, name, builder.stack[-1].location if builder.stack else None))
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # PyYAML does not catch the ValueError of an escape beyond the range of Unicode, such as "\UFFFFFFFF".
+        # For an escape beyond the range of Unicode, such as "\UFFFFFFFF", PyYAML raises ValueError.
         escape = _BEYOND_UNICODE.search(text)
         location = _location_after(text[: escape.start()], name) if escape else Location(name, 1, 1)
         problem = "an escape beyond the range of Unicode" if escape else str(error).splitlines()[0]
@@ -175,7 +175,7 @@ def _misleading_message(character: str) -> str:
 def _location_and_message(error: yaml.MarkedYAMLError, name: str, opened: Location | None) -> tuple[Location, str]:
     """Returns the location of the mistake that caused a PyYAML error, and a message for the writer of the file.
 
-    `opened` is the start of the innermost list or mapping that has not ended.
+    `opened` is the location of the innermost list or mapping without an end.
     """
     problem, context = error.problem or "", error.context or ""
     mark = error.problem_mark or error.context_mark
@@ -206,7 +206,7 @@ def _stop(location: Location, message: str) -> NoReturn:
 
 
 class _Open:
-    """A list or mapping whose end has not been read. `key` is the key whose value is read next."""
+    """A list or mapping whose end has not been read yet. `key` is the key of the value that is read next."""
 
     def __init__(self, location: Location, mapping: bool) -> None:
         self.location = location
@@ -250,7 +250,7 @@ class _Builder:
         return self.root
 
     def _process(self, event: yaml.Event) -> bool:
-        """Processes one event. Returns False if reading must stop."""
+        """Processes one event. Returns False if reading has to stop."""
         mark: Any = event.start_mark  # the type stubs allow None, but the parser always sets it
         location = Location(self.name, mark.line + 1, mark.column + 1)
         if isinstance(event, yaml.DocumentStartEvent):
@@ -275,7 +275,7 @@ class _Builder:
         return True
 
     def _reject_indirection(self, event: yaml.NodeEvent, location: Location) -> None:
-        """Reports aliases, anchors and tags: with them a value is not the text that the reader sees."""
+        """Reports aliases, anchors and tags: with any of these, a value is not the text that a person sees."""
         if isinstance(event, yaml.AliasEvent):
             self.note(location, f"aliases are not allowed (*{event.anchor}); write the value out")
         elif event.anchor is not None:
@@ -314,8 +314,8 @@ class _Builder:
     def _scalar(self, event: yaml.ScalarEvent, location: Location) -> Node:
         text = event.value
         if event.style:  # for a plain scalar the style is None in PyYAML and empty in libyaml
-            # An escape can produce characters that the file itself must not contain: half of a surrogate pair,
-            # or a control code of the terminal.
+            # An escape can produce characters that are forbidden in the file itself: half of a surrogate pair, or a
+            # control code of the terminal.
             unprintable = next(filter(_is_unprintable, text), None)
             if unprintable is not None:
                 self.note(location, f"an escape for U+{ord(unprintable):04X}, which is not a printable character")

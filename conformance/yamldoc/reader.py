@@ -1,4 +1,4 @@
-"""Typed access to located YAML nodes. Collects every mistake instead of stopping at the first one.
+"""Typed access to YAML nodes with locations. Collects every mistake instead of stopping at the first mistake.
 
 Each method of `Reader` returns the value of a node. If the node is of the wrong type, the method
 records a mistake and returns None or an empty value. Used for tables, rules and all other files that
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """Returns ` (did you mean X?)` if a known word is similar, else the list of known words if they are few."""
+    """Returns ` (did you mean X?)` if a known word is similar; else a list of the known words, if they are few."""
     # Compare in lower case, so that remote_wirte is similar to REMOTE_WRITE.
     by_lower = {name.lower(): name for name in known}
     folder, slash, _ = (word := word[:100].lower()).rpartition("/")
     beside = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
-    # Files in the same folder come first: comparing a word with thousands takes seconds.
+    # Words in the same folder are compared first, because a comparison with thousands of words takes seconds.
     if near := next(filter(None, (difflib.get_close_matches(word, names, n=1) for names in (beside, by_lower))), None):
         return f" (did you mean {by_lower[near[0]]}?)"
     return f" (known: {', '.join(known)})" if 0 < len(known) <= 16 else ""
@@ -41,13 +41,14 @@ class Reader:
         return list(self._mistakes)
 
     def note(self, location: Location, message: str) -> None:
-        """Records a mistake. The same message at the same location, as from two cases of a row, is recorded once."""
+        """Records a mistake. The same message at the same location, as from two cases of a row, is recorded only once.
+        """
         self._mistakes.setdefault(Mistake(location, message))
 
     def mapping(
         self, node: Node, what: str, known: Collection[str], required: Collection[str] = ()
     ) -> Mapping[str, Node]:
-        """Returns the fields of a mapping that have known keys. Unknown and missing keys are mistakes."""
+        """Returns the fields with known keys of a mapping. Unknown and missing keys are mistakes."""
         if not isinstance(node.value, dict):
             self.note(node.location, f"{what} must be a mapping, not {node.kind}")
             return {}
@@ -60,7 +61,7 @@ class Reader:
         return {key: value for key, value in node.value.items() if key in known}
 
     def named(self, node: Node | None, what: str, reserved: Collection[str] = ()) -> Mapping[str, Node]:
-        """Returns a mapping whose keys are names chosen by the writer: ASCII identifiers, none of them reserved."""
+        """Returns a mapping whose keys are names that the writer chose: ASCII identifiers that are not reserved."""
         if node is None:
             return {}
         if not isinstance(node.value, dict):
@@ -162,7 +163,7 @@ def _plural(what: str) -> str:
 
 @contextmanager
 def document(path: Path) -> Iterator[tuple[Node, Reader]]:
-    """The root of a file, and a reader for the block, at whose end UserError is raised with a line for each mistake."""
+    """The root of a file, and a reader. At the end of the block, UserError is raised with a line for each mistake."""
     try:
         root = read_file(path)
     except TextError as error:
