@@ -278,9 +278,7 @@ class RunOptions:
     )
     cases: tuple[Path, ...] = _option((), "also the tables in DIR/<verb>/", "DIR", given_path, plugin=True, group=CASES)
     profile: Path | None = _judging(None, "the profile of the device (see profiles)", "FILE", given_path, plugin=True)
-    waivers: Path | None = _judging(
-        None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False
-    )
+    waivers: Path | None = _judging(None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False)
     subject: str | None = _judging(
         None,
         "the subject of the verdicts; if it is the device, answers of the kernel's core or of libibverbs are no"

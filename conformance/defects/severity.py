@@ -1,5 +1,4 @@
-"""The severity of a violation. It depends on the observation, never on the rule. Not for verdicts (model/verdict.py).
-"""
+"""The severity of a violation. It depends on the observation, not on the rule. Not for verdicts (model/verdict.py)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -38,8 +38,7 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class Answers:
-    """`values` has the number for each expression, `refused` the first error for each expression that does not compile.
-    """
+    """`values` has the number of each expression, `refused` the first error of each that does not compile."""
 
     values: Mapping[str, int]
     refused: Mapping[str, str] = field(default_factory=dict)

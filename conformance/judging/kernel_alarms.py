@@ -135,8 +135,7 @@ def _frames(log: Sequence[str], start: int) -> list[str]:
 
 
 def _reported_frames(log: Sequence[str]) -> list[str]:
-    """The function that a report of the kernel's tools is about, and its callers; empty if the log has no call trace.
-    """
+    """The function that a report of the kernel's tools is about, and its callers; empty without a call trace."""
     start = next(number for number, line in enumerate(log) if _is_alarm(line))
     frames = _frames(log, start)
     named = re.search(r" in (\w+)[\w.]*\+", log[start])

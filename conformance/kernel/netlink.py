@@ -156,8 +156,7 @@ def _opened() -> socket.socket:
 
 
 def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[bytes]:
-    """Returns all messages of one answer. Reads the whole answer, because unread messages would precede the next one.
-    """
+    """Returns all messages of one answer. Reads the whole answer, since unread messages would precede the next one."""
     kind = (_NLDEV << 10) | command
     opened.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
     messages: list[bytes] = []

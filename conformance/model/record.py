@@ -218,8 +218,7 @@ Axes: TypeAlias = dict[str, list[str] | Subsets]  # by the name of an axis: the 
 
 
 class SpaceFacts(TypedDict, total=False):
-    """The space of a sweep, and its number of points. `tries`: all points repeat one experiment that depends on chance.
-    """
+    """The space of a sweep, and its number of points. `tries`: all points repeat one experiment that involves chance."""
 
     axes: Axes
     size: int
@@ -365,8 +364,7 @@ class ResultRecord(TypedDict):
 
 
 class WaiversAccount(TypedDict, total=False):
-    """The number of waived results, the number of waivers for other stacks, and a line for each waiver with a problem.
-    """
+    """The numbers of waived results and of waivers for other stacks, and a line for each waiver with a problem."""
 
     file: str
     waived: int

@@ -61,8 +61,7 @@ def check_workers(config: pytest.Config) -> None:
 
 
 def own_device(config: pytest.Config) -> str:
-    """The device of this process. In a worker with several devices: a device that no other worker has; else the first.
-    """
+    """The device of this process. In a worker with several devices: one that no other worker has; else the first."""
     names = named_devices(config)
     worker = getattr(config, "workerinput", None)
     if worker is None or len(names) == 1:

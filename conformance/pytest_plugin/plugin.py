@@ -41,8 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Checks what the session needs. This hook runs last, so that the hook of another plugin can set the options first.
-    """
+    """Checks what the session needs. It runs last, so that the hook of another plugin can set the options first."""
     if hasattr(session.config, "workerinput"):
         return
     try:
@@ -75,9 +74,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     folder = Path(str(metafunc.module.__file__)).parent.name
     cases: Sequence[Case] = suite_of(metafunc.config).cases
-    if (
-        only := selected_cases(metafunc.config)
-    ) is not None:  # to make an item takes as long if the item is not run
+    if (only := selected_cases(metafunc.config)) is not None:  # to make an item takes as long if the item is not run
         chosen = {case.id for case in only}
         points = [case for case in only if case.kind is Kind.POINT]
         cases = [*(case for case in cases if case.id in chosen), *points]

@@ -50,8 +50,7 @@ def encode(record: Mapping[str, object]) -> bytes:
 
 
 def decode(data: bytes | str) -> Record:
-    """The record in a line. Raises ValueError if the line is invalid or the record lacks a key that every reader needs.
-    """
+    """The record in a line. Raises ValueError if the line is invalid or the record lacks a key that readers need."""
     return record_of(parse(data))
 
 
@@ -211,8 +210,7 @@ class _Reader:
         self._values = 0
 
     def read(self, lines: Iterable[bytes]) -> Recorded:
-        """The records of these lines of the file. Raises UserError, and any error that iterating over `lines` raises.
-        """
+        """The records of these lines of the file. Raises UserError, and any error of iterating over `lines`."""
         line = b""
         for number, line in enumerate(lines, 1):
             if number > MOST_RECORDS:

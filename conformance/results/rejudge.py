@@ -60,9 +60,7 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
             yield _judged(suite, record, directory, basis)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             reason = f"{type(error).__name__}: {error}"
-            raise UserError(
-                f"{directory}: the observation of {record['case']} cannot be judged ({reason})"
-            ) from error
+            raise UserError(f"{directory}: the observation of {record['case']} cannot be judged ({reason})") from error
 
 
 def unfounded(

@@ -145,8 +145,7 @@ class ResultsFile:
         return store_points(record, self.path.parent, case) if "points_data" in record else record
 
     def append(self, record: Record) -> None:
-        """Appends one record; of a sweep, writes the side file first. Raises UserError (status 3) if the disk is full.
-        """
+        """Appends a record; of a sweep, writes the side file first. Raises UserError (status 3) if the disk is full."""
         record = self.prepared(record) if record["type"] == "result" else record
         data = encode(record)
         with writing(self.path):

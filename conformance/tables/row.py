@@ -24,8 +24,7 @@ KEYS = ("given", "before", "call", "when", "then", "afterwards")
 
 @dataclass(frozen=True)
 class RowBody:
-    """The set-up, calls and expectations of a row. `names` has the kind of each object that exists at the judged call.
-    """
+    """The set-up, calls and expectations of a row. `names` has the kind of each object that exists at that call."""
 
     given: Given
     before: tuple[Step, ...]

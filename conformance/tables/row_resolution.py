@@ -52,8 +52,7 @@ class PartResolver:
         self._reader, self._text, self._inside = reader, text, inside
 
     def varying(self, node: Node, read: _Read[T]) -> Varying[T]:
-        """Resolves a part. `read` gets the part with the axes replaced, and returns its value, or None after a mistake.
-        """
+        """Resolves a part. `read` gets the part with axes replaced, and returns its value, or None after a mistake."""
         axes = self._text.axes_in(node)
         names = tuple(axis.name for axis in axes)
         values: dict[tuple[int, ...], T] = {}

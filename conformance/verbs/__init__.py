@@ -64,8 +64,7 @@ def dialects(name: str) -> tuple[str, ...]:
 
 
 def of_method(name: str) -> Verb:
-    """Returns the verb for the name of an entry's method, such as `reg_mr`. Raises AttributeError for an unknown name.
-    """
+    """Returns the verb for the name of an entry's method, such as `reg_mr`. Raises AttributeError if it is unknown."""
     if f"ibv_{name}" not in VERBS:
         raise AttributeError(f"no verb ibv_{name}")
     return VERBS[f"ibv_{name}"]

@@ -22,9 +22,7 @@ ADVISE_MR = Verb(
             enum="ibv_advise_mr_advice",
             discrepancy="a printed listing has enum ib_uverbs_advise_mr_advice; the IBV name is a macro for this name",
         ),
-        Parameter(
-            "flags", "uint32_t", "Flags: 0 or FLUSH.", enum="ibv_advise_mr_flag", allowed=("FLUSH",), default=""
-        ),
+        Parameter("flags", "uint32_t", "Flags: 0 or FLUSH.", enum="ibv_advise_mr_flag", allowed=("FLUSH",), default=""),
         Parameter("sg_list", "struct ibv_sge *", "The ranges; each lkey must be the lkey of an ON_DEMAND region."),
         Parameter("num_sge", "uint32_t", "The number of ranges in sg_list.", unit="elements", implied=True),
     ),

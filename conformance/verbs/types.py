@@ -106,8 +106,7 @@ class Enum:
         return tuple(bit for bit in range(INT_BITS) if 1 << bit not in named)
 
     def names_of(self, mask: int) -> list[str]:
-        """Returns the short names of the set bits in order of value, then one text "0x…" for all bits without a name.
-        """
+        """Returns the short names of the set bits in order of value, then one text "0x…" for all unnamed bits."""
         # A C int with the top bit set is a negative number in Python; the names are those of its 32 bits.
         bits = mask & 0xFFFFFFFF if mask < 0 else mask
         known = {each.value: each.name for each in self.values if each.value is not None and not each.mask}

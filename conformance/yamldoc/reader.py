@@ -41,8 +41,7 @@ class Reader:
         return list(self._mistakes)
 
     def note(self, location: Location, message: str) -> None:
-        """Records a mistake. The same message at the same location, as from two cases of a row, is recorded only once.
-        """
+        """Records a mistake. The same message at the same location, as from two cases of a row, is recorded once."""
         self._mistakes.setdefault(Mistake(location, message))
 
     def mapping(
