@@ -218,7 +218,7 @@ Axes: TypeAlias = dict[str, list[str] | Subsets]  # by the name of an axis: the 
 
 
 class SpaceFacts(TypedDict, total=False):
-    """The space of a sweep, and its number of points. `tries`: all points repeat one experiment that involves chance."""
+    """The space of a sweep and its number of points. `tries`: the points repeat one experiment that involves chance."""
 
     axes: Axes
     size: int
