@@ -177,7 +177,7 @@ ATTACKS = (
     ),
     IN_FILE(
         "a guest is judged as a device",
-        ":1: the run is in a guest, and its subject is the device",
+        ":1: the run is in a guest and its subject is the device",
         head(subject="device", stack="forky"),
     ),
     IN_FILE(

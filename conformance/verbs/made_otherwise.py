@@ -62,7 +62,7 @@ ALLOC_PARENT_DOMAIN = _made(
         Parameter(
             "attr",
             "struct ibv_parent_domain_init_attr *",
-            "The protection domain, and the thread domain to be added. Tables cannot give allocators.",
+            "The protection domain, and the thread domain to be added; tables cannot give allocators.",
             written_as=(
                 Parameter("pd", "struct ibv_pd *", "The domain; it cannot be NULL.", nullable=True),
                 Parameter("td", "struct ibv_td *", "A thread domain.", default="NULL", nullable=True),
