@@ -9,6 +9,7 @@ import functools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -32,7 +33,8 @@ from conformance.tables.tiers import of_tier, ordered
 
 FACTS = pytest.StashKey[DeviceFacts | None]()
 RECORDER = pytest.StashKey[Recorder]()
-RECORD = pytest.StashKey[ResultRecord]()
+RECORD = pytest.StashKey[ResultRecord | None]()  # of the case that has just run
+RUN = pytest.StashKey[Callable[[Case], None]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -129,15 +131,24 @@ def run(
     )
 
     def run_and_record(case: Case) -> None:
+        request.session.stash[RUN] = run_and_record
         try:
             case_run = run_case(case, context, _progress_of(case, config))
         except LoopbackLost as lost:  # further refusals would show nothing
             request.session.shouldstop = str(lost)
             raise
-        request.node.stash[RECORD] = case_record(case_run, suite_of(config).registry)
+        request.session.stash[RECORD] = case_record(case_run, suite_of(config).registry)
         _end(case_run)
 
     return run_and_record
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Gives an item the function of the first one: the search for the same fixtures takes longer than a short case."""
+    case, run = case_of(item), item.session.stash.get(RUN, None)
+    if run and case is not None and case.kind is not Kind.SEQUENCES:
+        cast(pytest.Function, item).funcargs.update(case=case, run=run)
 
 
 def _progress_of(case: Case, config: pytest.Config) -> Progress:
@@ -161,7 +172,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Adds the record to pytest's report. An exception of the harness becomes BROKEN, never FAIL."""
     case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
-        record = item.stash.get(RECORD, None) or _broken_record(item, case, call)
+        record = item.session.stash.get(RECORD, None) or _broken_record(item, case, call)
+        item.session.stash[RECORD] = None
         is_xdist = hasattr(item.config, "workerinput")  # xdist transfers only plain values
         item.user_properties.append((PROPERTY, json.dumps(record) if is_xdist else record))
 
