@@ -15,7 +15,7 @@ from conformance.run_options import given_path
 from reports.digest import Digest, read
 
 FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")  # each is a module of reports/ with `render`
-# The reports that every run writes next to its results.
+# The names of the reports that every run writes next to its results.
 BESIDE = ("summary", "junit", "html")
 _PAGE = "report.html"
 

@@ -1,8 +1,7 @@
 """Standard output and error of a command.
 
-A problem of the two streams neither ends the command nor changes its exit status: their reader may have ended (`|
-head`), the disk may be full, they may be closed (`>&-`), and their encoding may lack a character. Not for files
-(output.py).
+A problem of the two streams does not end the command: their reader may have ended (`| head`), the disk may be full,
+they may be closed (`>&-`), and their encoding may lack a character. Not for files (output.py).
 """
 
 import io

@@ -432,7 +432,7 @@ LINES: dict[str, Callable[[dict[str, Any]], object]] = {
             "unsupported",
             {"verdict": "PASS", "effective": "PASS"},
             1,
-            "{case}: verdict is recorded as PASS, and is UNSUPPORTED",
+            "{case}: verdict is recorded as PASS, but should be UNSUPPORTED",
         ),
         ("passed", {"observed": {}}, 1, "PASS of {case}: nothing was observed"),
         ("passed", {"observed": None}, 1, "nothing was observed"),
@@ -634,7 +634,7 @@ def given_file(content: bytes) -> dict[str, str]:
     [
         ({"tier": 5}, "results.jsonl:1: tier is 5, not a text or null"),
         ({"device": 7}, "results.jsonl:1: not a line of rdma-cts/1: a header without device"),
-        ({"started": "soon"}, "results.jsonl: the run has no time at which it started: soon"),
+        ({"started": "soon"}, "results.jsonl: the run has no valid start time: soon"),
     ],
 )
 def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
