@@ -1,6 +1,6 @@
 """JUnit XML (the xunit2 dialect that pytest and CI systems use), one testcase for each result, the most severe first.
 
-ASCII only, and without the control characters that XML forbids, whatever the kernel's log contains.
+The document is ASCII and has none of the control characters that XML forbids, whatever the kernel's log contains.
 """
 
 import re

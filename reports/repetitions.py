@@ -32,9 +32,9 @@ class Repetitions:
         return bool(self.unconfirmed) and all(each.name in self.unconfirmed for each in symptoms_of(record))
 
     def decided(self, record: ResultRecord) -> ResultRecord:
-        """The result, with every hang that did not occur again as undecided: on a busy host an answer may come late.
+        """The result. A hang that did not occur again counts as undecided: on a busy host an answer may come late.
 
-        Of a sweep, the rules of those points are undecided, unless other points violate them too.
+        In a sweep, the rules of such points are undecided, unless other points violate these rules too.
         """
         if record["effective"] != Verdict.HANG or not self.unconfirmed:
             return record

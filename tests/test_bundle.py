@@ -569,7 +569,7 @@ def test_a_manifest_that_is_not_of_its_run(
         assert status != 2, "these are its own"
     else:
         assert status == 2
-        assert f"is not a bundle, or was changed: `{name}` of its manifest is not that of the run" in output
+        assert f"is not a bundle, or was changed: `{name}` of its manifest is not true of the run" in output
 
 
 @pytest.mark.parametrize("by", ["nobody", None, {"version": ["x"], "engine_sha256": 7}])
