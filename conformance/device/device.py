@@ -80,7 +80,7 @@ class Device:
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
         # mlx5 reads this variable when a queue pair is made. Without it, a message of up to 32 bytes is put into the
-        # completion, from where the library copies it without using a key: such a message shows nothing about the region.
+        # completion, from where the library copies it without a key: such a message shows nothing about the region.
         os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
         try:
             self.context = Context(name=name)
@@ -264,7 +264,7 @@ def transport_of(device: Path, port: int) -> Transport:
 
 
 def address_of(interface: str) -> str:
-    """An IP address of a network interface: an IPv4 address if it has one; a link-local address ends with %INTERFACE."""
+    """An IP address of a network interface, IPv4 if it has one; a link-local address ends with %INTERFACE."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
             found = fcntl.ioctl(any_socket, _SIOCGIFADDR, _IFREQ.pack(interface.encode(), 0, 0, b""))

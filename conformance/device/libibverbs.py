@@ -283,7 +283,7 @@ class Libibverbs:
         return self._domain(self._verb("ibv_import_pd", context, handle), "ibv_unimport_pd")
 
     def import_mr(self, pd: Pd, handle: int) -> Return:
-        """ibv_import_mr; the import has to be released by ibv_unimport_mr, which does not change the kernel's region."""
+        """ibv_import_mr; the import has to be released by ibv_unimport_mr, which does not release the region."""
         returned = self._verb("ibv_import_mr", pd, handle)
         end = self._declare("ibv_unimport_mr", ctypes.c_int, ctypes.c_void_p)
         return replace(returned, release=functools.partial(end, returned.value)) if returned.value else returned

@@ -78,7 +78,7 @@ def unmap(addr: int, size: int) -> None:
 
 
 def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
-    """Reserves `size` aligned bytes between guard pages; returns their address, and (address, bytes) with the guards."""
+    """Reserves `size` aligned bytes between guard pages; returns their address, and (address, bytes) with guards."""
     total = size + 2 * alignment + PAGE
     base = _map(None, total, _NONE, _PRIVATE | _MAP_NORESERVE)
     inner = (base + PAGE + alignment - 1) // alignment * alignment

@@ -123,7 +123,7 @@ class Port:
         if not usable:
             port, another = f"port {self.number} of {self.device}", "name another with --port or --device"
             if layer == UNSPECIFIED:
-                raise UserError(f"{port} has no GID, so nothing can be sent", hint=another, status=3)
+                raise UserError(f"{port} has no GID, so that nothing can be sent", hint=another, status=3)
             raise UserError(f"{port} has no GID whose network interface is up", hint=self._mending(gids), status=3)
         return max(usable, key=_preference).index
 

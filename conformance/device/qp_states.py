@@ -1,5 +1,5 @@
-"""The states of queue pairs: the transitions from RESET to the last state, with the attributes that each type needs; how
-the two queue pairs of a pair are connected to each other and renewed after an error; and asynchronous events.
+"""The states of queue pairs: the transitions from RESET to the last state, with the attributes that each type needs;
+how the two queue pairs of a pair are connected to each other and renewed after an error; and asynchronous events.
 
 On InfiniBand and RoCE, a pair is connected by state transitions with ibv_modify_qp(3). A queue pair of iWARP goes from
 RESET to INIT by ibv_modify_qp, and to RTS when its TCP connection is established. It cannot be used again after an
@@ -146,7 +146,7 @@ class ConnectStrategy(Protocol):
     """How the queue pairs of one pair are connected.
 
     `connect` moves the responder to a state, and the requester as far as necessary. `close` is called after the queue
-    pairs are destroyed, and releases the rest. If `by_reset`, the queue pairs can be moved to RESET and connected again.
+    pairs are destroyed, and releases the rest. If `by_reset`, the queue pairs can be connected again after RESET.
     """
 
     @property

@@ -183,7 +183,7 @@ class CaseContext:
         return view
 
     def pair(self, spec: QpSpec) -> Pair:
-        """Creates a connected pair whose responder is in the PD of `spec`, and which is closed at the end of the case."""
+        """Creates a connected pair whose responder is in the PD of `spec`. It is closed at the end of the case."""
         pair = create_pair(self.bench, spec, self.pds)
         self.cleanup.callback(self._release_pair, spec.kind, pair)
         return pair
