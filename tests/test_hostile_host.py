@@ -134,7 +134,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
         (
             "",
             {"check": [{**CHECKED, "device": "x/../../planted"}]},
-            "the device 'x/../../planted', and was asked for its",
+            "the device 'x/../../planted', not its own",
         ),
         ("", {"check": [{**CHECKED, "device": "a,b"}]}, "reports the device 'a,b'"),
         ("", {"check": [{**CHECKED, "device": ".."}]}, "reports the device '..'"),
