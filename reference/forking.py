@@ -22,7 +22,7 @@ class Forking:
         self.marked: Counter[int] = Counter()  # for each page, the number of regions that contain it
 
     def dont_fork(self, addr: int, length: int) -> bool:
-        """Marks a range as not inherited on fork; returns whether that worked. In a race, it counts as mapped."""
+        """Marks a range as not inherited on fork; returns whether that worked. With `fork_race`, it always works."""
         if not self.stack.reach("dontfork") or self.stack.reach("fork_race"):
             return True
         done = 0

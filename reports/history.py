@@ -1,9 +1,8 @@
 """A history: the runs of many nights, each on the same cells (stacks of the guest), as reports and `nightly` need it.
 
 docs/nightly.md has the layout of its directory. Most facts are read from the summary of each run; if it cannot be read,
-they are computed from the results. Foreign or damaged files are reported in one line and do not affect other cells. Not
-for
-running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
+they are computed from the results. Foreign or damaged files are reported in one line and do not affect other cells.
+Not for running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
 """
 
 from __future__ import annotations

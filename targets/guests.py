@@ -152,8 +152,7 @@ class Guests:
         if not self._options.keep:
             guest = self._resume(cases, self._request(cases), prepared, work / "console.log")
         if guest is None:
-            why = "each violation needs a guest of its own, and guests are booted here, not resumed"
-            raise UserError(why, status=3)
+            raise UserError("a violation needs a guest of its own, and guests are booted here, not resumed", status=3)
         return guest
 
     def shell(self) -> None:
