@@ -220,7 +220,7 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
             f"{number or '-':>{size}}"
             for number, size in ((rule.cases, 5), (rule.success, 7), (rule.refused, 7), (rule.open, 4))
         ]
-        # In brackets if every case is open: such a verdict says only that nothing broke.
+        # The verdict is in brackets if every case is open: it then means only that there was no crash or hang.
         shown = f"({rule.verdict})" if rule.id in coverage.only_open else rule.verdict
         verdict = f"{shown:<11}  " if with_results else ""
         source = rule.document if len(rule.document) <= document else f"{rule.document[: document - 1]}…"

@@ -24,7 +24,7 @@ from fixtures.system.readiness import MISSING, NOTE, OK, Finding, Host, device_f
 from targets import hosts
 
 NO_WAY = 4  # exit status
-_HEADING = "| driver | rules "  # of the table of drivers on the page about NICs
+_HEADING = "| driver | rules "  # the heading of the table of drivers on the page about NICs
 # Where the page about NICs is: next to the sources, and where a distribution's package puts it.
 _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"))
 

@@ -152,7 +152,8 @@ def _summary(
 
 
 def shortened(unfounded: Sequence[str]) -> Iterator[str]:
-    """A line for each of the first recorded verdicts that nothing supports, and the number of further ones."""
+    """A line for each of the first recorded verdicts that no observation supports, and the number of further such
+    verdicts."""
     yield from map(one_line, unfounded[:_MOST_SHOWN])
     if len(unfounded) > _MOST_SHOWN:
         yield f"and {len(unfounded) - _MOST_SHOWN} more"

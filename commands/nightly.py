@@ -70,7 +70,7 @@ _OPTIONS = {
 }
 _KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
-_LAST_BYTES = 1 << 14  # of a log: the reason why a run did not begin is within them
+_LAST_BYTES = 1 << 14  # the part of a log, at its end, in which the reason is searched for why a run did not begin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -162,7 +162,7 @@ def _kernel(text: str) -> tuple[str, Path, Path | None]:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs all cells, one after the other; exit status 1 if one has regressed, 3 if one is not decided, else 0."""
+    """Runs all cells, one after the other; exit status 1 if a cell has regressed, 3 if one is undecided, else 0."""
     folder: Path = arguments.history
     given = {name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")}
     options = replace(run_arguments.options_from(argparse.Namespace(**given)), guest=True)

@@ -76,7 +76,7 @@ def _write(out: Path, report: bytes) -> None:
 
 
 def write_beside(directory: Path, digest: Digest | None = None) -> None:
-    """Writes the reports that every run has next to its results, the smaller ones first; without `digest`, reads the
+    """Writes the reports that every run has next to its results, small reports first; without `digest`, reads the
     results.
 
     Each is written even if another one cannot be. Raises UserError if the results are invalid, or for the first report

@@ -44,7 +44,7 @@ class _Sink(io.FileIO):
 
 
 class Output:
-    """The two streams of this process, replaced by ones that cannot fail."""
+    """The two streams of this process, replaced by streams on which writing cannot fail."""
 
     def __init__(self) -> None:
         """Opens closed standard descriptors, so that no file of a run gets their numbers."""

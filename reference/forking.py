@@ -50,7 +50,7 @@ class Forking:
         self.marked[page] = max(0, self.marked[page] - 1)
         return not self.marked[page]
 
-    # In a process of its own
+    # In a new process
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
         """The result of ibv_fork_init, and the observations of a region."""

@@ -50,7 +50,7 @@ class Repetitions:
         return {**record, "rule_verdicts": verdicts}
 
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
-        """The defects with the results of the repetitions; unconfirmed ones come last."""
+        """The defects, with what their repetitions have shown; unconfirmed defects come last."""
         found = [self._applied(each) for each in defects]
         return tuple(sorted(found, key=lambda each: (each.of_stack, each.waived, each.unconfirmed)))
 

@@ -29,7 +29,7 @@ _STATES = {RULES: (("kept", _KEPT), ("violated", VIOLATIONS)), DEFECTS: (("seen"
 # The colours of badges: white text stands out from each.
 _GREEN, _RED, _GREY = "#17683f", "#a5141f", "#555b61"
 _MOST_NAME = 100  # characters of a file's name
-_DIGIT_PX, _MARGIN_PX = 6.6, 12  # of a badge's text of 11 px
+_DIGIT_PX, _MARGIN_PX = 6.6, 12  # the width of a digit of 11 px in a badge, and the margin of the text
 
 
 @dataclass(frozen=True)

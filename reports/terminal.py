@@ -185,7 +185,7 @@ class Progress:
         self._ticks: list[float] = [clock()]
         self._began = self._ticks[0]
         self._expected: Mapping[str, float] = {}
-        self._done_s = self._left_s = 0.0  # of the expected durations
+        self._done_s = self._left_s = 0.0  # the sums of the expected durations of finished and of remaining cases
         self._lock = threading.RLock()
         self._unreachable: set[str] = set()  # the reasons that were shown
 

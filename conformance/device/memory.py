@@ -88,7 +88,7 @@ def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
 def _private(protection: int) -> Callable[[int, int], None]:
     def fill(addr: int, size: int) -> None:
         _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
-        ctypes.memset(addr, 0, size)  # touches the pages, so that read-only memory has pages of its own
+        ctypes.memset(addr, 0, size)  # touches the pages, so that read-only memory is not the shared zero page
         _libc.mprotect(addr, size, protection)
 
     return fill

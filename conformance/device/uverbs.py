@@ -23,7 +23,7 @@ _REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13
 _ALLOC_PD, _DEALLOC_PD, _ALLOC_MW, _DEALLOC_MW, _DESTROY_QP = 3, 4, 14, 16, 27
 # Commands whose arguments are handles, in the order of an object's life.
 _LIVES = (("REG_MR", "REREG_MR", "DEREG_MR"), ("ALLOC_MW", "DEALLOC_MW"), ("ALLOC_PD", "DEALLOC_PD"))
-_EX_QUERY_DEVICE = 0x80000001  # of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
+_EX_QUERY_DEVICE = 0x80000001  # a value of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
 _OBJECT_MR = 7  # enum uverbs_default_objects
 _ADVISE_MR, _QUERY_MR, _REG_DMABUF_MR, _METHOD_REG_MR = 2, 3, 4, 5  # enum uverbs_methods_mr
 _UNKNOWN = 0x3FF  # the id of an attribute that no method has

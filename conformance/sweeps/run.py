@@ -94,7 +94,7 @@ class _SweepPass:
         self.before = self.bench.resources()
 
     def run_all(self, seed: int | None) -> None:
-        """Runs all points; those with the same set-up one after the other."""
+        """Runs all points; points with the same set-up are run one after the other."""
         first, last = 0, 0
         try:
             for group in groups(self.sweep, self.outer, seed, MAX_GROUP_IN_C if self.loop else MAX_GROUP):
