@@ -27,14 +27,14 @@ SCHEMA = "rdma-cts-bundle/1"
 _OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
-MOST_BYTES = 256 << 20  # of all members; a default run has 4 MB
-_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # bytes, and bytes more for each compressed one; a default run has 30
-_SLACK = 16 << 20  # of manifest and tar
+MOST_BYTES = 256 << 20  # the limit for all members together; a default run has 4 MB
+_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # bytes, and further bytes per compressed byte; a default run has 30
+_SLACK = 16 << 20  # bytes for the manifest and the headers of tar
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000
-_MEMORY = 128 << 20  # of the decompressor
+_MEMORY = 128 << 20  # the limit of the decompressor
 _CHECK = lzma.CHECK_SHA256
-_BLOCK = 512  # of tar
+_BLOCK = 512  # the block size of tar
 _CHUNK = 1 << 16
 _NAME = re.compile(r"results\.jsonl|waivers\.yaml|profile\.yaml|console(-[0-9]+)?\.log|points/[^/]+\.json")
 _LONGEST_NAME = 255
@@ -56,7 +56,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The first member: `about` describes the run for people and programs; then come the files in their order."""
+    """The first member of a bundle: `about` describes the run for people and programs, `files` the other members."""
 
     about: Mapping[str, Any]
     files: Mapping[str, Member]
@@ -72,7 +72,7 @@ class Manifest:
 
     @staticmethod
     def of(content: bytes) -> "Manifest":
-        """The manifest of this content. Raises ValueError if it is not a manifest, or not as `encoded` writes it."""
+        """The manifest with this content. Raises ValueError if `content` is not exactly what `encoded` writes."""
         try:
             data = dict(parse(content))
             if data.pop("schema") != SCHEMA:
@@ -102,7 +102,8 @@ def _is_name(name: str) -> bool:
 
 
 def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Writes a bundle of these files. Raises UserError if one cannot be in a bundle, or it cannot be written."""
+    """Writes a bundle of these files. Raises UserError if a file cannot be in a bundle, or if the bundle cannot be
+    written."""
     if odd := next((name for name in files if not _is_name(name)), None):
         raise UserError(f"{one_line(odd)}: no file of this name can be in a bundle")
     if len(files) > _MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
@@ -116,7 +117,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
     parts += [compressor.compress(_END), compressor.flush()]
     packed = b"".join(parts)
     if manifest.unpacked > _most_unpacked(len(packed)):
-        raise UserError("the run repeats itself too much for a bundle: nobody would unpack it", hint=_REPEATED)
+        raise UserError("the run compresses too well for a bundle: no reader would unpack it", hint=_REPEATED)
     write_atomically(path, packed)
 
 
@@ -126,7 +127,7 @@ _REPEATED = (
 
 
 def _most_unpacked(packed: int) -> int:
-    """The maximum size to which that many compressed bytes may expand."""
+    """The maximum size to which this many compressed bytes may expand."""
     return _ALWAYS_UNPACKED + _MOST_RATIO * packed
 
 
@@ -134,7 +135,7 @@ _END = bytes(2 * _BLOCK)
 
 
 def _head(name: str, size: int) -> bytes:
-    """The bytes before a member."""
+    """The header of tar before a member."""
     member = tarfile.TarInfo(name)
     member.size = size
     return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
@@ -147,7 +148,7 @@ def _padding(size: int) -> bytes:
 def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
     """Writes the files of a bundle to an empty directory; returns its manifest and the SHA-256 of the bundle.
 
-    Raises UserError with the reason if any byte of it is not as `pack` writes it.
+    Raises UserError with the reason if any byte of the bundle differs from what `pack` writes.
     """
     try:
         with open_regular(path) as file:
@@ -158,7 +159,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
                 raise UserError(f"{path} is not a bundle, or was changed: {error}") from error
             except _OtherVersionError as error:
                 raise UserError(
-                    f"{path} is a bundle of another version, {error}, and this one reads {SCHEMA}",
+                    f"{path} is a bundle of another version, {error}; this version reads {SCHEMA}",
                     hint="take the version of rdma-cts that has made it",
                 ) from error
             except lzma.LZMAError as error:
@@ -170,15 +171,15 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
 
 
 class _WrongError(Exception):
-    """The problem of a bundle."""
+    """Raised with the problem of a bundle."""
 
 
 class _OtherVersionError(Exception):
-    """The schema of a bundle of another version."""
+    """Raised with the schema of a bundle of another version."""
 
 
 def _schema_of(manifest: bytes) -> str:
-    """The schema that a manifest names; empty if it names none."""
+    """The schema that a manifest names; empty if the manifest names no schema."""
     try:
         data = parse(manifest)
     except ValueError:
@@ -187,7 +188,7 @@ def _schema_of(manifest: bytes) -> str:
 
 
 class _Source:
-    """The decompressed content of a file; `sha256` is of the file itself, as far as it was read."""
+    """The decompressed content of a file; `sha256` is computed over the compressed bytes that were read so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -196,7 +197,7 @@ class _Source:
         self.sha256 = hashlib.sha256()
 
     def read(self, size: int) -> Iterator[bytes]:
-        """That many bytes, in parts. Raises _WrongError if there are fewer."""
+        """The next `size` bytes, in parts. Raises _WrongError if fewer bytes are left."""
         while size:
             if self._xz.eof:
                 raise _WrongError("it ends too early")
@@ -226,7 +227,7 @@ class _Source:
             if self._xz.decompress(self._more(), 1):
                 raise _WrongError("something follows the last file")
         if self._xz.check != _CHECK:
-            raise _WrongError("its compressed data have another checksum than those of bundles")
+            raise _WrongError("its compressed data do not have the kind of checksum that bundles have")
         if self._xz.unused_data or self._file.read(1):
             raise _WrongError("something follows the compressed data")
 
@@ -244,7 +245,7 @@ def _unpacked(source: _Source, folder: Path) -> Manifest:
     if (schema := _schema_of(content)) != SCHEMA and _OTHER_SCHEMA.fullmatch(schema):
         raise _OtherVersionError(schema)
     if head != _head(MANIFEST, size):
-        raise _WrongError(f"the archive is not as bundles are, at {MANIFEST}")
+        raise _WrongError(f"the archive differs from what `bundle` writes, at {MANIFEST}")
     try:
         manifest = Manifest.of(content)
     except ValueError as error:
@@ -262,7 +263,7 @@ def _unpacked(source: _Source, folder: Path) -> Manifest:
                 found.update(part)
                 file.write(part)
         if found.hexdigest() != member.sha256:
-            raise _WrongError(f"{one_line(name)} is not the file of the manifest")
+            raise _WrongError(f"{one_line(name)} is not the file that the manifest describes")
         _expect(source, _padding(member.size), name)
     _expect(source, _END, "the end")
     source.end()
@@ -271,4 +272,4 @@ def _unpacked(source: _Source, folder: Path) -> Manifest:
 
 def _expect(source: _Source, data: bytes, where: str) -> None:
     if source.whole(len(data)) != data:
-        raise _WrongError(f"the archive is not as bundles are, at {one_line(where)}")
+        raise _WrongError(f"the archive differs from what `bundle` writes, at {one_line(where)}")

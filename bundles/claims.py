@@ -1,7 +1,8 @@
 """The statements of a bundle's manifest about its run, and whether they are true.
 
-Facts are always compared. Sentences and figures depend on the version that packed it: they are compared only if this
-version packed it. Not for the manifest's own form (archive.py), nor for verdicts (commands/verify.py).
+Facts are always compared. Sentences and figures depend on the version of rdma-cts that packed the bundle: they are
+compared only if that is this version. Not for the form of the manifest (archive.py), nor for verdicts
+(commands/verify.py).
 """
 
 import functools
@@ -44,7 +45,8 @@ def claims(run: Digest) -> dict[str, Any]:
 
 
 def packer() -> dict[str, str]:
-    """The manifest's entry for this version: its number, and the SHA-256 over the code that judges and words."""
+    """The manifest's entry for this version: its number, and the SHA-256 over the code that judges and that words the
+    conclusions."""
     return {"version": VERSION, "engine_sha256": _engine_sha256()}
 
 
@@ -57,18 +59,18 @@ def _engine_sha256() -> str:
 
 
 def wrong_claim(manifest: Manifest, run: Digest) -> str:
-    """The statement of the manifest that is not true of the run, as a clause; empty if there is none."""
+    """The first statement of the manifest that is not true of the run, as a clause; empty if there is none."""
     said, true = dict(manifest.about), claims(run)
     if _of_other_version(manifest):
         named = said.get(_RUN)
         names = [name for name in _FACTS if name in named] if isinstance(named, Mapping) else []
         said, true = _facts(said, names), _facts(true, names)
     wrong = next((key for key in (*true, *said) if said.get(key) != true.get(key)), None)
-    return f"`{one_line(wrong)}` of its manifest is not that of the run" if wrong is not None else ""
+    return f"`{one_line(wrong)}` of its manifest is not true of the run" if wrong is not None else ""
 
 
 def remark(manifest: Manifest, run: Digest) -> str:
-    """A remark if another version has worded the manifest, so that its words are not compared; else empty."""
+    """A remark if another version has written the manifest, whose words are then not compared; else empty."""
     own = {**claims(run), _BUNDLED_BY: None}
     if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
         return ""
@@ -82,7 +84,7 @@ def _of_other_version(manifest: Manifest) -> bool:
 
 
 def _facts(about: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The statements, with only these facts of the run, and without wordings that depend on the version."""
+    """The statements with only the named facts of the run, and without the words, which depend on the version."""
     run = about.get(_RUN)
     facts = {name: run.get(name) for name in names} if isinstance(run, Mapping) else run
     return {**about, _RUN: facts, "words": None, _BUNDLED_BY: None}

@@ -1,4 +1,4 @@
-"""Signatures of bundles, made and checked by ssh-keygen with keys of the user's own: BUNDLE.sig lies next to BUNDLE.
+"""Signatures of bundles, made and checked by ssh-keygen with the user's own keys: BUNDLE.sig is next to BUNDLE.
 
 Not for what a bundle supports (commands/verify.py).
 """
@@ -17,7 +17,7 @@ from conformance.results.files import write_atomically
 SUFFIX = ".sig"
 NAMESPACE = "rdma-cts-bundle"  # a signature of something else with the same key does not count for a bundle
 _PROGRAM = "ssh-keygen"
-_MOST_BYTES = 1 << 16  # of a signature; one has less than 4 KiB
+_MOST_BYTES = 1 << 16  # the limit for a signature; real signatures have less than 4 KiB
 
 
 def path_of(bundle: Path) -> Path:
@@ -26,7 +26,8 @@ def path_of(bundle: Path) -> Path:
 
 
 def sign(data: bytes, key: Path, target: Path) -> None:
-    """Writes the signature of a bundle's bytes by the private key in a file, or by the agent if it has a public one.
+    """Writes the signature of a bundle's bytes by the private key in a file; if the file has a public key, ssh-agent
+    signs.
 
     ssh-keygen asks for a passphrase on the terminal. Raises UserError.
     """

@@ -1,4 +1,4 @@
-"""The command line; see __main__.py. As a program it keeps the suite's bytecode in the suite's own cache."""
+"""The command line; see __main__.py. When run as a program, the suite keeps its bytecode in its own cache."""
 
 import sys
 

@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "report": "Make a report of recorded runs; several runs become columns of one page.",
     "site": "Write the static pages of a history: one for each rule, defect and night, and badges.",
     "fleet": "Show the differences between the runs of many nodes, by node.",
-    "merge": "Make one run of the shards of a run (see run --shard); exit status as of run.",
+    "merge": "Merge the shards of a run into one run (see run --shard); exit status as of run.",
     "compare": "Compare two runs case by case and point by point; exit status 1 if something has regressed.",
     "judge": "Judge recorded observations again by the current rules and tables, without a device.",
     "bundle": "Pack a run with everything that is needed to judge it again elsewhere (see verify).",
@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "Explain a rule, a case, a point of a sweep or a defect: source, set-up, last verdict, what a "
     "failure means.",
     "waivers": "Write waivers of the defects in recorded runs, each with an owner, an issue and an expiry date.",
-    "reproducer": "Make a C program of libibverbs alone that shows a violation, or the text to report it with.",
+    "reproducer": "Write a C program that shows a violation with libibverbs alone, or a text that reports it.",
     "findings": "Write a page of the defects in several runs, one for each stack, with C programs that show them.",
     "patches": "Write the changes that mend the defects of Soft-RoCE as patches for git am, made from source trees.",
     "bisect-step": "Run a case, and end as git bisect run expects: 0 good, 1 bad, 125 cannot be tested, 128 ends the "
@@ -71,8 +71,8 @@ class _Version(argparse.Action):
 
 
 def parser_of(commands: Collection[str]) -> Parser:
-    """The parser of these commands. If there are none, or one is unknown, that of all commands without their arguments,
-    because importing all modules takes longer than most commands."""
+    """The parser of these commands. If there are none, or one is unknown, the parser has all commands, but not their
+    arguments: importing all modules takes longer than most commands."""
     parser = Parser(
         prog=NAME,
         description="Conformance tests for the memory-region verbs of RDMA devices.",
@@ -91,8 +91,8 @@ def parser_of(commands: Collection[str]) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None, **known: object) -> int:
-    """Runs the command that `argv` names and returns its exit status. `known` has the tables that its caller has read
-    already."""
+    """Runs the command that `argv` names and returns its exit status. `known` has attributes to add to the arguments,
+    such as the tables if the caller has read them already."""
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
@@ -132,7 +132,8 @@ def keep_derived_files(given: Sequence[str]) -> None:
 
 
 def run_as_program() -> int:
-    """Runs the command of this process; returns its exit status: 3 if output was lost, except for that of a run."""
+    """Runs the command of this process; returns its exit status, which is 3 if output of a command other than `run`
+    was lost."""
     gc.set_threshold(_ALLOCATED, 20, 20)
     output = Output()
     heed_signals()

@@ -17,7 +17,7 @@ _CHOICE = re.compile(r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(ch
 
 
 class _Formatter(argparse.HelpFormatter):
-    """argparse's, which breaks no word: neither a path nor a name with hyphens."""
+    """argparse's formatter, but it breaks no word: neither a path nor a name with hyphens."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return wrapped(" ".join(text.split()), width)
@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
         return f" (did you mean {option} {folder if option == '--verb' else word}?)" if option else ""
 
     def error(self, message: str) -> NoReturn:
-        """Raises UserError with argparse's message; an unknown choice is named with one that is similar."""
+        """Raises UserError with argparse's message; for an unknown choice, the message suggests a similar one."""
         if found := _CHOICE.fullmatch(message):
             from conformance.yamldoc.reader import suggestion  # a help text does not need this
 

@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _end(error: UserError) -> UserError:
-    """The same error, with the status that ends a bisection: it is not the fault of any commit."""
+    """The same error, with the status that ends a bisection, for an error that is not the fault of any commit."""
     return UserError(error.message, *error.more, hint=error.hint, log=error.log, status=END)
 
 

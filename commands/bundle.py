@@ -1,4 +1,4 @@
-"""`rdma-cts bundle`: packs the data that others need to trust a run, and checks that they suffice."""
+"""`rdma-cts bundle`: packs the data that others need to judge a run again, and checks that these data suffice."""
 
 import argparse
 import hashlib
@@ -37,14 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sign",
         type=given_path,
         metavar="KEY",
-        help=f"sign it with a key of ssh-keygen(1), into FILE{signature.SUFFIX}",
+        help=f"sign the bundle with a key of ssh-keygen(1), into FILE{signature.SUFFIX}",
     )
     run_arguments.add_cases_argument(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes a bundle, verifies it, and prints what it supports; exit status 0. Raises UserError (1: it does not
-    verify)."""
+    """Verifies a bundle, writes it, and prints what it supports; exit status 0. Raises UserError, with status 1 if
+    recorded verdicts do not follow from the observations."""
     if not os.path.lexists(arguments.run / RESULTS):
         raise UserError(f"{arguments.run} is not the directory of a run")
     run = read(arguments.run)
@@ -93,7 +93,8 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
 
 
 def _profile_of(folder: Path) -> Path | None:
-    """The profile that the plan of a run names, if the run is of a version whose header does not name it; else None."""
+    """The profile that the plan of a run names, for runs of versions whose header does not name it; None if the run
+    had no profile."""
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")
@@ -103,7 +104,7 @@ def _profile_of(folder: Path) -> Path | None:
 
 
 def _of_run(folder: Path, name: str) -> Path:
-    """The path of a file that a run was given, relative to the directory where it was started."""
+    """The path of a file that a run was given; `name` may be relative to the directory where the run was started."""
     return Path(read_plan(folder).directory, name) if (folder / PLAN).exists() else Path(name)
 
 

@@ -15,7 +15,7 @@ _MOST = 20  # changes shown of each kind
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("old", type=given_path, metavar="OLD", help="the directory or results.jsonl of the earlier run")
     parser.add_argument("new", type=given_path, metavar="NEW", help="the directory or results.jsonl of the later run")
-    parser.add_argument("--unlike-tables", action="store_true", help="compare runs of different tables too")
+    parser.add_argument("--unlike-tables", action="store_true", help="compare the runs even if their tables differ")
     parser.add_argument(
         "--format", choices=("text", *comparison_formats.FORMATS), default="text", help="default: text, for people"
     )

@@ -11,7 +11,7 @@ from commands.arguments import NAME as PROGRAM
 from commands.arguments import Parser
 from conformance.tables.suite import load_suite
 
-_FILES = "--"  # among the words that fit as a value: it is a file
+_FILES = "--"  # among the words that fit as a value: the value is a file
 _PATHS = (
     "ARG",
     "BUNDLE",
@@ -37,7 +37,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
-    """The commands, each after its subcommands, whose names begin with its own."""
+    """The commands, each after its subcommands. The name of a subcommand begins with the name of its command."""
     found = {}
     for name, parser in commands.items():
         found.update({f"{name} {each}": below for each, below in parser.commands().items()})
@@ -47,14 +47,15 @@ def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
 
 @cache
 def _known() -> dict[str, Collection[str]]:
-    """The words that fit at a name in a help text."""
+    """The words that fit as the value of an option, by the placeholder in its help text."""
     suite = load_suite()
     verbs = sorted({table.verb.removeprefix("ibv_") for table in suite.tables})
     return {"VERB": verbs, "ID": suite.registry.as_data(), **dict.fromkeys(_PATHS, (_FILES,))}
 
 
 def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:
-    """Each long option of a command, or "" for an argument, with the words that fit as its value; None: it has none."""
+    """Each long option of a command, or "" for an argument, with the words that fit as its value; None if the option
+    has no value."""
     for action in parser._actions:
         words = action.choices or _known().get(str(action.metavar), ())
         value = None if action.nargs == 0 else " ".join(map(str, words))
@@ -91,8 +92,8 @@ def _offer(words: str) -> str:
 
 
 def _zsh(commands: dict[str, Parser]) -> str:
-    """The script for bash in a form that zsh can read; loaded as a function by compinit, it completes from the first
-    call on."""
+    """The script for bash in a form that zsh can read. If compinit loads it as a function, the first call completes
+    already."""
     load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
     load += "autoload -U +X bashcompinit && bashcompinit"
     first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"

@@ -1,7 +1,7 @@
 """`rdma-cts coverage`: how many cases prove each documented statement, and which statements no case proves.
 
-Counts what the tables expect and, with a results file, what was observed. Not for judging: verdicts are taken from the
-results as they are.
+Counts the statements that the tables expect and, with a results file, those that were observed. Not for judging: the
+verdicts are those of the results.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _NOT_RUN = "-"
 class RuleCoverage:
     """A rule and its cases: the numbers that prove it by a successful call and by a refused call.
 
-    A case with steps of both kinds counts in both. `open` cases record what happens and prove nothing.
+    A case with successful and refused steps counts in both numbers. `open` cases record what happens and prove nothing.
     `verdict` is empty without results, and "-" if the results have none for this rule.
     """
 
@@ -159,7 +159,7 @@ def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
 
 @dataclass(frozen=True)
 class _Observation:
-    """The answer of one call of a result: the value, or the errno if it was NULL; and the codes expected."""
+    """The answer of one call of a result: its return value, or errno if it returned NULL; and the expected codes."""
 
     call: str
     reason: str
@@ -220,7 +220,7 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
             f"{number or '-':>{size}}"
             for number, size in ((rule.cases, 5), (rule.success, 7), (rule.refused, 7), (rule.open, 4))
         ]
-        # In brackets if every case is open: such a verdict says only that nothing broke.
+        # The verdict is in brackets if every case is open: it then means only that there was no crash or hang.
         shown = f"({rule.verdict})" if rule.id in coverage.only_open else rule.verdict
         verdict = f"{shown:<11}  " if with_results else ""
         source = rule.document if len(rule.document) <= document else f"{rule.document[: document - 1]}…"

@@ -24,7 +24,7 @@ from fixtures.system.readiness import MISSING, NOTE, OK, Finding, Host, device_f
 from targets import hosts
 
 NO_WAY = 4  # exit status
-_HEADING = "| driver | rules "  # of the table of drivers on the page about NICs
+_HEADING = "| driver | rules "  # the heading of the table of drivers on the page about NICs
 # Where the page about NICs is: next to the sources, and where a distribution's package puts it.
 _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"))
 
@@ -32,7 +32,7 @@ _PAGES = (ROOT / "docs" / "nics.md", Path("/usr/share/doc/rdma-cts/docs/nics.md"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", type=word, metavar="[USER@]HOST[:PORT]", help="only a host that is reached over ssh")
     parser.add_argument(
-        "--device", type=word, metavar="NAME", help="only a device of this host, with what is known of its driver"
+        "--device", type=word, metavar="NAME", help="only this device of this host, and what is known about its driver"
     )
     parser.add_argument("--stack", default=DEFAULT_STACK, choices=sorted(STACKS), help="the guest's Debian release")
 

@@ -1,8 +1,8 @@
 """How a command ends before it is done: by a signal, or by an unforeseen error.
 
 A signal becomes an exception, so that temporary files are removed. An unforeseen error becomes one line for
-the user, with the traceback in a file, and never the status of a violation. Not for workers: these end with the process
-that started them.
+the user, with the traceback in a file; the exit status is never that of a violation. Not for workers: these end with
+the process that started them.
 """
 
 import os
@@ -18,7 +18,7 @@ from types import FrameType
 from conformance.errors import UserError
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-SIGNALLED = 128  # as in a shell: the exit status after a signal is this and its number
+SIGNALLED = 128  # as in a shell: the exit status after a signal is the sum of this and the signal's number
 
 
 class Terminated(KeyboardInterrupt):
@@ -67,7 +67,7 @@ def forbidden(error: PermissionError, given: Sequence[str]) -> UserError | None:
 
 @contextmanager
 def crash_reports_in(folder: Path) -> Iterator[None]:
-    """Within the block, an unforeseen error becomes a UserError whose traceback is in `folder`, if that is there."""
+    """Within the block, an unforeseen error becomes a UserError whose traceback is in `folder`, if `folder` exists."""
     try:
         yield
     except (UserError, PermissionError):  # possibly for a path that the user has named

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run",
         type=given_path,
         metavar="RUN",
-        help=f"the run to look at (default: the latest in {OUT}/ that knows of it)",
+        help=f"the run to look at (default: the latest in {OUT}/ that has the rule, case or defect)",
     )
     run_arguments.add_cases_argument(parser)
 

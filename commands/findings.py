@@ -23,7 +23,7 @@ from reproducers.mail import mail
 from reproducers.of_runs import basis_of
 from reproducers.writer import Inexpressible
 
-# By fingerprint, the place of a defect in the driver's source; only certain ones.
+# For each fingerprint, the place of the defect in the driver's source; only places that are certain are listed.
 PLACES = "places.yaml"
 _KCIDB = "kcidb.json"
 

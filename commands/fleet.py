@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the page, its data and the commands for Slurm; the exit status says whether any node differs."""
+    """Writes the page, its data and the commands for Slurm; the exit status shows whether any node differs."""
     found: dict[str, Path] = {}
     for folder in (each for given in arguments.nodes for each in _nodes_in(given)):
         name = one_line(folder.name)

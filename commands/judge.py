@@ -34,7 +34,7 @@ _MOST_SHOWN = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=given_path, metavar="RUN", help="the directory of a run")
     parser.add_argument(
-        "--out", type=out_directory, metavar="DIR", help="write the new results there, as those of a run"
+        "--out", type=out_directory, metavar="DIR", help="write the new results there, like those of a run"
     )
     parser.add_argument(
         "--profile", type=given_path, metavar="FILE", help="capabilities that the device must have or lacks"
@@ -70,7 +70,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], waivers: Waivers | None) -> None:
-    """Writes the results of a run that was judged again to a directory, as those of a run."""
+    """Writes the results of a run that was judged again to a directory, in the format of a run."""
     header: HeaderRecord = {
         **recorded.header,
         "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
@@ -95,7 +95,7 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         duration_s = (recorded.footer.get("duration_s") if recorded.footer else None) or 0.0
         footer = footer_record(header["planned"], results, suite.registry, duration_s=duration_s)
         tried = recorded.footer.get("confirmation") if recorded.footer else None
-        if tried or confirmations:  # an interrupted run has no footer
+        if tried or confirmations:  # an interrupted run has no footer, but may have confirmations
             confirmed = sum(each["confirmed"] for each in confirmations)
             not_tried = (tried or {}).get("not_tried", 0)
             footer["confirmation"] = {
@@ -105,7 +105,7 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
             }
         if waivers:
             footer["waivers"] = waivers.account(results, header)
-        elif recorded.footer and header.get("waivers"):  # without the file, its recorded problems stay
+        elif recorded.footer and header.get("waivers"):  # --waivers is not given: keep the recorded problems
             waived = sum(record["effective"] == Verdict.WAIVED for record in results)
             footer["waivers"] = {**recorded.footer.get("waivers", {}), "waived": waived}
         file.append(footer)
@@ -143,7 +143,7 @@ def _summary(
     if arguments.out:
         yield f"report: {arguments.out / REPORT} (results: {arguments.out})"
     if new.header.get("waivers") and not arguments.waivers:
-        yield "waivers: as recorded; --waivers FILE uses a file in place of what the run says"
+        yield "waivers: as recorded in the run; --waivers FILE uses the waivers in FILE"
     if unfounded:
         yield from shortened(unfounded)
         yield f"{not_founded(unfounded)} (exit status 1)"
@@ -152,7 +152,8 @@ def _summary(
 
 
 def shortened(unfounded: Sequence[str]) -> Iterator[str]:
-    """A line for each of the first recorded verdicts that nothing supports, and the number of further ones."""
+    """A line for each of the first recorded verdicts that no observation supports, and the number of further such
+    verdicts."""
     yield from map(one_line, unfounded[:_MOST_SHOWN])
     if len(unfounded) > _MOST_SHOWN:
         yield f"and {len(unfounded) - _MOST_SHOWN} more"

@@ -1,4 +1,4 @@
-"""A lab: the same cases on several hosts at once, each in a run of its own, and one page about all of them.
+"""A lab: the same cases on several hosts at once, one run for each host, and one page about all of them.
 
 Each host has a `rdma-cts run --host` in a process of its own, so that a failure on one host does not affect the others.
 Not for the file (runs/lab_file.py), nor for the page (reports/fleet.py).
@@ -43,9 +43,9 @@ from runs.plan import FILE_NAME as PLAN
 from runs.plan import LabPlan, read_plan, write_lab_plan
 from targets import hosts
 
-# Options that a lab cannot be given, by name, and why.
+# The options that exclude --lab, by name, each with the reason.
 _REFUSED = {
-    **dict.fromkeys((*OF_HOSTS, "host"), "the file has it for each host"),
+    **dict.fromkeys((*OF_HOSTS, "host"), "the file has this option for each host"),
     **{name: "a lab has no guest" for name, option in OPTIONS.items() if option.only_on == GUEST},
     "rdma_core": "install that build on the hosts",
 }
@@ -56,8 +56,8 @@ _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resumed: bool = False) -> int:
     """Runs the cases of `options` on each host in the file; returns the exit status.
 
-    Results are in a directory for each host below that of the run. If the lab is `resumed`, a host whose run is
-    complete is left alone. Raises UserError for a mistake in the file.
+    The results of each host are in a subdirectory of the lab's directory. If the lab is `resumed`, a host whose run is
+    complete runs nothing. Raises UserError for a mistake in the file.
     """
     if arguments.shell:
         raise UserError("--shell cannot be given with --lab", hint="a lab has no guest")
@@ -113,7 +113,7 @@ def _told(node: Node) -> str:
 
 
 def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
-    """Raises UserError if the directory of a new lab is that of a run, or has one of these hosts."""
+    """Raises UserError if the directory of a new lab already has a run, or a run of one of these hosts."""
     for folder in (out, *(out / host.name for host in hosts)):
         if _has_run(folder):
             raise UserError(f"{folder} has a run", hint="choose another --out, or --resume the lab")
@@ -148,10 +148,10 @@ def _foreign(folder: Path, wanted: RunOptions) -> str:
     try:
         found = recorded_options(read_plan(folder).argv, folder / PLAN)
     except UserError as error:
-        return f"{folder} is not known to hold the run of {named}: {error}"
+        return f"{folder} may not be the directory of the run of {named}: {error}"
     if found.host == wanted.host and wanted.device in (None, found.device):
         return ""
-    return f"{folder} holds another run than that of {named}"
+    return f"{folder} is not the directory of the run of {named}"
 
 
 class _HostRun:

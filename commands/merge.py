@@ -1,4 +1,4 @@
-"""`rdma-cts merge`: makes one run of the shards that several machines have run."""
+"""`rdma-cts merge`: merges the shards that several machines have run into one run."""
 
 import argparse
 import hashlib
@@ -89,7 +89,7 @@ def _day(started: str | None) -> date:
 
 
 def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
-    """Writes the results, and the points of their sweeps; on a full disk, nothing remains."""
+    """Writes the results, and the points of their sweeps; if the disk is full, removes what it has written."""
     copied: list[Path] = []
     with closing(ResultsFile(out / FILE_NAME)) as file:
         try:
@@ -101,7 +101,7 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
             for record in (run.header, *run.results, *run.others, *([run.footer] if run.footer else [])):
                 file.append(record)
         except UserError:
-            os.truncate(file.path, 0)  # so that the directory is removed
+            os.truncate(file.path, 0)  # a directory with empty results is removed
             for path in copied:
                 path.unlink(missing_ok=True)
             for folder in {path.parent for path in copied}:

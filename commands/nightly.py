@@ -70,7 +70,7 @@ _OPTIONS = {
 }
 _KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
-_LAST_BYTES = 1 << 14  # of a log with the reason why a run did not begin
+_LAST_BYTES = 1 << 14  # the part of a log, at its end, in which the reason is searched for why a run did not begin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,8 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=FILE[,MODULES]",
-        help=f"also a kernel of one's own, by a name, in the guest of {DEFAULT_STACK}; MODULES is the "
-        "directory of its modules",
+        help=f"also run on your own kernel FILE, as cell NAME, in the guest of {DEFAULT_STACK}; MODULES is "
+        "the directory of its modules",
     )
     parser.add_argument(
         "--renew",
@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="kept_nights",
         type=_nights,
         metavar="N",
-        help="of nights before the last N keep only the data for the page of all nights; the last good one stays whole",
+        help="keep all files of the last N nights and of the last good one, and of others only the data for the page",
     )
     parser.add_argument("--mail-to", type=_address, metavar="ADDRESS", help="send the morning's text with sendmail")
     parser.add_argument(
@@ -115,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="part",
         type=Shard.parse,
         metavar="K/N",
-        help="only the Kth of N parts of the cells, for N machines with a history each",
+        help="only the Kth of N parts of the cells, for N machines, each of which has its own history",
     )
     for title, names in _OPTIONS.items():
         group = parser.add_argument_group(title)
@@ -162,7 +162,7 @@ def _kernel(text: str) -> tuple[str, Path, Path | None]:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs all cells, one after the other; exit status 1 if one has regressed, 3 if one is not decided, else 0."""
+    """Runs all cells, one after the other; exit status 1 if a cell has regressed, 3 if one is undecided, else 0."""
     folder: Path = arguments.history
     given = {name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")}
     options = replace(run_arguments.options_from(argparse.Namespace(**given)), guest=True)
@@ -181,7 +181,7 @@ def execute(arguments: argparse.Namespace) -> int:
         _tidy(history)
         night = _new_night(folder)
         if history.nights and night.name < history.nights[-1]:
-            show([f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or it is now"])
+            show([f"the history has a later night, {history.nights[-1]}: the clock was wrong then, or is wrong now"])
         outcomes, text = [], [f"night {format_night(night.name)}: {', '.join(cells)}"]
         show(text)
         for name, each in cells.items():
@@ -351,7 +351,7 @@ def _last_line(log: Path) -> str:
 
 
 def _compared(history: History, ran: _Ran) -> Morning:
-    """The cell after its run, compared with the last good night that can be read, and with the last complete one."""
+    """The cell after its run, compared with the last good night that can be read, and with the last complete night."""
     cell, run = ran.cell, ran.run
     if run is None:
         return Morning(history, cell)

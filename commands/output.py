@@ -1,6 +1,6 @@
-"""The output of a command: the file or directory of `--out`, which is checked before anything else is done.
+"""The output of a command: the file or directory that `--out` names. The path is checked before anything else is done.
 
-Not for what is written there, nor for the streams (streams.py).
+Not for the content of the output, nor for standard output and error (streams.py).
 """
 
 import argparse
@@ -22,9 +22,9 @@ STANDARD_OUTPUT = Path("-")
 
 
 def out_path(text: str) -> Path:
-    """The path that `--out` names; the type of that option. Raises UserError (status 2) if nothing can be made there.
+    """The path that `--out` names, as the `type` of that option. Raises UserError (status 2) if it cannot be written.
 
-    Its directory must exist, or be OUT: a mistyped path creates no tree of directories.
+    Its directory must exist, or be OUT, so that a mistyped path does not create directories.
     """
     path = given_path(text)
     if path == STANDARD_OUTPUT or _is_there(path):
@@ -44,7 +44,7 @@ def out_path(text: str) -> Path:
 
 
 def out_directory(text: str) -> Path:
-    """The same for an option that names a directory."""
+    """out_path for an option that names a directory."""
     if text == str(STANDARD_OUTPUT):
         raise argparse.ArgumentTypeError(f"{text} is standard output, not a directory")
     path = out_path(text)
@@ -54,7 +54,7 @@ def out_directory(text: str) -> Path:
 
 
 def out_file(text: str) -> Path:
-    """The same for an option that names a file, which is written hours later."""
+    """out_path for an option that names a file that is written hours later."""
     path = out_path(text)
     if os.path.isdir(path):
         raise UserError(f"{path} cannot be written: {os.strerror(errno.EISDIR)}")
@@ -62,7 +62,7 @@ def out_file(text: str) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether this path exists. Raises UserError if it cannot: it is too long, or a link that leads to itself.
+    """Whether this path exists. Raises UserError if no such path can exist: it is too long, or a link to itself.
 
     Other obstacles, such as a file in place of a directory, are not reported here.
     """

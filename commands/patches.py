@@ -1,5 +1,4 @@
-"""`rdma-cts patches`: the changes that mend the defects of Soft-RoCE, as series for `git am`, made from source
-trees."""
+"""`rdma-cts patches`: the changes that mend the defects of Soft-RoCE, as patch series for `git am` on source trees."""
 
 import argparse
 import re
@@ -25,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, project in PROJECTS.items():
         parser.add_argument(f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}; only read")
     parser.add_argument(
-        "--out", type=out_directory, required=True, metavar="DIR", help="a directory for each tree there"
+        "--out", type=out_directory, required=True, metavar="DIR", help="where to make a directory for each tree"
     )
-    parser.add_argument("--features", action="store_true", help="after these, a second series: missing features")
+    parser.add_argument("--features", action="store_true", help="then a second series, which adds missing features")
     parser.add_argument(
-        "--signoff", default="", metavar="NAME <MAIL>", help="who signs the patches off, and sends them"
+        "--signoff", default="", metavar="NAME <MAIL>", help="who signs off the patches, and sends them"
     )
     parser.add_argument("--run", type=given_path, metavar="RUN", help="a run whose observations and oopses are quoted")
     run_arguments.add_cases_argument(parser)

@@ -15,7 +15,7 @@ from conformance.run_options import given_path
 from reports.digest import Digest, read
 
 FORMATS = ("html", "junit", "ktap", "markdown", "summary", "tmt")  # each is a module of reports/ with `render`
-# The reports that every run writes next to its results.
+# The names of the reports that every run writes next to its results.
 BESIDE = ("summary", "junit", "html")
 _PAGE = "report.html"
 
@@ -76,7 +76,7 @@ def _write(out: Path, report: bytes) -> None:
 
 
 def write_beside(directory: Path, digest: Digest | None = None) -> None:
-    """Writes the reports that every run has next to its results, the smaller ones first; without `digest`, reads the
+    """Writes the reports that every run has next to its results, small reports first; without `digest`, reads the
     results.
 
     Each is written even if another one cannot be. Raises UserError if the results are invalid, or for the first report

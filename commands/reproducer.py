@@ -1,4 +1,4 @@
-"""`rdma-cts reproducer`: a C program of libibverbs alone that shows one case, and the text to report it with."""
+"""`rdma-cts reproducer`: a C program that shows one case with libibverbs alone, or a text that reports the case."""
 
 import argparse
 from collections import Counter
@@ -36,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run",
         type=given_path,
         metavar="RUN",
-        help=f"the run that has observed it (default: the latest in {OUT}/ that knows of it)",
+        help=f"the run that has observed the violation (default: the latest in {OUT}/ that has the case or defect)",
     )
-    parser.add_argument("--all", action="store_true", help="one for each violation of the run, in a directory")
+    parser.add_argument("--all", action="store_true", help="write programs for all violations of a run, in a directory")
     parser.add_argument("--mail", action="store_true", help="write a text for a mailing list, with the program in it")
     parser.add_argument(
         "--others",
@@ -108,7 +108,7 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
     near = suggestion(name, [case.id for case in suite.cases])
     if run:
         said = f"{run.directory} is of other tables; the present ones have no case {name!r}{near}"
-        return UserError(said, hint="give a run of the present ones")
+        return UserError(said, hint="give a run that was made with the present tables")
     if name in suite.registry:
         return UserError(f"{name} is a rule, and a program shows a case", hint=f"{PROGRAM} explain {name} lists them")
     return UserError(f"there is no case {name!r}{near}")

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_arguments.add_arguments(parser)
     several = parser.add_argument_group("several hosts")
     several.add_argument(
-        "--lab", type=given_path, metavar="FILE", help="the same on each of the hosts in FILE at once (see docs/lab.md)"
+        "--lab", type=given_path, metavar="FILE", help="run the cases on all hosts in FILE at once (see docs/lab.md)"
     )
     earlier = parser.add_argument_group("an earlier run")
     earlier.add_argument(
@@ -61,9 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=OUT,
         metavar="RUN",
-        help=f"only what failed or was not decided in RUN, or in the latest run in that directory (default: {OUT})",
+        help=f"only cases that failed or were not decided in RUN, or in the latest run below RUN (default: {OUT})",
     )
-    earlier.add_argument("--resume", type=given_path, metavar="RUN", help="go on with a run or lab that was cut short")
+    earlier.add_argument("--resume", type=given_path, metavar="RUN", help="continue a run or lab that was interrupted")
     output = parser.add_argument_group("what it prints and writes")
     output.add_argument(
         "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
@@ -99,7 +99,7 @@ def _lab() -> ModuleType:
 
 
 def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
-    """Opens a shell in the guest that a run would use; only the console is recorded."""
+    """Opens a shell in the guest that a run would use; records nothing but the guest's console."""
     if options.device or options.host:
         raise builds.only_for_guest("--shell", options)
     with run_folder(arguments.out, "shell") as out, tidied(out):
@@ -207,8 +207,8 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
 def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, out: Path) -> Digest | None:
     """The results that this process has judged; None if there are none.
 
-    If the run was resumed and has no violation, the earlier results are judged again, so that only changed observations
-    could hide a violation. Raises UserError (status 3).
+    If the run was resumed and has no violation, the earlier results are judged again: whoever wants to hide a violation
+    would have to change its observations, not only its verdict. Raises UserError (status 3) if a verdict was changed.
     """
     recorded = recording.recorded
     if recorded is None:
@@ -244,15 +244,16 @@ def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:
 
 
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
-    """Makes the directory of --out, which is removed if the run records nothing. Raises UserError if that fails."""
+    """Makes the directory of --out, which is removed if the run records nothing. Raises UserError if it cannot be
+    made."""
     if (out / LAB_FILE_NAME).exists():
-        raise UserError(f"{out} has a lab", hint="choose another --out, or --resume the lab")
+        raise UserError(f"{out} is the directory of a lab", hint="choose another --out, or --resume the lab")
     around.enter_context(run_folder(out))
     ResultsFile(out / FILE_NAME, carry_on=resumed).close()
 
 
 def _keep_plan(options: RunOptions, chosen: Chosen, where: target.Target, recorded: Plan | None, out: Path) -> None:
-    """Writes the plan of this run or, if it resumes a recorded one, checks that both have the same plan."""
+    """Writes the plan of this run or, if the run resumes a `recorded` plan, checks that both plans are the same."""
     cases = tuple(case.id for case in chosen.cases)
     now = Plan(tuple(options.arguments()), os.getcwd(), cases, chosen.suite.tables_sha256, where.stack, where.given)
     if recorded:
@@ -313,9 +314,12 @@ def _supervise(recording: Recording, where: target.Target, progress: Progress, o
 
 
 def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) -> int:
-    """Makes the reports, prints the summary; returns the exit status, which depends on no file that others can change.
+    """Makes the reports, prints the summary; returns the exit status.
 
-    Raises UserError if the host is `lost`, or if the file was `changed`.
+    The exit status does not depend on files that the driver or library under test could change.
+
+    Raises UserError with the message `lost` if the connection to the host was lost, or with `changed` if the results
+    file was changed.
     """
     try:
         report.write_beside(out, judged)
@@ -350,7 +354,7 @@ def _kept(out: Path, done: int, total: int) -> str:
 
 
 def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
-    """The cases without those that can crash this host's kernel."""
+    """These cases, except those that can crash this host's kernel."""
     chosen = [case for case in cases if not case.hazardous]
     if not chosen:
         raise UserError("every selected case can crash the kernel", hint="--hazardous runs them nevertheless")

@@ -1,5 +1,5 @@
-"""The arguments of `rdma-cts run` that become RunOptions, parsed with argparse. Other commands have only the arguments
-that select cases.
+"""The arguments of `rdma-cts run` that become RunOptions, parsed with argparse. Other commands share those that select
+cases.
 
 The name and meaning of each option are defined in conformance/run_options.py. Not for arguments that change only what
 is shown or where results go (run.py).
@@ -23,7 +23,7 @@ _CHOICES = {"stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK), "driver": (tuple(D
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds all of them; an option that is not given does not appear in the namespace."""
+    """Adds all these arguments; an option that is not given does not appear in the namespace."""
     groups: dict[str, argparse._ActionsContainer] = {}
     for option in OPTIONS.values():
         if option.group not in groups:

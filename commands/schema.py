@@ -11,7 +11,7 @@ from conformance.tables.suite import ROOT
 
 LINE = 120  # maximum line length in characters, as in the rest of the project
 
-# What makes a schema from the vocabulary of tables, or the file that has it.
+# For each kind of file, a function that makes its schema, or the file that has its schema.
 SCHEMAS: Mapping[str, Callable[[], Any] | Path] = {
     "table": table_schema,
     "rules": rules_schema,

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=out_directory,
         required=True,
         metavar="DIR",
-        help="an empty directory, or an earlier site, of which files that are no longer needed are removed",
+        help="an empty directory, or an earlier site, whose files are replaced or removed",
     )
     run_arguments.add_cases_argument(parser)
 
@@ -83,7 +83,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
-    """The runs to read, by their directories: the latest of each cell, and others until every defect is in one."""
+    """The runs to read, by their directories: the latest of each cell, and further ones until each defect is in one of
+    them."""
     found: dict[Path, Run] = {}
     for name in history.names:
         _read_first(reversed(history.ran(name)), found)
@@ -105,7 +106,8 @@ def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
 
 
 def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
-    """Reads the first of these runs that can be read; the results of a night may be gone."""
+    """Reads the first of these runs that can be read: the results of a night may have been removed. Returns whether
+    there is one."""
     for cell in cells:
         with suppress(UserError):
             recorded = read_results(cell.folder)
@@ -116,7 +118,7 @@ def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
 
 
 def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, site.Papers]:
-    """Further facts about each defect, by the fingerprint that represents it."""
+    """Further facts about each defect, by the fingerprint that stands for it."""
     places = places_in(ROOT / "docs" / FOLDER / PLACES)
     mended: dict[str, list[site.Mending]] = {}
     for change in read_changes():

@@ -1,8 +1,7 @@
 """Standard output and error of a command.
 
-A problem of the two streams neither ends the command nor changes its exit status: their reader may have ended (`|
-head`), the disk may be full, they may be closed (`>&-`), and their encoding may lack a character. Not for files
-(output.py).
+A problem of the two streams does not end the command: their reader may have ended (`| head`), the disk may be full,
+they may be closed (`>&-`), and their encoding may lack a character. Not for files (output.py).
 """
 
 import io
@@ -45,7 +44,7 @@ class _Sink(io.FileIO):
 
 
 class Output:
-    """The two streams of this process, replaced by ones that cannot fail."""
+    """The two streams of this process, replaced by streams on which writing cannot fail."""
 
     def __init__(self) -> None:
         """Opens closed standard descriptors, so that no file of a run gets their numbers."""

@@ -28,14 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument("--out", type=out_directory, metavar="DIR", help="write the findings there")
         return command
 
-    reference = add("reference", reference_runs.reference, "the reference, with one rule broken at a time")
-    data_path = add("data-path", reference_runs.data_path, "the reference, with altered requests and completions")
-    personas = add("personas", reference_runs.personas, "references that behave as the drivers of known devices")
-    personas.add_argument("personas", nargs="*", metavar="NAME", help="these (default: all of them)")
-    guest = add("guest", guest_runs.guest, "real calls on Soft-RoCE in the guest, altered")
+    reference = add("reference", reference_runs.reference, "run against the reference, with one rule broken at a time")
+    data_path = add("data-path", reference_runs.data_path, "run against the reference, with altered data transfers")
+    personas = add("personas", reference_runs.personas, "run against references that behave as known drivers")
+    personas.add_argument("personas", nargs="*", metavar="NAME", help="only these personas (default: all of them)")
+    guest = add("guest", guest_runs.guest, "run on Soft-RoCE in the guest, with the answers of its calls altered")
     for command in (reference, personas):
         command.add_argument(
-            "--blind", action="store_true", help="the violations that were written without sight of the cases instead"
+            "--blind", action="store_true", help="use the violations whose authors had not seen the cases"
         )
     for command in (reference, data_path, personas, guest):
         _add_selection(command)
@@ -51,21 +51,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     guest.add_argument("--own", action="store_true", help="only the cases of the violated rule")
 
-    mending = add("mended", mended.execute, "the mended stack, with each of its changes left out in turn")
+    mending = add("mended", mended.execute, "run on the mended stack, with each of its changes left out in turn")
     mending.add_argument("run", type=given_path, metavar="RUN", help="a run on the stack as shipped")
     mending.add_argument("--change", action="append", default=[], metavar="NAME", help="only this change")
     mending.add_argument("--list", action="store_true", help="only list the changes")
 
-    kernel = add("kernel", kernel_runs.execute, "the mended driver, with a change that breaks a rule")
+    kernel = add("kernel", kernel_runs.execute, "run on the mended driver, with a change that breaks a rule")
     kernel_runs.add_arguments(kernel)
 
-    reproducers = add("reproducers", reproduction.execute, "C programs of the violations of a run, in the guest")
+    reproducers = add("reproducers", reproduction.execute, "run C programs of the violations of a run, in the guest")
     reproducers.add_argument("--run", type=given_path, metavar="RUN", help="the run (default: the latest)")
-    reproducers.add_argument("--whole", action="store_true", help="also programs of its passes")
+    reproducers.add_argument("--whole", action="store_true", help="also the programs of cases that passed")
     _add_jobs(reproducers)
 
-    sequences = add("sequences", reference_runs.sequences, "random sequences on a reference, compared with another")
-    sequences.add_argument("seconds", type=float, metavar="SECONDS", help="how long")
+    sequences = add("sequences", reference_runs.sequences, "compare two references by random sequences of calls")
+    sequences.add_argument("seconds", type=float, metavar="SECONDS", help="how long to run")
     _add_selection(sequences)
     sequences.add_argument(
         "--seed", type=int, default=FIRST_SEED, metavar="N", help=f"the first seed (default {FIRST_SEED})"

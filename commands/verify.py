@@ -38,9 +38,9 @@ from reports.text import format_count, one_line
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
 _SIZES = list(TIERS)
-_NAMES_CASES = ("--on", "--rdma-only")  # as short as it can be given
-# Why a recorded verdict may stay as it is, and the words for it.
-_NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "in which worker and supervisor differ"}
+_NAMES_CASES = ("--on", "--rdma-only")  # the shortest forms of the options that name cases
+# The reasons for which a recorded verdict may stay as it is, each with the words for it.
+_NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "about which worker and supervisor disagree"}
 
 _ON_A_HOST = (
     "on a host: the library under test ran with the rights of the suite there, and could have changed what was recorded"
@@ -51,7 +51,10 @@ _ISOLATED = "on a host: the library under test ran as the user {} there, who cou
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=given_path, metavar="BUNDLE", help="a file that `bundle` has written")
     parser.add_argument(
-        "--signers", type=given_path, metavar="FILE", help="refuse what nobody in this file of ssh-keygen(1) has signed"
+        "--signers",
+        type=given_path,
+        metavar="FILE",
+        help="refuse a bundle that no signer in FILE has signed (the format is in ssh-keygen(1), ALLOWED SIGNERS)",
     )
     run_arguments.add_cases_argument(parser)
 
@@ -70,7 +73,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
-    """A line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed it."""
+    """A line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed the bundle."""
     if signers is None:
         there = signature.path_of(bundle).is_file()
         return "signature: not checked; give --signers FILE" if there else "signature: none"
@@ -97,7 +100,7 @@ class Support:
 
     @property
     def sentence(self) -> str:
-        """The statement that the bundle supports: that of every report of such a run, unless a verdict is unfounded."""
+        """The statement that the bundle supports: the one in every report of the run, unless a verdict is unfounded."""
         if self.unfounded:
             return not_founded(self.unfounded)
         return self.run.conclusion
@@ -137,10 +140,10 @@ class Support:
 
 
 def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> Support:
-    """The verdicts that a bundle supports, by the present tables. Raises UserError if it is not one, or has other
-    tables.
+    """The verdicts that a bundle supports, by the present tables. Raises UserError if the file is not a bundle, or if
+    its run was made with other tables.
 
-    Messages name `shown`, by default its path.
+    Messages name the bundle as `shown`, by default by its path.
     """
     shown = shown or path
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
@@ -166,7 +169,7 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
 
 @contextmanager
 def _told_of(shown: Path, folder: Path) -> Iterator[None]:
-    """Errors in the block name the bundle and its member, and not where it was unpacked for a moment."""
+    """Errors in the block name the bundle and its member, and not the temporary directory with the member."""
     try:
         yield
     except UserError as error:
@@ -186,17 +189,18 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
     named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # a tier does not apply to these
     if not named and (tier := header.get("tier")) in TIERS:
         larger = sum(_SIZES.index(case.tier) > _SIZES.index(tier) for case in cases)
-        # The smallest tier takes at most two cases of a larger tier for each rule, one per direction; other tiers take
-        # none.
+        # For each rule, the smallest tier takes at most two cases of larger tiers, one for success and one for refusal.
+        # Other tiers take none.
         if larger > (2 * len(suite.registry) if tier == SMOKE else 0):
             return f"{larger:,} planned cases are not of the tier {tier}"
     return ""
 
 
 def _wrong_inputs(header: HeaderRecord, folder: Path) -> str:
-    """The waivers or the profile, if the file is not the one that the header names, as a clause; empty if both are.
+    """Why the bundled waivers or profile are not the file that the header names; empty if both are.
 
-    A header of an older version does not name its profile, which then has to give the recorded verdicts.
+    A header of an older version does not name the profile. The bundled profile is then accepted if it leads to the
+    recorded verdicts.
     """
     for key, name in (("waivers", WAIVERS), ("profile", PROFILE)):
         path, said = folder / name, header.get(key)
@@ -204,11 +208,11 @@ def _wrong_inputs(header: HeaderRecord, folder: Path) -> str:
             continue
         if not said:
             if path.exists():
-                return f"it has {name}, and its header names none"
+                return f"it has {name}, but its header names no such file"
         elif not path.exists():
-            return f"its header names {key}, and it has no {name}"
+            return f"its header names {key}, but it has no {name}"
         elif hashlib.sha256(path.read_bytes()).hexdigest() != said.get("sha256"):  # type: ignore[attr-defined]
-            return f"{name} is not the file of its header"
+            return f"its {name} is not the file that the header names"
     return ""
 
 
@@ -241,7 +245,7 @@ def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
     for key in _COMPARED:
         before, after = recorded.get(key), now.get(key)
         if (before or None) != (after or None):
-            return f"{recorded['case']}: {key} is recorded as {before}, and is {after}"
+            return f"{recorded['case']}: {key} is recorded as {before}, but should be {after}"
     return ""
 
 
@@ -249,4 +253,4 @@ def _day(started: str | None, file: Path) -> date:
     try:
         return datetime.fromisoformat(started or "").date()
     except ValueError as error:
-        raise UserError(f"{file}: the run has no time at which it started: {started}") from error
+        raise UserError(f"{file}: the run has no valid start time: {started}") from error

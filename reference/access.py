@@ -1,8 +1,8 @@
-"""Memory windows of both types, as ibv_alloc_mw(3) and ibv_bind_mw(3) define them; and the bytes in this process that a
-key and an address mean, with all checks.
+"""Memory windows of both types, as ibv_alloc_mw(3) and ibv_bind_mw(3) define them; and the translation of a key and an
+address to bytes of this process, with all access checks.
 
-A bind with arguments that are never valid is refused when it is posted; a bind that the region does not allow fails
-with its completion. The page allows either in both cases. Not for the requests and operations (work.py).
+A bind with arguments that are never valid is refused when it is posted; a bind that the region does not allow fails in
+its completion. The manual page allows both in both cases. Not for the requests and operations (work.py).
 """
 
 import errno
@@ -31,7 +31,7 @@ class Windows(Regions):
     """Allocation, binding and invalidation."""
 
     def alloc_mw(self, pd: int, kind: int) -> Window:
-        """Returns a new window, not bound. Raises Refused."""
+        """Returns a new window, which is not bound. Raises Refused."""
         domain = self.domain_of(pd)
         if self.no_such_type(kind):
             raise Refused(errno.EINVAL)
@@ -73,13 +73,13 @@ class Windows(Regions):
         return kind not in BINDING_QUEUES
 
     def wrong_type(self, window: Window, posted: bool) -> bool:
-        """Returns whether a window needs the other kind of request: type 1 ibv_bind_mw, type 2 a posted one."""
+        """Returns whether the kind of request is wrong: type 1 needs ibv_bind_mw, type 2 a posted request."""
         return window.kind != (2 if posted else 1)
 
     def bind_argument_fault(
         self, queue: Domain, window: Window, region: Region | None, length: int, access: int
     ) -> int:
-        """Returns the errno for arguments that no bind can have, or 0."""
+        """Returns the errno for arguments that are never valid for a bind, or 0."""
         if access & ~_OF_A_WINDOW:
             return errno.EINVAL
         if region is None:
@@ -100,7 +100,7 @@ class Windows(Regions):
         return not region.access & MW_BIND
 
     def lacks_local_write(self, region: Region, access: int) -> bool:
-        """Returns whether a window with a right to write is requested on a region without LOCAL_WRITE."""
+        """Returns whether a window that allows writing is requested on a region without LOCAL_WRITE."""
         return bool(access & (REMOTE_WRITE | REMOTE_ATOMIC)) and not region.access & LOCAL_WRITE
 
     def beyond(self, region: Region, addr: int, length: int) -> bool:
@@ -135,7 +135,7 @@ class Windows(Regions):
         return True
 
 
-# The right that each operation of a peer needs.
+# The access flag that each operation of a peer needs.
 RIGHTS = {
     "RDMA_WRITE": REMOTE_WRITE,
     "RDMA_WRITE_WITH_IMM": REMOTE_WRITE,
@@ -178,11 +178,11 @@ class Access(Windows):
     # Regions
 
     def opens(self, region: Region, domain: Domain) -> bool:
-        """Returns whether the queue pairs of a domain can use a region by its rkey."""
+        """Returns whether the queue pairs of a PD can access a region with its rkey."""
         return region.usable and region.domain is domain
 
     def opens_locally(self, region: Region, domain: Domain) -> bool:
-        """Returns whether the queue pairs of a domain can use a region by its lkey."""
+        """Returns whether the queue pairs of a PD can access a region with its lkey."""
         return self.opens(region, domain)
 
     def allows(self, region: Region, right: int) -> bool:
@@ -192,7 +192,8 @@ class Access(Windows):
         return bool(region.access & LOCAL_WRITE)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """Returns the address in this process for an address by key, or None if a byte lies outside the region."""
+        """Returns the address in this process for an address that is used with a region's key, or None if a byte is
+        outside the region."""
         if not self.contains(region, addr, length):
             return None
         return self.translate(region, addr)
@@ -209,7 +210,7 @@ class Access(Windows):
     def through_window(
         self, window: Window, domain: Domain, queue: int, addr: int, length: int, right: int
     ) -> int | None:
-        """Returns the address in this process for an address by a window's key, or None."""
+        """Returns the address in this process for an address that is used with a window's key, or None."""
         region = window.region
         if region is None or not region.usable or not self.window_opens(window, domain, queue):
             return None
@@ -221,23 +222,24 @@ class Access(Windows):
         return self.translate(region, window.addr + offset)
 
     def window_opens(self, window: Window, domain: Domain, queue: int) -> bool:
-        """Returns whether a queue pair can use a window: type 1 in its domain, type 2 on the queue pair of its bind."""
+        """Returns whether a queue pair can use a window: type 1 if it is in the window's PD, type 2 if it posted the
+        bind."""
         return window.domain is domain and window.queue in (0, queue)
 
     def window_allows(self, window: Window, right: int) -> bool:
-        """Returns whether a window has a right. Further rights of its region do not count."""
+        """Returns whether a window has an access flag; the flags of its region do not count."""
         return window.access & right == right
 
     def no_longer_fits(self, window: Window, region: Region, right: int) -> bool:
-        """Returns whether the region was changed after the bind, and can no longer be bound to the window."""
+        """Returns whether the region was changed after the bind in such a way that this bind would now be refused."""
         if region.domain is not window.domain or self.forbids_binding(region):
             return True
         return self.lacks_local_write(region, right) or self.beyond(region, window.addr, window.length)
 
     def window_base(self, window: Window) -> int:
-        """Returns the address by which the window's key reaches its first byte."""
+        """Returns the address of the window's first byte in accesses with the window's key."""
         return 0 if window.access & ZERO_BASED else window.addr
 
     def window_contains(self, window: Window, offset: int, length: int) -> bool:
-        """Returns whether a range lies in the window; `offset` counts from the window's start."""
+        """Returns whether a range is in the window; `offset` counts from the window's start."""
         return offset >= 0 and offset + length <= window.length

@@ -1,6 +1,6 @@
 """ibv_advise_mr as ibv_advise_mr(3) defines it.
 
-Each decision is a method, so that a seeded violation can override it (see regions.py).
+Each decision is a method, so that an injected violation can override it (see regions.py).
 """
 
 import errno
@@ -29,7 +29,7 @@ class Advice(Regions):
         if self.unknown_advice_flags(flags):
             raise Refused(errno.EINVAL)
         if self.unknown_advice(advice):
-            raise Refused(errno.EOPNOTSUPP)  # the number of ENOTSUP
+            raise Refused(errno.EOPNOTSUPP)  # the same number as ENOTSUP
         ranges = [self.element(domain, advice, sge) for sge in sg_list]
         if ranges:
             self.allocate()
@@ -52,9 +52,10 @@ class Advice(Regions):
         return region.addr + sge.addr - region.iova, sge.length
 
     def advised(self, lkey: int) -> Region:
-        """Returns the region of an lkey.
+        """Returns the region with an lkey.
 
-        Raises Refused: EINVAL for a window, ENOENT if only the tag differs from that of a region, EFAULT otherwise.
+        Raises Refused: EINVAL for a window, ENOENT if the lkey differs from that of a region only in the tag, EFAULT
+        otherwise.
         """
         found = self.keys.get(lkey)
         if isinstance(found, Window):
@@ -65,7 +66,7 @@ class Advice(Regions):
         return found
 
     def other_tag(self) -> int:
-        """Returns the errno for an lkey with the index of a region and another tag."""
+        """Returns the errno for an lkey with the index of a region, but a different tag."""
         return errno.ENOENT
 
     def no_such_lkey(self) -> int:
@@ -94,7 +95,7 @@ class Advice(Regions):
         return sge.addr < region.iova or sge.addr + sge.length > region.iova + region.length
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
-        """Faults pages in. Returns False if that fails with FLUSH; without FLUSH the failure is not reported."""
+        """Faults pages in. Returns False if that fails with FLUSH in `flags`; without it, failures are not reported."""
         if advice == PREFETCH_NO_FAULT:
             return True
         present = self.memory.fault_in(addr, length, advice == PREFETCH_WRITE)

@@ -36,11 +36,11 @@ class HeldWindow:
         self._device = device
         self.window = window
         self.rkey = self.old_rkey = window.key
-        self.pointer = 0  # there is no structure of a library
+        self.pointer = 0  # the reference has no structure of a library
 
     @property
     def handle(self) -> int:
-        """The key, in place of the structure."""
+        """The rkey, which identifies the window in place of a handle."""
         return self.window.key
 
     def dealloc(self) -> Return:
@@ -72,14 +72,14 @@ class HeldQueue:
         self.queue = queue
         self.number = self.handle = queue.number
         self.kind, self.sq_sig_all = queue.kind, queue.sq_sig_all
-        self.state = "RESET"  # the state that the program has set; it does not show a transition to ERR
+        self.state = "RESET"  # the state that the program has set; an error does not change it
 
     def move_to(self, state: str) -> None:
         self.state = state
         self._device.move_qp(self.queue, state)
 
     def query_state(self) -> str:
-        """Returns the present state. Raises OSError if the device does not report it."""
+        """Returns the present state. Raises OSError if the device does not report states."""
         try:
             return self._device.query_qp(self.queue)
         except Refused as refused:
@@ -95,7 +95,7 @@ class HeldQueue:
         self.queue.requested = "solicited" if solicited_only else "any"
 
     def took_event(self, deadline_s: float | None) -> bool:
-        """Returns whether there is a completion event, and takes it. It does not wait."""
+        """Returns whether there is a completion event, and takes it. This method does not wait."""
         taken, self.queue.notified = self.queue.notified, False
         return taken
 
@@ -104,14 +104,14 @@ class HeldQueue:
         return self._device.capacity(self.queue)
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send, or a posting of one request: 0, or the value of errno."""
+        """ibv_post_send, or a batch with one request: returns 0, or the value of errno."""
         if self.queue.extended in BUILDERS:
             return self.post_batch((request,))
         with self._device.turn:
             return _value(self._device.post_send(self.queue, request))
 
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True) -> Return:
-        """One posting of ibv_wr_start: 0, or what ibv_wr_complete returns."""
+        """Posts a batch after ibv_wr_start: returns 0, or the value of ibv_wr_complete."""
         return _value(self._device.post_batch(self.queue, requests, built))
 
     def post_receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
@@ -124,7 +124,7 @@ class HeldQueue:
         return _value(fault)
 
     def completions(self, count: int = 1, deadline_s: float = 0.0) -> list[Completion]:
-        """Returns the next completions. It does not wait: requests complete when they are posted."""
+        """Returns the next completions. This method does not wait, because requests complete when they are posted."""
         polled = self.queue.polled
         return [polled.popleft() for _ in range(min(count, len(polled)))]
 
@@ -141,12 +141,12 @@ class HeldPair:
 
     @property
     def renews_by_reset(self) -> bool:
-        """Whether `renew` resets them, so that they remain the same queue pairs; those of iWARP do not."""
+        """Whether `renew` resets the queue pairs; on iWARP, it creates new ones."""
         return self.transport is not IWARP and self._bench.findings.renews_by_reset
 
     @property
     def tells_state(self) -> bool:
-        """Whether ibv_query_qp reports the error state, as far as preflight has found."""
+        """Whether ibv_query_qp reports the error state, according to preflight."""
         return self._bench.findings.tells_state
 
     def _create(self, spec: QpSpec, requester: Pd, responder: Pd) -> None:
@@ -167,7 +167,7 @@ class HeldPair:
             held.move_to("RTS")
 
     def renew(self) -> None:
-        """Resets both queue pairs and connects them again, or creates them again."""
+        """Resets both queue pairs and connects them again, or creates new ones."""
         if not self.renews_by_reset:
             self.close()
             self._create(*self._spec)
@@ -206,7 +206,7 @@ class ReferenceBench:
         self._entries: dict[str, Entry] = {"libibverbs": self.library, "uverbs": kernel, door.name: door}
 
     def entry(self, name: str) -> Entry:
-        """Returns the exact calls of one of vocabulary.ENTRIES."""
+        """Returns the entry point with this name, one of vocabulary.ENTRIES."""
         return self._entries[name]
 
     def alloc_pd(self) -> Domain:
@@ -231,14 +231,14 @@ class ReferenceBench:
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """The objects left behind by another process that prepared something on such a device and was killed."""
+        """The objects left behind by another process that has called `prepare` on such a device and was killed."""
         other = ReferenceBench(type(self.device)(self.device.stack))
         with closing(other):
             kept = prepare(other)
             return other.device.left_by_a_killed_process() if kept else {}
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
-        """The observations in a process of its own; the reference computes them."""
+        """The observations of fork protection in a new process, which the reference computes."""
         return self.device.fork_setting(setting, kernel)
 
     def dmabuf(self, kind: str, size: int) -> FileRange:
@@ -272,7 +272,7 @@ class ReferenceBench:
 
     @contextmanager
     def failing_allocation(self, number: int) -> Iterator[Injected]:
-        """Within the block, a call's allocation of that number fails."""
+        """Within the block, the allocation with this number that a call makes fails."""
         self.device.allocations_left = number
         injected = Injected()
         yield injected
@@ -297,7 +297,7 @@ class ReferenceBench:
         self.device.memory.close()
 
     def capabilities(self) -> Capabilities:
-        """Returns what is known of this stack before any case, determined as on a real one."""
+        """Returns the capabilities of this stack, determined before any case, like those of a real stack."""
         stack = self.device.stack
         offered = {name: offered_by(self, name) for name in (*ENTRIES, *DOORS)}
         return Capabilities(stack.declared, offered, stack.reachable, absent_on(self, stack.declared))

@@ -37,7 +37,7 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
         self.advise(pd, advice, flags, sg_list)
 
     def offsets_differ(self, addr: int, hca_va: int) -> bool:
-        """Returns whether addr and hca_va have offsets in their pages that the device cannot take together."""
+        """Returns whether the device refuses addr and hca_va because their offsets in the page differ."""
         return not self.stack.has("iova_page_offset") and (addr - hca_va) % PAGE != 0
 
     # Reports of the library
@@ -62,7 +62,7 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
         return *self.reported_keys(region), region.length, region.iova
 
     def forged_fault(self, command: str, handle: int) -> int:
-        """Returns the errno of a command whose handle is of another kind of object, or was never assigned."""
+        """Returns the errno of a command whose handle belongs to another kind of object, or was never assigned."""
         return errno.EINVAL
 
     def reported_range(self, change: Change) -> tuple[int, int]:
@@ -76,7 +76,7 @@ class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
 
     # The headers and bindings of programs
 
-    bindings_fault = ("", "", 0)  # enumeration, name and number of a wrong value in the bindings; empty if none
+    bindings_fault = ("", "", 0)  # enumeration, name and number of a wrong value, if any
 
     def header(self) -> str:
         """Returns the text of the installed verbs.h."""

@@ -1,4 +1,4 @@
-"""Memory of the device, copies to and from it, and regions of it.
+"""Device memory, copies to and from it, and regions on it.
 
 Each decision is a method, as in regions.py.
 """
@@ -16,7 +16,7 @@ MAX_DM_SIZE = 1 << 20
 
 @dataclass(eq=False)
 class Dm(Held):
-    """Memory of the device; here it is memory of this process."""
+    """Device memory; in the reference, it is memory of this process."""
 
     memory: Range = field(kw_only=True)
 
@@ -26,7 +26,7 @@ class Dm(Held):
 
 
 class DeviceMemories(Regions):
-    """The device's own memory."""
+    """The verbs of device memory."""
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Dm:
         if not self.stack.has("alloc_dm"):
@@ -39,7 +39,7 @@ class DeviceMemories(Regions):
         return made
 
     def dm_fault(self, length: int, log_align_req: int) -> int:
-        """Returns the errno for memory that the device does not have, or 0."""
+        """Returns the errno for a size or alignment that the device cannot allocate, or 0."""
         return errno.ENOMEM if length > MAX_DM_SIZE else 0
 
     def free_dm(self, dm: int) -> None:
@@ -58,7 +58,7 @@ class DeviceMemories(Regions):
         return Dm(dm_handle, "unimport_dm", memory=self.dms[dm_handle].memory)
 
     def unimport_dm(self, dm: int) -> None:
-        """ibv_unimport_dm, which leaves the memory."""
+        """ibv_unimport_dm, which does not free the memory."""
 
     def regions_of(self, dm: int) -> list[Region]:
         memory = self.dms[dm].memory
@@ -93,7 +93,7 @@ class DeviceMemories(Regions):
         return self.keep(Region(self.new_handle(), self.new_key(), domain, start, length, 0, access))
 
     def dm_access_fault(self, access: int) -> bool:
-        """Returns whether rights are refused for device memory."""
+        """Returns whether these access flags are refused for device memory."""
         return not access & ZERO_BASED
 
     def dm_range_fault(self, dm: Dm, dm_offset: int, length: int) -> bool:

@@ -1,8 +1,8 @@
-"""The exact calls of both entries, answered by the reference device.
+"""The exact calls of both entry points, answered by the reference device.
 
-The same interface as device/libibverbs.py and device/uverbs.py: a verb is the device's method of the same name, and
-each entry has its own answers for a new region, a refusal and a change. Not for the behaviour (device.py and its
-parts).
+The interface is that of device/libibverbs.py and device/uverbs.py: a verb calls the device's method of the same name,
+and each entry point has its own results for a new region, a refusal and a change. Not for the behaviour (device.py and
+its parts).
 """
 
 import ctypes
@@ -24,7 +24,7 @@ from reference.reregistration import CHANGE_PD, CHANGE_TRANSLATION, INPUT, Chang
 
 
 class Answers(Protocol):
-    """The answers of an entry."""
+    """The results of an entry point."""
 
     name: str
 
@@ -34,7 +34,7 @@ class Answers(Protocol):
 
 
 class LibraryAnswers:
-    """A pointer or NULL, and the codes of the pages."""
+    """The results of libibverbs: a pointer or NULL, and the codes of the manual pages."""
 
     name = "libibverbs"
 
@@ -60,19 +60,19 @@ class LibraryAnswers:
 
 
 class KernelAnswers:
-    """0 or errno, also where the page of the library defines other codes."""
+    """The results of uverbs: 0 or errno, even if the manual page of the library's verb defines other codes."""
 
     name = "uverbs"
 
     def made(self, struct: IbvMr) -> Return:
-        """A region that the library does not know."""
+        """A new region, which the library does not know."""
         return Return(0, 0, Mr(struct))
 
     def refused(self, device: Device, verb: Verb, errno: int) -> Return:
         return Return(errno, errno)
 
     def changed(self, device: Device, mr: Mr, change: Change, pd: Pd | None) -> Return:
-        """REREG_MR; only the keys in the structure change, because the kernel returns nothing else."""
+        """REREG_MR; only the keys in struct ibv_mr change, because the kernel returns nothing else."""
         mr.struct.lkey, mr.struct.rkey = device.reported_keys(device.change(mr.handle, change))
         return Return(0, 0)
 
@@ -85,7 +85,7 @@ class HeldAt:
         self.handle, self.pointer = made.handle, made.pointer
 
     def close(self) -> None:
-        """Releases it, unless a step has released it. Raises Refused."""
+        """Releases the object, unless a step has released it. Raises Refused."""
         if not self._made.gone:
             getattr(self._device, self._made.end)(self.handle)
 
@@ -161,7 +161,7 @@ class ReferenceEntry:
         return self._answered(of_method("rereg_mr"), lambda: self._answers.changed(self._device, mr, change, pd))
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """The vendor's ibv_rereg_mr: 0, or the value of errno."""
+        """The vendor's ibv_rereg_mr: returns 0, or the value of errno."""
         change = Change(flags, pd.handle if pd else None, addr, length, access)
         code, region = self._device.experimental_code(mr.handle, change)
         if region:
@@ -170,7 +170,7 @@ class ReferenceEntry:
 
 
 def _update_structure(device: Device, mr: Mr, region: Region, change: Change, pd: Pd | None) -> None:
-    """Writes into the structure what the library writes after a change."""
+    """Updates struct ibv_mr as the library does after a change."""
     if change.flags & CHANGE_TRANSLATION:
         mr.struct.addr, mr.struct.length = device.reported_range(change)
     if change.flags & CHANGE_PD and pd:

@@ -39,22 +39,22 @@ class Attributes:
 
 @dataclass
 class Buffer:
-    """A buffer: its handle, its memory, and the domain that allocated it."""
+    """A buffer: its handle, its memory, and the PD for which it was allocated."""
 
     handle: int
     memory: Range | FileRange
     pd: int
     size: int
-    fd: int = -1  # of a dma-buf
+    fd: int = -1  # the file descriptor of a dma-buf
 
     @property
     def addr(self) -> int:
-        """The mapped address: as with malloc, other memory of the process is on both sides."""
+        """The mapped address; as with malloc, there is other memory of the process on both sides of the buffer."""
         return self.memory.addr + (PAGE if self.fd < 0 else 0)
 
 
 class Extended(Regions):
-    """The additions of newer verbs to regions."""
+    """The verbs of this module: ibv_reg_mr_ex, dma handles and buffers."""
 
     extended = False  # whether a region was made by ibv_reg_mr_ex
 
@@ -92,7 +92,7 @@ class Extended(Regions):
         return asked.access
 
     def mask_fault(self, asked: Attributes) -> int:
-        """Returns the errno for a mask that names no region, or 0."""
+        """Returns the errno for a mask that does not describe a region, or 0."""
         if asked.comp_mask & ~KNOWN or (asked.comp_mask & DMAH and asked.dmah not in self.dmahs):
             return errno.EOPNOTSUPP
         if self.is_ambiguous(asked.comp_mask) or self.is_incomplete(asked.comp_mask):
@@ -100,15 +100,15 @@ class Extended(Regions):
         return 0
 
     def is_ambiguous(self, comp_mask: int) -> bool:
-        """Returns whether it names both memory and a dma-buf."""
+        """Returns whether the mask has both memory and a dma-buf."""
         return bool(comp_mask & (ADDR | BUF)) and bool(comp_mask & (FD | FD_OFFSET))
 
     def is_incomplete(self, comp_mask: int) -> bool:
-        """Returns whether it names neither memory nor a whole dma-buf."""
+        """Returns whether the mask has neither memory nor all fields of a dma-buf."""
         return not comp_mask & ADDR and comp_mask & (FD | FD_OFFSET | IOVA) != FD | FD_OFFSET | IOVA
 
     def ex_base(self, asked: Attributes) -> int:
-        """Returns the address by which keys reach the first byte: the iova only if the mask has it."""
+        """Returns the address of the first byte in accesses with a key: the iova only if the mask has it."""
         return asked.iova if asked.comp_mask & IOVA else asked.addr
 
     def register_ex(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
@@ -156,7 +156,7 @@ class Extended(Regions):
         return buffer
 
     def is_of_dmabuf(self, pd: int) -> bool:
-        """Returns whether the buffers of a domain are dma-bufs."""
+        """Returns whether the buffers of a PD are dma-bufs."""
         return pd in self.unprotected and self.stack.has("dmabuf_buffers")
 
     def free_buf(self, handle: int) -> None:
@@ -166,7 +166,7 @@ class Extended(Regions):
         return self.reg_mr_ex(pd, length, access, BUF | ADDR, 0, addr, -1, 0, "NULL", buf)
 
     def buffer_fault(self, pd: int, asked: Attributes) -> int:
-        """Returns the errno for a range that is not in the buffer, or for another domain; 0 if there is no fault."""
+        """Returns the errno for a range that is not in the buffer, or for another PD; 0 if there is no fault."""
         buffer = self.buffers[asked.buf or 0]
         if buffer.fd >= 0 and self.is_moved(asked):
             return errno.EINVAL
@@ -175,11 +175,11 @@ class Extended(Regions):
         return 0
 
     def is_moved(self, asked: Attributes) -> bool:
-        """Returns whether a region of a dma-buf's buffer is to have an address of its own."""
+        """Returns whether a region of a buffer that is a dma-buf is requested at an address other than the buffer's."""
         return bool(asked.comp_mask & IOVA)
 
     def offset_in(self, buffer: Buffer, addr: int) -> int:
-        """Returns where in its dma-buf the first byte of a region of a buffer is."""
+        """Returns the offset, in the dma-buf, of the first byte of a region of a buffer."""
         return addr - buffer.addr
 
     def is_foreign(self, buffer: Buffer, pd: int) -> bool:
@@ -195,5 +195,5 @@ class Extended(Regions):
         return self.exported(self.buffers[buf])
 
     def exported(self, buffer: Buffer) -> int:
-        """Returns a new descriptor of a buffer's dma-buf."""
+        """Returns a new file descriptor of a buffer's dma-buf."""
         return os.dup(buffer.fd)

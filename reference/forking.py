@@ -1,5 +1,5 @@
 """The pages that forked children do not get, on a stack whose library protects regions from fork; and the library's
-answers when fork protection is turned on in a process of its own.
+results when fork protection is turned on in a new process.
 """
 
 import ctypes
@@ -19,10 +19,10 @@ class Forking:
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.marked: Counter[int] = Counter()  # by page: how many regions have it
+        self.marked: Counter[int] = Counter()  # for each page, the number of regions that contain it
 
     def dont_fork(self, addr: int, length: int) -> bool:
-        """Marks a range as not copied on fork; returns whether that worked. In a race the range was still mapped."""
+        """Marks a range as not inherited on fork; returns whether that worked. With `fork_race`, it always works."""
         if not self.stack.reach("dontfork") or self.stack.reach("fork_race"):
             return True
         done = 0
@@ -35,7 +35,8 @@ class Forking:
         return True
 
     def do_fork(self, addr: int, length: int) -> bool:
-        """Marks a range as copied on fork again, where no other region has it; returns whether that worked."""
+        """Marks the pages of a range that no other region contains as inherited on fork again; returns whether that
+        worked."""
         if not self.stack.reach("dontfork"):
             return True
         left = [page for page in self.pages_kept(addr, length) if self.ends(page)]
@@ -49,7 +50,7 @@ class Forking:
         self.marked[page] = max(0, self.marked[page] - 1)
         return not self.marked[page]
 
-    # In a process of its own
+    # In a new process
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
         """The result of ibv_fork_init, and the observations of a region."""
@@ -66,7 +67,7 @@ class Forking:
         }
 
     def fork_status(self, copies: bool, enabled: bool) -> str:
-        """ibv_is_fork_initialized. `copies`: the kernel says that it copies on fork."""
+        """ibv_is_fork_initialized. If `copies`, the kernel reports that it copies on fork."""
         return "UNNEEDED" if copies else "ENABLED" if enabled else "DISABLED"
 
     def turns_on(self, setting: str) -> bool:
@@ -76,7 +77,7 @@ class Forking:
         return errno.EINVAL
 
     def marks_part_of_huge_page(self) -> bool:
-        """Returns whether a part of a huge page can be registered, if the library checks the size of pages."""
+        """Returns whether a part of a huge page can be registered although the library checks the size of pages."""
         return True
 
 

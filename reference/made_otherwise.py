@@ -1,6 +1,6 @@
 """Null regions, imported regions and domains, parent and thread domains.
 
-Each decision is a method, as in regions.py. Verbs that the provider or the library lacks are refused.
+Each decision is a method, as in regions.py. A verb that the provider or the library does not have is refused.
 """
 
 import ctypes
@@ -16,10 +16,10 @@ UNPROTECTED = ENUMS["ibv_parent_domain_init_attr_mask"].value_of("ALLOW_CC_UNPRO
 
 
 class MadeOtherwise(Work, Reregistration):
-    """The verbs that make a region or a domain without registering memory or allocating a plain domain."""
+    """The verbs that make a region without registering memory, or a PD that is not a plain one."""
 
     nulls: tuple[Region, ...] = ()
-    _source = ctypes.create_string_buffer(0)  # the bytes that the latest use of a null region sees
+    _source = ctypes.create_string_buffer(0)  # the bytes that the latest operation reads from a null region
 
     def has(self, verb: str) -> None:
         """Raises Refused if the stack does not have a verb."""
@@ -43,7 +43,7 @@ class MadeOtherwise(Work, Reregistration):
         return SPACE - 1
 
     def null_access(self) -> int:
-        """Returns the rights of a null region: none for peers or windows."""
+        """Returns the access flags of a null region: none for peers or windows."""
         return LOCAL_WRITE
 
     def null_content(self, length: int) -> bytes:
@@ -91,7 +91,7 @@ class MadeOtherwise(Work, Reregistration):
         return made
 
     def parent_of(self, pd: int | None) -> Domain:
-        """Returns the domain that a parent domain is for. Raises Refused."""
+        """Returns the PD of which a parent domain was made. Raises Refused."""
         if pd is None:
             raise Refused(errno.EINVAL)
         return self.domain_of(pd)
@@ -108,11 +108,11 @@ class MadeOtherwise(Work, Reregistration):
         self.tds.pop(td).gone = True
 
     def standing_for(self, domain: Domain) -> Domain:
-        """Returns a domain with a handle of its own, for which every verb uses `domain`."""
+        """Returns a PD with a new handle; every verb uses `domain` in its place."""
         found = Domain(self.new_handle(), self.context, self.forget_standing)
         self.domains[found.handle] = domain
         return found
 
     def forget_standing(self, domain: Domain) -> None:
-        """Gives up a domain that stands for another one."""
+        """Removes a PD that stands for another PD."""
         del self.domains[domain.handle]

@@ -1,7 +1,7 @@
 """The memory of this process as the reference device accesses it.
 
-The memory is real. Only kinds that a host may not have are simulated: huge pages, persistent memory and dma-bufs are
-ordinary memory that is recorded as such. Not for registering it (regions.py).
+The memory is real memory of this process. Kinds that a host may not have are simulated: huge pages, persistent memory
+and dma-bufs are ordinary memory that is recorded as this kind. Not for registering memory (regions.py).
 """
 
 import ctypes
@@ -47,7 +47,7 @@ class FileRange:
     forget: Callable[[], None]
 
     def close(self) -> None:
-        """Unmaps the file and closes the descriptor."""
+        """Unmaps the file and closes the file descriptor."""
         self.forget()
 
 
@@ -91,14 +91,15 @@ class Memory:
         def forget() -> None:
             if self._buffers.pop(name, None):
                 memory.unmap(addr, rounded)
-                with suppress(OSError):  # a program that was given this descriptor has closed it
+                with suppress(OSError):  # the case may have closed this descriptor
                     os.close(fd)
 
         self._buffers[name] = made = FileRange(fd, addr, rounded, forget)
         return made
 
     def dmabuf_of(self, fd: int) -> FileRange | None:
-        """Returns the dma-buf of a descriptor, or None if it is not one. Raises OSError for a closed descriptor."""
+        """Returns the dma-buf of a file descriptor, or None if it belongs to no dma-buf. Raises OSError for a closed
+        descriptor."""
         return self._buffers.get(_file_of(fd))
 
     def is_open(self, fd: int) -> bool:
@@ -112,14 +113,14 @@ class Memory:
         return any(each.addr <= addr < each.addr + each.size for each in self._buffers.values())
 
     def is_special(self, kind: str, addr: int, length: int) -> bool:
-        """Returns whether a range lies in memory that was allocated as `kind`, `huge` or `persistent`."""
+        """Returns whether a range is in memory that was allocated as `kind`, which is `huge` or `persistent`."""
         return any(start <= addr and addr + length <= end for start, end in self._special.get(kind, ()))
 
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
         """Faults a range in, as pinning does. Returns False if a page is not mapped or does not allow the access.
 
-        If the kernel does not populate the pages when asked, the contents are written to a file and, for writing, read
-        back, so that this checks each page.
+        If the kernel cannot populate the pages by madvise, the contents are written to a file and, for writing, read
+        back, which accesses each page.
         """
         first = addr & -PAGE
         if not _libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):

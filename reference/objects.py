@@ -58,7 +58,7 @@ class Domain:
 
     @contextmanager
     def naming(self, handle: int) -> Iterator[None]:
-        """Within the block the structure has another handle."""
+        """Within the block, the PD has this handle."""
         own, self._struct.handle = self._struct.handle, handle
         try:
             yield
@@ -66,7 +66,7 @@ class Domain:
             self._struct.handle = own
 
     def close(self) -> None:
-        """Deallocates the domain, unless it is gone. Raises Refused if an object still uses it."""
+        """Deallocates the PD, unless it was deallocated already. Raises Refused if an object still uses it."""
         if not self.gone:
             self._release(self)
             self.gone = True
@@ -81,7 +81,7 @@ class Domain:
 
 @dataclass(eq=False)
 class Region:
-    """A memory region: `length` bytes at `addr` in this process; its keys address them from `iova` on.
+    """A memory region: `length` bytes at `addr` in this process; in accesses with its keys, they begin at `iova`.
 
     `usable` is False after a re-registration whose command failed. `pinned` are the bytes that count against the limit
     of locked memory.
@@ -101,7 +101,7 @@ class Region:
 
 @dataclass(eq=False)
 class Held:
-    """An object that a program holds by a pointer until the verb `end` releases it."""
+    """An object that a program knows by a pointer until the verb `end` releases it."""
 
     handle: int
     end: str = "dealloc_dmah"

@@ -1,4 +1,4 @@
-"""ibv_wr_post(3): postings of several requests, which are carried out together or not at all.
+"""ibv_wr_post(3): batches of several requests, which are carried out together or not at all.
 
 Each decision is a method, as in regions.py.
 """
@@ -26,11 +26,11 @@ _SUPPORTED = {
 class Postings(Work):
     """Queue pairs whose requests are posted by builders."""
 
-    inline_data: bytes | None = None  # of the request that is being carried out
+    inline_data: bytes | None = None  # the inline data of the request that is being carried out
 
     def capacity(self, queue: Queue) -> tuple[int, int, int]:
-        """The number of requests that the send queue holds, and the maximum of SGEs and of bytes of inline data of
-        each."""
+        """The number of requests that fit into the send queue, and the maximum numbers of SGEs and of bytes of inline
+        data of each request."""
         return _DEPTH, _ELEMENTS, queue.inline
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
@@ -38,7 +38,7 @@ class Postings(Work):
         return errno.EOPNOTSUPP if operations & ~_SUPPORTED[kind] or not self.stack.has("wr_post") else 0
 
     def batch_fault(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
-        """Returns the errno of a posting that cannot be carried out as a whole, or 0."""
+        """Returns the errno of a batch that cannot be carried out as a whole, or 0."""
         depth, elements, inline = self.capacity(queue)
         if len(requests) > depth:
             return errno.ENOMEM
@@ -49,19 +49,21 @@ class Postings(Work):
         return sum(each.length for each in request.sges) if request.flags & _INLINE else 0
 
     def set_inline(self, queue: Queue, request: SendRequest) -> bytes | None:
-        """The inline setter: returns the bytes that it copies, without checking a key; None for other requests."""
+        """The setter of inline data: returns the bytes that it copies, without checking a key; None for a request
+        without inline data."""
         if not request.flags & _INLINE:
             return None
         return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)
 
     def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
-        """See Work; inline data were copied before."""
+        """As in Work, but inline data were copied already."""
         return super().gather(queue, sges) if self.inline_data is None else self.inline_data
 
     def post_batch(self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]) -> int:
-        """ibv_wr_start, the builders with their setters, and ibv_wr_complete. Returns its errno, or 0.
+        """ibv_wr_start, the builders with their setters, and ibv_wr_complete. Returns the errno of ibv_wr_complete, or
+        0.
 
-        If `built` returns False, calls ibv_wr_abort instead of ibv_wr_complete, which gives all of them up.
+        If `built` returns False, calls ibv_wr_abort instead of ibv_wr_complete, which drops all requests.
         """
         fault = self.batch_fault(queue, requests)
         copied = [(each, None if fault else self.set_inline(queue, each)) for each in requests]
@@ -70,11 +72,11 @@ class Postings(Work):
         return fault or self.complete_batch(queue, copied)
 
     def abort(self, queue: Queue, requests: Sequence[SendRequest]) -> int:
-        """ibv_wr_abort: nothing of what was built is carried out. Returns 0."""
+        """ibv_wr_abort: no request that was built is carried out. Returns 0."""
         return 0
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
-        """See Work; ibv_post_send copies inline data as the setter does."""
+        """As in Work; ibv_post_send copies inline data like the setter."""
         return self.complete_batch(queue, [(request, self.set_inline(queue, request))])
 
     def complete_batch(self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]) -> int:

@@ -13,17 +13,17 @@ from reference.objects import Domain, Refused
 
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
 _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
-# By the way in which a queue pair posts, the builders that it needs.
+# For each way of posting, the builders that a queue pair needs.
 _BUILT = {WR_POST: WR_POST, BOTH_POSTERS: WR_POST, WINDOWS_POSTER: WINDOWS_POSTER}
-_SHARED_RECEIVES = ("XRC", "RC_SRQ")  # their receives are in a shared receive queue, which has no states
+_SHARED_RECEIVES = ("XRC", "RC_SRQ")  # types whose receives are in a shared receive queue, which has no states
 
 
 @dataclass(eq=False)
 class Queue:
-    """One queue pair. `access` are the rights of its peer, `receives` the posted receives as (wr_id, elements).
+    """One queue pair. `access` are the access flags for its peer, `receives` the posted receives as (wr_id, SGEs).
 
-    `asked_state` is the state to which the program has moved it. A request carries at most
-    `inline` bytes itself; `extended` is that of its QpSpec.
+    `asked_state` is the state to which the program has moved the queue pair. A request has at most `inline` bytes of
+    inline data; `extended` is as in its QpSpec.
     """
 
     number: int
@@ -38,14 +38,14 @@ class Queue:
     receives: deque[tuple[int, tuple[Sge, ...]]] = field(default_factory=deque)
     polled: deque[Completion] = field(default_factory=deque)
     events: list[str] = field(default_factory=list)
-    requested: str = ""  # the completions for which an event is requested: `any`, or only a `solicited` one
+    requested: str = ""  # the completions for which an event is requested: `any`, or only `solicited` completions
     notified: bool = False
 
     def __post_init__(self) -> None:
         self.peer: Queue = self
 
     def reset(self) -> None:
-        """Returns to the state RESET, without posted receives and completions."""
+        """Moves the queue pair to RESET, and removes its posted receives and completions."""
         self.state = self.asked_state = "RESET"
         self.receives.clear()
         self.polled.clear()
@@ -107,18 +107,18 @@ class Queues(Access):
         return bool(flags & SIGNALED) or queue.sq_sig_all
 
     def completed_opcode(self, opcode: str) -> str:
-        """Returns the opcode of a request's completion: by ibv_poll_cq(3) it names the operation of the request."""
+        """Returns the opcode of a request's completion, which names the operation of the request, by ibv_poll_cq(3)."""
         return COMPLETED_AS.get(opcode, opcode)
 
     def received_opcode(self, message: bool) -> str:
-        """Returns the opcode of a receive's completion: of a message, or of an RDMA WRITE with immediate data."""
+        """Returns the opcode of a receive's completion, for a message or an RDMA WRITE with immediate data."""
         return "RECV" if message else "RECV_RDMA_WITH_IMM"
 
     def reported_wr_id(self, wr_id: int) -> int:
         return wr_id
 
     def fail(self, queue: Queue) -> None:
-        """Takes a queue pair to the error state and flushes the receives that are posted to it alone."""
+        """Moves a queue pair to the error state and flushes its receives, except those in a shared receive queue."""
         if queue.state != "ERR":
             queue.state = "ERR"
             if queue.kind in _SHARED_RECEIVES:

@@ -1,7 +1,7 @@
 """Registering and deregistering memory, as ibv_reg_mr(3) defines it.
 
-Each decision is a method, so that a seeded violation can override exactly one. A method whose name is a fault
-returns whether there is this fault. A method named `..._fault` returns an errno, 0 if there is no fault.
+Each decision is a method, so that an injected violation can override exactly one decision. A method named after a fault
+returns whether the arguments have this fault. A method named `..._fault` returns an errno, 0 if there is no fault.
 """
 
 import errno
@@ -35,10 +35,10 @@ from reference.stack import WHOLE, Stack
 
 _SIZE_MAX = SPACE - 1
 _KNOWN = ACCESS.mask_of(*ACCESS.short_names)
-# The rights for which the memory must be writable.
+# The access flags for which the memory must be writable.
 _WRITING = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
 _DMABUF = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | RELAXED_ORDERING
-# MW_BIND is not among them: windows of either type suffice for it.
+# The capability that each access flag needs. MW_BIND is left out: windows of one of the two types suffice for it.
 _NEEDS = tuple((ACCESS.value_of(flag), need) for flag, need in FLAG_NEEDS.items() if need and flag != "MW_BIND")
 
 
@@ -50,7 +50,7 @@ class Regions(Forking):
         self.memory = Memory()
         self.context = 0x1000
         self.locked_limit: int | None = None  # in bytes; None means no limit
-        self.allocations_left: int | None = None  # of memory; the last one fails; None means no limit
+        self.allocations_left: int | None = None  # the number of allocations, of which the last fails; None: no limit
         self.domains: dict[int, Domain] = {}
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []
@@ -59,10 +59,10 @@ class Regions(Forking):
         self.unprotected: set[int] = set()  # parent domains whose buffers are dma-bufs
         self.dmahs: dict[int, Held] = {}
         self.steered: dict[Region, int | str] = {}  # the dma handles of regions
-        self.dms: dict[int, Any] = {}  # of ibv_alloc_dm, by handle
-        self.buffers: dict[int, Any] = {}  # of ibv_alloc_buf, by handle
+        self.dms: dict[int, Any] = {}  # device memory of ibv_alloc_dm, by handle
+        self.buffers: dict[int, Any] = {}  # buffers of ibv_alloc_buf, by handle
         self._random = random.Random(seed)
-        self.turn = threading.RLock()  # of the threads of a program
+        self.turn = threading.RLock()  # only one thread at a time makes a call
         self._next = 1
         self.setup()
 
@@ -105,7 +105,7 @@ class Regions(Forking):
     # What is refused
 
     def unknown_bits(self, access: int) -> int:
-        """Returns the bits that must be refused: those without a name outside the optional range."""
+        """Returns the bits that must be refused: those without a name that are outside of the optional range."""
         return access & WORD & ~_KNOWN & ~OPTIONAL_ACCESS
 
     def unsupported(self, access: int) -> bool:
@@ -126,7 +126,7 @@ class Regions(Forking):
         return errno.EOPNOTSUPP if self.unsupported(access) else 0
 
     def is_implicit(self, addr: int, length: int, access: int) -> bool:
-        """Returns whether the arguments ask for an implicit on-demand region."""
+        """Returns whether these are the arguments of an implicit on-demand region."""
         return bool(access & ON_DEMAND) and addr == 0 and length == _SIZE_MAX
 
     def wraps(self, addr: int, length: int) -> bool:
@@ -140,7 +140,7 @@ class Regions(Forking):
         return pinned + self.pages(addr, length) > self.locked_limit
 
     def allocate(self) -> None:
-        """Allocates memory for a call. Raises Refused if there is none."""
+        """Allocates memory for a call. Raises Refused if the allocation has to fail."""
         if self.allocations_left:
             self.allocations_left -= 1
             if not self.allocations_left:
@@ -151,7 +151,8 @@ class Regions(Forking):
         return -(-(addr % PAGE + length) // PAGE) * PAGE
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
-        """Returns whether memory that must be pinned is not mapped or is not writable although the rights need it."""
+        """Returns whether memory that must be pinned is not mapped, or not writable although the access flags need
+        it."""
         return not self.memory.fault_in(addr, length, self.writes(access))
 
     def writes(self, access: int) -> bool:
@@ -187,13 +188,13 @@ class Regions(Forking):
         return errno.EINVAL if length == 0 or offset + length > size else 0
 
     def dmabuf_offset_fault(self, offset: int, iova: int) -> int:
-        """Returns the errno for an iova whose offset in its page differs from that of `offset`, or 0."""
+        """Returns the errno for an iova and an `offset` that differ in their offsets within the page, or 0."""
         return errno.EINVAL if offset % PAGE != iova % PAGE else 0
 
     # What is granted
 
     def base(self, hca_va: int, access: int) -> int:
-        """Returns the address by which keys reach the region's first byte."""
+        """Returns the address of the region's first byte in accesses with its keys."""
         return 0 if access & ZERO_BASED else hca_va
 
     def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
@@ -243,7 +244,7 @@ class Regions(Forking):
     # Regions of other processes
 
     def register_elsewhere(self, addr: int, length: int, access: int) -> Region:
-        """Registers memory in another process, with a domain of its own."""
+        """Registers memory in another process, with a PD of that process."""
         domain = Domain(self.new_handle(), self.context + 1, self.dealloc_pd)
         region = Region(self.new_handle(), self.new_key(), domain, addr, length, addr, access)
         self.keys[region.key] = region
@@ -254,7 +255,8 @@ class Regions(Forking):
         del self.keys[region.key]
 
     def left_by_a_killed_process(self) -> dict[str, int]:
-        """Returns what the kernel still counts, by kind, of a process that had everything here and was killed."""
+        """Returns the numbers of objects, by kind, that the kernel still counts for a killed process that had all
+        objects of this device."""
         return {}
 
     # What is deregistered

@@ -1,6 +1,6 @@
-"""Changing a region, as ibv_rereg_mr(3) defines it: the device's command and the library's part around it.
+"""Changing a region, as ibv_rereg_mr(3) defines it: the device's command, and the library's code around the command.
 
-Each decision is a method, so that a seeded violation can override it (see regions.py).
+Each decision is a method, so that an injected violation can override it (see regions.py).
 """
 
 import errno
@@ -39,7 +39,7 @@ class Reregistration(Regions):
     # The command
 
     def unknown_changes(self, flags: int) -> bool:
-        """Returns whether there is a flag other than the three."""
+        """Returns whether there is a flag other than the three of ibv_rereg_mr(3)."""
         return bool(flags & ~CHANGES)
 
     def missing_change(self, flags: int) -> bool:
@@ -48,7 +48,7 @@ class Reregistration(Regions):
         return not (self.stack.has("rereg_mr") and translation)
 
     def change(self, handle: int, change: Change) -> Region:
-        """Changes a region in place. Raises Refused; if `apply` does, the region becomes unusable."""
+        """Changes a region in place. Raises Refused; if `apply` raises it, the region becomes unusable."""
         if handle not in self.regions or self.unknown_changes(change.flags):
             raise Refused(errno.EINVAL)
         region = self.regions[handle]
@@ -81,7 +81,7 @@ class Reregistration(Regions):
         self.rekey(region)
 
     def wanted(self, region: Region, change: Change) -> tuple[Domain, int, int, int, int]:
-        """Returns domain, addr, length, iova and access after the change. Raises Refused."""
+        """Returns PD, addr, length, iova and access after the change. Raises Refused."""
         domain, addr, length, iova, access = region.domain, region.addr, region.length, region.iova, region.access
         if change.flags & CHANGE_PD:
             domain = self.domain_of(change.pd or 0)
@@ -109,7 +109,7 @@ class Reregistration(Regions):
     # The library
 
     def input_fault(self, change: Change) -> bool:
-        unselected = change.access and not change.flags & CHANGE_ACCESS  # the page leaves this one open
+        unselected = change.access and not change.flags & CHANGE_ACCESS  # left open by the manual page
         nowhere = change.flags & CHANGE_TRANSLATION and not (change.addr and change.length)
         no_domain = change.flags & CHANGE_PD and change.pd is None
         return self.library_unknown(change.flags) or bool(unselected or nowhere or no_domain)
@@ -138,11 +138,11 @@ class Reregistration(Regions):
         return 0, 0, changed
 
     def absent_code(self) -> int:
-        """Returns the code of a provider that does not have the verb: nothing has happened to the region."""
+        """Returns the code of a provider that does not have the verb; the region has not changed."""
         return INPUT
 
     def command_code(self, forks: bool, change: Change) -> int:
-        """Removes the fork protection of the new range after a failed command, and returns the code."""
+        """After a failed command, removes the fork protection of the new range and returns the code of ibv_rereg_mr."""
         return CMD if not forks or self.do_fork(change.addr, change.length) else CMD_AND_DO_FORK_NEW
 
     # The vendor's dialect

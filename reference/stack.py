@@ -1,7 +1,7 @@
 """The stacks that a reference can simulate: which capabilities they have, and which preconditions they meet.
 
-One stack cannot meet all preconditions: a library that protects ranges from fork has other results than one that need
-not. So there are several stacks. Not for the behaviour of the device (device.py).
+One stack cannot meet all preconditions: a library that protects ranges from fork has different results than a library
+that need not. So there are several stacks. Not for the behaviour of the device (device.py).
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from conformance.model import capability
 from conformance.model.transport import INFINIBAND, IWARP, UNSPECIFIED, Transport
 
-# The capabilities that a device declares. The suite finds out others by calls, as on a real stack.
+# The capabilities that a device declares. The suite determines the others by calls, like on a real stack.
 DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(0, 0, 0, 0)))
 
 
@@ -18,8 +18,8 @@ DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(
 class Stack:
     """One stack.
 
-    `lacks` are the capabilities it does not have, `reaches` the preconditions of PRECONDITIONS that it meets, `claims`
-    the capabilities that it declares but lacks, `hides` those that it has but does not declare.
+    `lacks` are the capabilities that it does not have, `reaches` the preconditions of PRECONDITIONS that it meets,
+    `claims` the capabilities that it declares but does not have, and `hides` those that it has but does not declare.
     """
 
     name: str
@@ -36,19 +36,20 @@ class Stack:
 
     @property
     def declared(self) -> Mapping[str, bool]:
-        """By capability, whether the device declares it."""
+        """For each capability, whether the device declares it."""
         return {name: name in self.claims or (self.has(name) and name not in self.hides) for name in DECLARABLE}
 
     @property
     def transport(self) -> Transport:
-        """A transport outside all standards has everything of the specification except its statuses."""
+        """The transport of the stack. A transport outside all standards differs from the specification only in its
+        statuses."""
         if self.has("iba_statuses"):
             return INFINIBAND
         return UNSPECIFIED if self.has("immediate_data") and self.has("read_sinks") else IWARP
 
     @property
     def reachable(self) -> Mapping[str, bool]:
-        """By precondition of PRECONDITIONS, whether the stack meets it."""
+        """For each precondition of PRECONDITIONS, whether the stack meets it."""
         return {name: self.reach(name) for name in capability.PRECONDITIONS}
 
 
@@ -60,7 +61,7 @@ def _stack(name: str, *reaches: str, lacks: tuple[str, ...] = ()) -> Stack:
     return Stack(name, frozenset(lacks), frozenset((*reaches, *_EVERYWHERE)))
 
 
-# A case runs on the first of them that meets the preconditions of the case.
+# The stacks of the reference. A case runs on the first that meets the preconditions of the case.
 STACKS = (
     _stack("whole", "experimental_rereg", "swap", "persistent_memory", "pci_bar", "copy_on_fork"),
     _stack("fork-protection", "dontfork"),
@@ -113,7 +114,7 @@ _DEPENDENT = {
 
 
 def without(*names: str) -> Stack:
-    """Returns the whole stack without some capabilities and without those that depend on them."""
+    """Returns a stack without these capabilities and without capabilities that depend on them."""
     lacks = frozenset(name for each in names for name in (each, *_DEPENDENT.get(each, ())))
     reaches = WHOLE.reaches if "rereg_mr" not in lacks else frozenset(_EVERYWHERE)
     return Stack(f"without {', '.join(names)}", lacks, reaches)

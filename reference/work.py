@@ -1,8 +1,8 @@
 """Carries out work requests: each one completely when it is posted, in the order of posting.
 
 Statuses follow the published rules of the transport. If the requester's side does not allow an operation, the status
-is a LOC_… error. If the responder's side does not, it is a REM_… error, and the responder's queue pair goes to the
-error state. On unreliable queue pairs the requester gets no error from the responder.
+is a LOC_… error. If the responder's side does not allow it, the status is a REM_… error, and the responder's queue
+pair goes to the error state. On unreliable queue pairs, the requester gets no error from the responder.
 """
 
 import errno
@@ -18,10 +18,10 @@ from reference.queues import FLUSHED, SUCCESS, Queue, Queues
 
 
 class Binding(Queues):
-    """The requests of queue pairs on windows."""
+    """The requests that bind and invalidate windows."""
 
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
-        """ibv_bind_mw: returns 0 or errno, and the key that the window's structure has afterwards."""
+        """ibv_bind_mw: returns 0 or errno, and the key in struct ibv_mw afterwards."""
         region = self.bound_region(info)
         fault = self.bind_fault(queue, window, region, info, posted=False)
         if fault:
@@ -50,14 +50,14 @@ class Binding(Queues):
         return self.bind_fault(queue, self.window_behind(window), self.bound_region(info), info, posted=True)
 
     def window_behind(self, window: object) -> Window:
-        """Returns the device's window for a window of the bench. Raises Refused if it has been deallocated."""
+        """Returns the device's window for a window of the bench. Raises Refused if the window was deallocated."""
         found = getattr(window, "window", None)
         if not isinstance(found, Window):
             raise Refused(errno.EINVAL)
         return found
 
     def posted_bind(self, queue: Queue, request: SendRequest) -> str:
-        """Binds a window of type 2 and returns the status. The request has the new key, with the window's own index.
+        """Binds a window of type 2 and returns the status. The key of the request must have the window's index.
 
         A window that is bound already cannot be bound again.
         """
@@ -85,14 +85,15 @@ _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
-# The capabilities that every device with on-demand memory declares: large sweeps do not check them at each point.
+# The capabilities that every device with on-demand memory declares, so that they need not be checked at each point of
+# a large sweep.
 _ON_EVERY_DEVICE = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
 _WORD, _WRAP = 8, 1 << 64
-_GRH = 40  # bytes of the global route header
+_GRH = 40  # the size of the global route header in bytes
 
 
 class Work(Binding):
-    """Posting and carrying out of send requests."""
+    """Posts send requests and carries them out."""
 
     # Posting
 
@@ -120,7 +121,7 @@ class Work(Binding):
         return 0
 
     def told_without_acknowledgement(self, request: SendRequest, status: str) -> str:
-        """Returns the status on the device's transport: a request without acknowledgement succeeds once it is sent."""
+        """Returns the status that the requester gets: a request without acknowledgement succeeds when it is sent."""
         if status in (SUCCESS, FLUSHED):
             return status
         sent = status.startswith("REM_") and not self.stack.transport.acknowledges(request.opcode)
@@ -130,7 +131,7 @@ class Work(Binding):
     on_demand_need = ""
 
     def not_on_demand_here(self, found: Region | Window | None) -> bool:
-        """Returns whether memory is on demand, and the operation that is being carried out cannot use such memory."""
+        """Returns whether memory is on demand, but the current operation cannot use on-demand memory."""
         region = found.region if isinstance(found, Window) else found
         on_demand_region = region is not None and region.access & ON_DEMAND
         need = self.on_demand_need
@@ -157,7 +158,7 @@ class Work(Binding):
     # The two sides of an operation
 
     def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
-        """Returns the bytes of a request's elements, or None if the access to one of them is refused."""
+        """Returns the bytes of a request's SGEs, or None if the access to one of them is refused."""
         content = b""
         for sge in sges:
             found = self.memory_of_sge(queue, sge, write=False)
@@ -168,7 +169,7 @@ class Work(Binding):
         return content
 
     def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-        """Writes bytes to elements. Returns False, with nothing written, if the access to one of them is refused."""
+        """Writes bytes to SGEs. Returns False, and writes nothing, if the access to one of them is refused."""
         targets = []
         for sge in sges:
             found = self.memory_of_sge(queue, sge, write=True)
@@ -181,13 +182,15 @@ class Work(Binding):
         return True
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
-        """Returns the address of an element's bytes, or None if refused. An element of length 0 is never refused."""
+        """Returns the address of an SGE's bytes, or None if the access is refused. An SGE of length 0 is never
+        refused."""
         if self.not_on_demand_here(self.keys.get(sge.lkey)):
             return None
         return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
-        """Returns the address of the responder's bytes, or None if it refuses. An operation of 0 bytes needs no key."""
+        """Returns the address of the responder's bytes, or None if it refuses the operation. An operation of 0 bytes
+        needs no key."""
         if length == 0:
             return 0
         if self.not_on_demand_here(self.keys.get(request.rkey)):
@@ -239,7 +242,7 @@ class Work(Binding):
         return SUCCESS
 
     def is_persistent(self, addr: int, length: int) -> bool:
-        """Returns whether a range keeps its contents without power. A flush must not report other memory as such."""
+        """Returns whether a range keeps its contents without power. A persistent flush of other memory must fail."""
         return self.memory.is_special("persistent", addr, length)
 
     def put(self, addr: int, content: bytes) -> bool:
@@ -257,7 +260,8 @@ class Work(Binding):
         return SUCCESS if self.scatter(queue, request.sges, content) else "LOC_PROT_ERR"
 
     def atomic(self, queue: Queue, request: SendRequest) -> str:
-        """Both atomics: changes 8 bytes at the responder and returns the old ones to the requester."""
+        """FETCH-AND-ADD and COMPARE-AND-SWAP: changes 8 bytes at the responder and returns the old bytes to the
+        requester."""
         if not self.allows_operation(queue, request) or self.misaligned(request):
             return self.refuse(queue, "REM_INV_REQ_ERR")
         found = self.target(queue, request, _WORD)
@@ -291,13 +295,13 @@ class Work(Binding):
         return status
 
     def told_invalidation(self, key: int) -> int | None:
-        """Returns the invalidated key in the completion of the receive; None if it has none."""
+        """Returns the invalidated key that the completion of the receive has; None if it has none."""
         return key
 
     def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
         """Consumes one of the peer's receives and returns the requester's status.
 
-        `content` is None for an RDMA WRITE with immediate data, whose bytes are not for the receive.
+        `content` is None for an RDMA WRITE with immediate data, whose bytes are not written to the receive's SGEs.
         """
         peer = queue.peer
         if peer.state not in ("RTR", "RTS"):
@@ -326,7 +330,7 @@ class Work(Binding):
         peer.polled.append(done)
 
     def received_length(self, length: int, sges: Sequence[Sge]) -> int:
-        """Returns the byte_len of a receive's completion: what was transferred, whatever the receive has room for."""
+        """Returns the byte_len of a receive's completion: the number of transferred bytes, not the receive's size."""
         return length
 
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
@@ -341,7 +345,7 @@ def _need_on_demand(opcode: str, kind: str) -> str:
 
 
 def _fitting(sges: Sequence[Sge], length: int) -> list[Sge]:
-    """Returns the elements, shortened to the `length` bytes of a message."""
+    """Returns the SGEs, shortened to the `length` bytes of a message."""
     found = []
     for sge in sges:
         size = min(sge.length, length)

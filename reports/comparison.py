@@ -23,28 +23,28 @@ NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer neede
 # The kinds of change, in the order of the output, with their meaning.
 KINDS: Mapping[str, str] = {
     REGRESSED: "a new violation, or a worse one than before",
-    NEWLY_WRONG: "the old stack did not have it; the new one has it, and violates a rule with it",
+    NEWLY_WRONG: "the old stack did not support the tested feature; the new stack does, and violates a rule",
     UNCONFIRMED: "a new violation, or a worse one, that was not seen again when it was tried again",
     UNDECIDED: "had a verdict; now the harness or the environment failed, or it was not run",
     UNSUPPORTED: "was judged; now the device does not declare it, or the stack cannot reach it",
     UNNEEDED: "was waived, and is no longer a violation",
     FIXED: "was a violation, and now passes",
-    CHANGED: "another verdict that is neither better nor worse",
+    CHANGED: "has a different verdict that is neither better nor worse",
     NEW: "only in the new run",
     GONE: "only in the old run",
 }
-# The kinds that fail a comparison.
+# The kinds of change for which a comparison fails.
 FAILING = (REGRESSED, NEWLY_WRONG)
-_DEATHS = (Verdict.CRASH, Verdict.HANG)  # the end of a kernel or process counts whatever was offered before
+_DEATHS = (Verdict.CRASH, Verdict.HANG)  # a crash or hang counts even if the old stack did not support the case
 _ABSENT = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 _MOST_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
 class Change:
-    """A case, or some points of its sweep, with another verdict. `points` is their number, 0 for the case itself.
+    """A case, or some points of its sweep, whose verdict has changed. `points` is the number of points, 0 for the case.
 
-    `examples` are some of the points, by the names with which each can be run alone.
+    `examples` are some of the points, each by the name with which it can be run alone.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All changes, in the order of KINDS, and the number of compared cases: those that both runs tried.
+    """All changes, in the order of KINDS, and the number of compared cases, which are the cases that both runs tried.
 
     `untried` has the number of cases that only the old run tried, and of those that only the new run tried.
     """
@@ -71,10 +71,11 @@ class Comparison:
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
-        """The defects that are only in the new run, only in the old one, and in both (as the new one has them).
+        """The defects that are only in the new run, only in the old one, in both (as in the new one), or not decided.
 
-        A defect is in none of these lists if the new run has not tried or decided one of its cases, or saw it without
-        confirming it. A defect that the old run saw without confirming it is not new. Waived ones are left out.
+        A defect of the old run is not decided if the new run has not tried or decided one of its cases, or has seen the
+        defect without confirming it. A defect that the old run saw without confirming it is not new. Waived defects are
+        left out.
         """
         new, old = self.new.open_defects, self.old.open_defects
         known, now = _fingerprints(old) | _unconfirmed(self.old), _fingerprints(new)
@@ -105,9 +106,8 @@ class Comparison:
 
     @property
     def status(self) -> int:
-        """1: a change of a failing kind, 3: the new run is incomplete or decides less than the old one, 0: neither.
-
-        It is 3, too, if no case was tried by both.
+        """1: a change of a failing kind; 3: the new run is incomplete or decides less than the old one, or no case was
+        tried by both; 0: none of these.
         """
         if any(map(self.of, FAILING)):
             return 1
@@ -123,7 +123,7 @@ def _unconfirmed(run: Digest) -> set[str]:
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
-    """The defect with the worst severity that it has shown here or among the others."""
+    """The defect with the worse of two severities: its own, and the one that the same defect has among the others."""
     for other in others:
         if not set(defect.fingerprints).isdisjoint(other.fingerprints):
             defect = defect.at_least(other.severity)
@@ -131,8 +131,8 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether two violations of a case show the same defects; whether a defect crashes may depend on memory
-    contents."""
+    """Whether the later violation of a case shows only defects that the earlier one shows. The verdicts may differ: it
+    may depend on the contents of memory whether a defect leads to a crash."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 
@@ -215,7 +215,7 @@ def _changes_of_points(old: Digest, new: Digest, before: ResultRecord, after: Re
 
 
 def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[Change]:
-    """The points with another verdict; points with the same old and new verdict are one change."""
+    """The points whose verdict has changed; all points with the same old and the same new verdict are one change."""
     pairs = _by_number(old, new) if old.space == new.space else _by_name(old, new)
     found: dict[tuple[str, str, str], list[str]] = {}
     count: Counter[tuple[str, str, str]] = Counter()

@@ -53,7 +53,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     yield f"{_compared(comparison)}: {counts or 'nothing has changed'}"
     if found := comparison.defects[NEW]:
         program = f"{PROGRAM} reproducer {found[0].fingerprint} --run {new.path}"
-        yield f"C program: {program} shows the first new defect; --mail: the text to report it"
+        yield f"C program: {program} shows the first new defect; with --mail, a text that reports it"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
 
 
@@ -67,7 +67,7 @@ def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]
 
 
 def conclusion(comparison: Comparison) -> str:
-    """The outcome in a few words: of the cases that both runs tried, and the number of new defects."""
+    """The outcome in a few words, for the cases that both runs tried; and the number of new defects."""
     new = comparison.defects[NEW]
     more = f": {format_count(len(new), 'new defect')}, the worst: {new[0].severity.label}" if new else ""
     if comparison.of(REGRESSED):
@@ -204,7 +204,8 @@ def _markdown(comparison: Comparison) -> Iterator[str]:
 
 
 def as_junit(comparison: Comparison) -> str:
-    """For CI systems: a testcase for each change; a regression is a failure, an undecided one an error."""
+    """For CI systems: a testcase for each change. A regression is a failure, a change to an undecided verdict an
+    error."""
     kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error"}
     elements = [kinds.get(change.kind, "skipped") for change in comparison.changes]
     document = ET.Element("testsuites")

@@ -11,9 +11,9 @@ from conformance.model.verdict import Verdict
 from reports.digest import Digest
 from reports.repetitions import name_of
 
-_MOST = 5  # the maximum number of names of cases after which a violation occurs, and of unconfirmed violations
+_MOST = 5  # names shown at most: of cases after which a violation occurs, and of unconfirmed violations
 
-_BY = {"run": "it ran alone", "company": "the same when tried again together with others, in another order"}
+_BY = {"run": "it ran alone", "company": "the same when repeated together with others, in a different order"}
 
 
 def of_case(run: Digest, case: str) -> str:
@@ -53,7 +53,7 @@ def summary(run: Digest) -> Iterator[str]:
 
 
 def counts(run: Digest) -> dict[str, int]:
-    """How many violations were confirmed, not confirmed and not tried; empty if none were to be confirmed."""
+    """How many violations were confirmed, were not confirmed, and were not tried again; empty if there were none."""
     return dict(run.footer.get("confirmation") or {}) if run.footer else {}
 
 
@@ -82,7 +82,7 @@ def _unconfirmed(record: ConfirmationRecord) -> str:
     text = f"not confirmed: {seen['verdict']} in the run, but {alone['verdict']} alone ({alone['reason']})"
     after = record.get("after")
     if after is None:
-        return f"{text}; what brings it back was not searched"
+        return f"{text}; the cases after which it occurs were not searched for"
     if after:
         return f"{text}; it occurs again after {_cases(after)}"
     times = record.get("repetitions")

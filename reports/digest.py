@@ -57,16 +57,16 @@ _PHRASES: Mapping[str, str] = {
     APART: "more of a vendor's dialect not judged",
 }
 _MOST_REASONS = 4
-_OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # of the user, as the header names them
+_OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # builds of the user, by their keys in the header
 _PRELOAD = "etc/ld.so.preload"
-_MOST_VALUE = 60  # characters of a variable in a headline
-_VARIABLE = "given.environment."  # of --guest-env
+_MOST_VALUE = 60  # characters of an environment variable's value in a headline
+_VARIABLE = "given.environment."  # before the name of a variable that --guest-env sets
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
 
 
 @dataclass(frozen=True)
 class RuleFacts:
-    """A rule as the results file describes it; texts that an old file does not have are empty."""
+    """A rule as the results file describes it; a text that is absent from an old file is empty."""
 
     id: str
     verb: str = ""
@@ -94,7 +94,7 @@ class RuleFacts:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the summary sentence: the number of rules with this standing and, if that matters, the reason."""
+    """One part of the summary sentence: the number of rules with this standing and, for some standings, the reasons."""
 
     standing: str
     count: int
@@ -114,12 +114,12 @@ class Part:
 class Digest:
     """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
 
-    Every record has all keys of model/record_shape.py. The cases in `unrecorded` were planned, and nothing else is
-    known of them; there may be many. `directory` holds the run's other files; `named` is the path that named the run:
-    this directory or a file. `torn` is true if the last line of the file is incomplete. `confirmations` say which
-    violations occur alone. The `footer` has the figures that follow from the results. `suite` is set for a run without
-    a violation if its tables are known: needs and left-out cases are then taken from there and not from the header. A
-    run that `is_of_other_tables` cannot be compared with the suite's.
+    Every record has all keys of model/record_shape.py. `unrecorded` are the planned cases without a record; there may
+    be many. `directory` has the other files of the run; `named` is the path by which the user named the run: this
+    directory or a file. `torn` is true if the last line of the file is incomplete. `confirmations` tell which
+    violations occur alone. `footer` has the figures that follow from the results. `suite` is set for a run without a
+    violation if it was made with the tables of this suite: the needs of rules and the left-out cases are then taken
+    from the suite and not from the header. If `is_of_other_tables`, the run cannot be compared with this suite.
     """
 
     directory: Path
@@ -135,7 +135,7 @@ class Digest:
 
     @cached_property
     def rules(self) -> Mapping[str, RuleFacts]:
-        """The rules of the run's suite by id; for an old file, those that its results name."""
+        """The rules of the run's suite by id; for an old file, the rules that its results name."""
         texts_by_id = self.header["rules"] or {rule: {} for record in self.results for rule in record["rules"]}
         return {
             id_: RuleFacts(id_, *(str(texts.get(field.name, "")) for field in fields(RuleFacts)[1:]))
@@ -144,7 +144,7 @@ class Digest:
 
     @cached_property
     def facts(self) -> Mapping[str, str]:
-        """The stack under test and the size of the run, as texts by name; empty if unknown."""
+        """The stack under test and the size of the run, as texts by name; a text is empty if its fact is unknown."""
         header, footer = self.header, self.footer
         facts: dict[str, object] = {
             "device": self.device,
@@ -199,7 +199,7 @@ class Digest:
     def _concluded(self) -> Mapping[str, RuleConclusion]:
         found = conclude_rules(self._decided, self._needs)
         undecided = _rules_of(self.unrecorded, self.header)
-        for rule in self.rules:  # in their order
+        for rule in self.rules:  # in the order of the rules
             known = found.get(rule)
             worse = known is None or OF_RULES.index(Verdict.MISSED) < OF_RULES.index(known.verdict)
             if rule in undecided and worse:
@@ -216,8 +216,8 @@ class Digest:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The verdict in parts: the rules that are verified or only touched, and each other standing that a rule
-        has."""
+        """The verdict in parts: the number of rules that are verified (in the smallest tier, touched), and of the rules
+        with each other standing that occurs."""
         first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
         count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
         count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules if rule not in self.apart)
@@ -237,7 +237,7 @@ class Digest:
 
     @cached_property
     def unproven(self) -> Mapping[str, str]:
-        """By case, why its refusal proves nothing."""
+        """For each case whose refusal proves nothing, the reason."""
         return unproven(self.results, self._needs)
 
     @property
@@ -257,7 +257,8 @@ class Digest:
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
-        """The defects behind the violations, the most severe first; those waived or of the stack last."""
+        """The defects behind the violations, the most severe first; defects that are waived or of the stack come
+        last."""
         return self.repetitions.applied(defects_of(self.results, shorts_in(self.header)))
 
     @cached_property
@@ -272,8 +273,8 @@ class Digest:
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:
-        """The numbers of results that violate a rule, by the worst severity of each; without those waived or not
-        confirmed."""
+        """The numbers of results that violate a rule, by the worst severity of each. Results that are waived or not
+        confirmed are not counted."""
         return count_by_severity(
             worst_severity(each)
             for each in self.results
@@ -282,10 +283,10 @@ class Digest:
 
     @property
     def headline(self) -> str:
-        """The severity of the run, in one line: the number of defects, and of violations by severity; empty without
-        any.
+        """The severity of the run, in one line: the number of defects, and of violations by severity; empty if there
+        are none.
 
-        For a stack with changes of the project (docs/mended-stack.md), it begins with them.
+        If the stack under test is not as shipped (docs/mended-stack.md), the line begins with the changes.
         """
         count = len(self.open_defects)
         parts = ", ".join(severity.count(number) for severity, number in self.severities.items())
@@ -297,15 +298,15 @@ class Digest:
 
     @property
     def changed_stack(self) -> str:
-        """The changes of the project and builds of the user by which the stack under test differs from the shipped one,
-        with hashes; empty for none."""
+        """The changes of this project and the builds of the user by which the stack under test differs from the shipped
+        stack, with hashes; empty if there are none."""
         under_test: object = self.header.get("under_test")
         given = under_test.get("given") if isinstance(under_test, dict) else None
         parts = list(_own_parts(given)) if isinstance(given, dict) else []
         return f"the stack was changed, not as shipped: {', '.join(parts)}" if parts else ""
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
-        """All results: violations first, the most severe ones before the others, and the rest in their order."""
+        """All results: first the violations, the most severe first, then the other results in the order of the run."""
         rank = {
             record["case"]: worst_severity(record).rank for record in self.results if record["effective"] in VIOLATIONS
         }
@@ -317,7 +318,7 @@ class Digest:
 
     @cached_property
     def symptoms(self) -> Mapping[str, list[Symptom]]:
-        """The symptoms of all defects by case, those of the most severe defect first."""
+        """The symptoms of each case, those of the most severe defect first."""
         found: dict[str, list[Symptom]] = {}
         for defect in self.defects:
             for each in defect.symptoms:
@@ -334,7 +335,7 @@ class Digest:
 
     @cached_property
     def concluded(self) -> RunConclusion:
-        """The conclusion of the run, in the same words in every report."""
+        """The conclusion of the run; every report has it in the same words."""
         footer = self.footer
         if footer:
             footer = {**footer, "verdicts": Counter(each["effective"] for each in self._decided)}
@@ -360,8 +361,8 @@ class Digest:
 
     @cached_property
     def _left_out(self) -> int | None:
-        """The number of cases of the default tier that were not planned; None if the tables of this suite do not show
-        it."""
+        """The number of cases of the default tier that were not planned; None if the run was made with other tables and
+        the number cannot be checked."""
         if "left_out" in self.header and not self.suite:
             return None if self.is_of_other_tables else self.header["left_out"]
         suite = self.suite or _suite_of(self.header)
@@ -408,7 +409,7 @@ class Digest:
         return self.footer["waivers"] if self.footer else {}
 
     def violations(self) -> dict[str, list[ResultRecord]]:
-        """By violated rule, in the order of the rules: the results that violate it, the most severe first."""
+        """For each violated rule, in the order of the rules: the results that violate it, the most severe first."""
         found: dict[str, list[ResultRecord]] = {}
         for record in sorted(self.results, key=lambda record: VERDICTS.index(record["effective"])):
             for rule in record["rules"]:
@@ -444,7 +445,7 @@ class Digest:
 
 
 def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
-    """The parts that are not as shipped, each in a few words; `given` may have any values."""
+    """The parts of the stack that are not as shipped, each in a few words; the values in `given` may be of any type."""
     changes = given.get("changes")
     if isinstance(changes, dict) and changes:
         names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
@@ -459,7 +460,7 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
 
 
 def called(name: str) -> str:
-    """The name of an entry of Digest.under_test for people: all are hashes, except variables of the user."""
+    """The name of an entry of Digest.under_test for people: each entry is a hash or an environment variable."""
     return f"variable {name.removeprefix(_VARIABLE)}" if name.startswith(_VARIABLE) else f"hash of {name}"
 
 
@@ -479,7 +480,7 @@ def read(path: Path) -> Digest:
 def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = False) -> Digest:
     """The digest of a recorded run. Raises UserError if a record has the wrong shape.
 
-    If it `is_own`, this process has made all of it from its own tables, and it need not be compared with them.
+    If it `is_own`, this process has made the whole run from its own tables, and need not compare it with them.
     """
     where = name or str(directory)
     header = completed(plain(recorded.header))
@@ -488,7 +489,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
         result: ResultRecord = record if recorded.is_shown else plain(completed(record))
         found[result["case"]] = result
     by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
-    never: ResultRecord = {**RESULT, "reason": "planned and never recorded"}
+    never: ResultRecord = {**RESULT, "reason": "planned but never recorded"}
     missed = completed(never)
     unrecorded: list[str] = []
     for case in map(str, header["planned"]):
@@ -496,14 +497,14 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
             by_case[case] = found[case]
         else:
             unrecorded.append(case)
-            by_case[case] = missed.copy()  # in place of a new one: there may be many
+            by_case[case] = missed.copy()  # faster than making a new record; there may be many
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed(plain(recorded.footer)) if recorded.footer else None
     if footer:
         count = Counter(record["effective"] for record in by_case.values())
         footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}
-    # Whoever changes a run makes it look better: only good runs are compared with the tables.
+    # Whoever tampers with a run makes it look better, so only runs without a violation are compared with the tables.
     good = footer and not is_own and not any(footer["verdicts"].get(verdict) for verdict in VIOLATIONS)
     suite = _suite_of(header) if good else None
     if suite and (wrong := wrong_by_tables(header, suite)):
@@ -523,7 +524,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
 
 
 def _shard(header: HeaderRecord) -> str:
-    """The number of this shard, or the number of shards in the run; empty for neither."""
+    """The number of this shard, or the number of shards in the run; empty if the run has no shards."""
     if shard := header.get("shard"):
         return f"{shard.get('number', '?')} of {shard.get('of', '?')}"
     return f"{len(header['shards'])}, merged" if header.get("shards") else ""
@@ -532,7 +533,7 @@ def _shard(header: HeaderRecord) -> str:
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     """The contradiction between the header and these tables; empty if there is none.
 
-    Another version may have more or fewer fields of a rule, but not other values.
+    A header of another version may have more or fewer fields of a rule, but no other values of the same fields.
     """
     known = plain(suite.registry.as_data())
     said = header["rules"]
@@ -548,7 +549,7 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
             missing = (
                 f"{format_count(count, 'case')} of the default tier {'is' if count == 1 else 'are'} not in the plan"
             )
-            return f"{missing}, and its header says {said_out:,}"
+            return f"{missing}, but its header says {said_out:,}"
     return ""
 
 
@@ -563,12 +564,12 @@ def _suite_of(header: HeaderRecord) -> Suite | None:
 
 @lru_cache(maxsize=1)
 def suite_of(tables_sha256: str) -> Suite:
-    """This suite, whose tables have that hash now; it is read once for all runs of a command."""
+    """This suite, whose tables have this hash at present; it is read once for all runs of a command."""
     return load_suite()
 
 
 def _rules_of(cases: Collection[str], header: HeaderRecord) -> frozenset[str]:
-    """The rules of planned cases; of none if the run was made with other tables than those of this suite."""
+    """The rules of planned cases; empty if the run was made with other tables than those of this suite."""
     suite = _suite_of(header) if cases else None
     ids = {case.partition(POINT)[0] for case in cases}
     return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules) if suite else frozenset()

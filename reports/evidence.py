@@ -24,10 +24,10 @@ from reports.digest import Digest
 from reports.text import flat, one_line, plain
 
 POINT = (
-    "A point is one combination of arguments in a case that tries all of them; CASE#axis=value,... names it, and"
-    " explain and run --only take that name."
+    "A point is one combination of arguments in a case that tries all combinations. Its name is CASE#axis=value,...,"
+    " which `explain` and `run --only` accept."
 )
-_CALLED = {"layer": "answered by"}  # fields of observations whose names people need not know
+_CALLED = {"layer": "answered by"}  # keys of observations, each with the words for it
 
 
 def has_points(run: Digest) -> bool:
@@ -36,7 +36,7 @@ def has_points(run: Digest) -> bool:
 
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """The lines about a result without success, in the order of the case's steps; none without a record."""
+    """The lines about a result that is not a pass, in the order of the case's steps; none if there is no record."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.defects_in(record["case"]):
@@ -60,7 +60,8 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
 
 
 def observed(record: ResultRecord) -> str:
-    """The outcome of the judged call; for a death, the kernel's first line about it, or what ended."""
+    """The outcome of the judged call; after a crash, the kernel's first line about it, or whether the kernel or the
+    process ended."""
     if record["verdict"] in (Verdict.CRASH, Verdict.HANG) and not record["observed"]:
         what, _, _, alarm, *_ = (*fault_of(record).seen, "", "", "", "")
         return alarm or what
@@ -103,7 +104,7 @@ def _rank(symptom: Symptom) -> int:
 
 
 def location(record: ResultRecord) -> str:
-    """The row's place in its table; empty if it is not known."""
+    """The file and line of the case in its table; empty if they are not known."""
     source = record["source"]
     return f"{source.get('file', '')}:{source.get('line', '')}" if source.get("file") else ""
 

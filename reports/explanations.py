@@ -84,7 +84,7 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
     if case.hazardous:
         yield "hazard:     the call can crash the kernel, so the case runs in a guest of its own"
     if case.ends_process:
-        yield "hazard:     the call can end its process, so the case runs in one of its own"
+        yield "hazard:     the call can end its process, so the case runs in a process of its own"
     for id_ in case.rules:
         rule = suite.registry[id_]
         yield ""
@@ -100,7 +100,8 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
 
 
 def _steps(case: Case) -> Iterator[str]:
-    """The steps of the case, in order. A sweep has the set-up of its first point, and its expectations by clauses."""
+    """The steps of the case, in order. For a sweep, the set-up is that of its first point, and there is a line for each
+    clause of its expectations."""
     if case.kind is not Kind.SWEEP:
         set_up = set_up_of(case)
         yield from (f"given:      {line}" for line in set_up["given"])
@@ -150,7 +151,7 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
     same = points is not None and points.space.as_data() == case.sweep.space.as_data()
     number = points.index[case.point] if points and same and case.point is not None else OUTSIDE
     if points is None or number == OUTSIDE:
-        why = "the file of its points is not there" if points is None else "the sweep had another space then"
+        why = "the file with its points is missing" if points is None else "the sweep had a different space in that run"
         yield f"Last verdict: not known, because {why}  ({run.name}; {run.directory})"
         return
     outcome = points.outcomes[number]
@@ -200,7 +201,8 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 
 def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
-    """The defect of a run whose fingerprint begins with these digits. Raises UserError; `option` names another run."""
+    """The defect of a run whose fingerprint begins with these digits. Raises UserError, whose hint has the `option`
+    that names another run."""
     if run is None:
         raise UserError(f"there is no run to look for the defect {wanted} in", hint=f"{option} RUN names one")
     found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]

@@ -18,15 +18,17 @@ from reports.text import format_count
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
 SCHEMA = "rdma-cts-fleet/1"
-# The facts that make groups: those that nodes of one device share, and those that may differ between groups of them.
+# The facts that make groups: those that all nodes with one device share, and those that may differ between the groups
+# of these nodes.
 _DEVICE = ("driver", "transport", "tier", "tables")
 _SETTINGS = ("firmware", "kernel", "rdma-core")
-# A group needs this many nodes, and this part of those with its device; smaller sets are put into the largest group,
-# and differ there.
+# A group needs this many nodes, and this part of the nodes with its device. The nodes of a smaller group are put into
+# the largest group, from whose nodes they differ.
 _LEAST, _LEAST_PART = 3, 0.05
-# Facts that may differ between equal nodes and mean nothing.
+# Facts that may differ between equal nodes; such a difference is not reported.
 _OWN = ("device", "started", "stack", "shard")
-# A duration is reported if it differs from the median by this factor, up or down, and by this number of deviations.
+# A duration is reported if it differs from the median by this factor, up or down, and by this number of median absolute
+# deviations.
 _SLOW, _DEVIATIONS = 1.5, 6.0
 _MOST_REASON = 200  # characters of a reason to drain a node
 
@@ -35,8 +37,8 @@ _MOST_REASON = 200  # characters of a reason to drain a node
 class Node:
     """A node: its name, the address of its report relative to the page (empty if there is none), and the known facts.
 
-    `problem` says why nothing is known, or why its run is not whole; empty if it is. `group` is the node's group in the
-    file of a lab, if it has one.
+    `problem` is the reason why nothing is known, or why the run is not whole; empty if it is whole. `group` is the
+    node's group in the file of a lab, if the file names a group.
     """
 
     name: str
@@ -68,7 +70,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Difference:
-    """Nodes of a group with another value than most: `here` instead of `usual`."""
+    """Nodes of a group that have the value `here`, while most nodes of the group have the value `usual`."""
 
     what: str
     usual: str
@@ -82,7 +84,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes that should be equal: by device and settings. `name` has both in words."""
+    """Nodes that should be equal, because device and settings are the same. `name` describes both."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -117,7 +119,7 @@ class Group:
                 yield Difference("seconds", f"{median:.0f} (median)", f"{seconds:.0f}", (name,))
 
     def _copies(self) -> Iterator[Difference]:
-        """Results copied from another node: no two runs have the same start and duration."""
+        """Nodes whose results are copies of another node's: two runs never have the same start and duration."""
         known: dict[tuple[str, float | None], str] = {}
         for node in self.nodes:
             if node.facts and node.facts.started and not node.group:
@@ -127,7 +129,7 @@ class Group:
 
     @cached_property
     def verdicts(self) -> Mapping[str, tuple[str, int]]:
-        """For each rule, the verdict of most nodes, and the number of nodes with another one."""
+        """For each rule, the verdict that most nodes have, and the number of nodes with a different verdict."""
         rules = dict.fromkeys(rule for node in self.nodes if node.facts for rule in node.facts.rules)
         found: dict[str, tuple[str, int]] = {}
         for rule in rules:
@@ -218,7 +220,7 @@ def _device(facts: Facts) -> tuple[str, ...]:
 
 
 def _grouped(device: tuple[str, ...], nodes: Sequence[Node]) -> Iterator[Group]:
-    """Nodes of one device in groups by settings; those with rare settings are in the largest."""
+    """Nodes with one device, in groups by settings; nodes with rare settings are in the largest group."""
     by_settings: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         assert node.facts is not None
@@ -243,7 +245,7 @@ def data(fleet: Fleet) -> bytes:
 
 
 def drain(fleet: Fleet) -> bytes:
-    """Commands that drain the nodes of a Slurm cluster that differ or have no complete run: one for each reason.
+    """Commands for Slurm that drain the nodes that differ or have no complete run: one command for each reason.
 
     A node whose name Slurm does not accept is left out, and named in a remark.
     """

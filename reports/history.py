@@ -1,8 +1,8 @@
 """A history: the runs of many nights, each on the same cells (stacks of the guest), as reports and `nightly` need it.
 
-docs/nightly.md has the layout of its directory. Most is read from the summary of each run, which is made again from its
-results if it cannot be read. Foreign or damaged files are reported in one line and do not affect other cells. Not for
-running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
+docs/nightly.md has the layout of its directory. Most facts are read from the summary of each run; if it cannot be read,
+they are computed from the results. Foreign or damaged files are reported in one line and do not affect other cells.
+Not for running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
-LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE: of a night, next to its directory
+LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE: suffix of the mail of a night
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
 _MOST_PROBLEMS = 20
@@ -46,10 +46,10 @@ _COMPARABLE = (BASELINE, GOOD)
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a cell in a night; cell.json.
+    """The outcome of a cell in a night, as in cell.json.
 
-    `against` is the last good night, with which it is compared, `selection` the options that select its cases,
-    `reason` why it has no results. Texts are empty where they do not apply.
+    `against` is the last good night, with which the cell is compared. `selection` are the options that select its
+    cases. `reason` is why it has no results. A text that does not apply is empty.
     """
 
     outcome: str
@@ -62,9 +62,9 @@ class Outcome:
 
     @staticmethod
     def of(data: Any) -> Outcome:
-        """The outcome in the content of a file. Raises ValueError if it is not one."""
+        """The outcome in the content of a file. Raises ValueError if the content is not an outcome."""
         if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("outcome") not in (*OUTCOMES,):
-            raise ValueError  # of any type: not every value can be a key
+            raise ValueError  # `data` may be of any type; a tuple also compares values that cannot be hashed
         against, reason, selection = data.get("against", ""), data.get("reason", ""), data.get("selection", [])
         if not isinstance(selection, list) or not all(isinstance(text, str) for text in (against, reason, *selection)):
             raise ValueError
@@ -73,7 +73,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class KnownDefect:
-    """A defect as a summary describes it; `fingerprints` are all that it has.
+    """A defect as a summary describes it; `fingerprints` are all its fingerprints.
 
     `answered` is the layer that answered, with the evidence; `case`, `line` and `repro` are about its first case.
     """
@@ -99,10 +99,10 @@ class KnownDefect:
 class Facts:
     """The facts of a run for a history.
 
-    `stack` describes the stack under test as in summary.json, `hashes` its parts, and `capabilities` the device's
-    description of itself, empty in summaries of older versions; `seconds` is the duration of the run, None if it was
-    resumed. `rules` has the effective verdict on each rule, `violating` the cases that violate one; `defects` are those
-    not waived.
+    `stack` describes the stack under test as in summary.json, and `hashes` has the hashes of its parts. `capabilities`
+    is the device's description of itself; it is empty in summaries of older versions. `seconds` is the duration of the
+    run, None if the run was resumed. `rules` has the effective verdict on each rule, `violating` the cases that violate
+    a rule, and `defects` the defects that are not waived.
     """
 
     conclusion: str
@@ -118,7 +118,8 @@ class Facts:
 
     @staticmethod
     def of(data: Any) -> Facts:
-        """The facts in a summary. Raises ValueError, LookupError, TypeError or AttributeError if it is not one."""
+        """The facts in a summary. Raises ValueError, LookupError, TypeError or AttributeError if `data` is not a
+        summary."""
         if data["schema"] != summary.SCHEMA:
             raise ValueError
         rules = _texts(data["rules"])
@@ -171,7 +172,8 @@ class Facts:
         return self.known(case in self.violating)
 
     def known(self, seen: bool) -> bool | None:
-        """True if it was `seen`; else False, or None if the cases that show it may not have been run."""
+        """True if a violation was `seen`; else False for a complete run, and None for an incomplete one, which may not
+        have run the cases that show the violation."""
         return seen or (False if self.complete else None)
 
     @cached_property
@@ -191,9 +193,9 @@ def _texts(values: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell in a night: the directory of its run, its outcome, and the facts, None if it has no results.
+    """A cell in a night: the directory of its run, its outcome, and the facts, which are None if it has no results.
 
-    Nothing is known of a `damaged` one.
+    If it is `damaged`, its outcome and facts are not known.
     """
 
     night: str
@@ -227,11 +229,11 @@ class History:
         return self._by_name.get(name, ())
 
     def ran(self, name: str, before: str = "") -> list[Cell]:
-        """The nights in which a cell has results: all, or those before a night."""
+        """The nights in which a cell has results: all such nights, or only those before the night `before`."""
         return [cell for cell in self.of(name) if cell.facts and (not before or cell.night < before)]
 
     def good(self, name: str, before: str, selection: tuple[str, ...]) -> list[Cell]:
-        """The nights before `before` with which a run of the same cases can be compared, the latest first."""
+        """The nights before the night `before` with which a run of the same cases can be compared, the latest first."""
         return [
             cell
             for cell in reversed(self.ran(name, before))
@@ -253,7 +255,7 @@ class History:
 
 
 def read_history(folder: Path) -> History:
-    """The contents of the directory of a history. Raises UserError only if that itself cannot be read."""
+    """The contents of the directory of a history. Raises UserError only if the directory itself cannot be read."""
     problems: list[str] = []
     nights, cells = [], []
     for night in _entries(folder):
@@ -310,9 +312,11 @@ def _agree(data: Any, violated: int) -> bool:
 
 
 def facts_of(folder: Path) -> Facts | None:
-    """The facts of a run, from its summary or, if that is missing or damaged, its results; None if it has neither.
+    """The facts of a run, from its summary or, if that is missing or damaged, from its results; None if the run has
+    neither.
 
-    Raises UserError if the results are damaged, or the summary is or cannot be read, and there are no results.
+    Raises UserError if the results are damaged, or if there are no results and the summary is damaged or cannot be
+    read.
     """
     try:
         return Facts.of(parse(read_regular(folder / summary.FILE_NAME)))

@@ -1,7 +1,7 @@
-"""The page of a history: rules, nights and stacks; the first night of each violation, and what changed that night.
+"""The page of a history: rules, nights and stacks; the first night of each violation, and what changed in that night.
 
-One self-contained page without any script; templates/history.html has the layout. Everything comes from the summaries
-of the runs (history.py), the statements of the rules from the latest results that can be read.
+One self-contained page without any script; templates/history.html has the layout. The statements of the rules come from
+the latest results that can be read, all else comes from the summaries of the runs (history.py).
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from reports.html import FILE_NAME as REPORT
 from reports.html import environment
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
-_STATES = {True: SEEN, False: NOT_SEEN, None: NOT_RUN}  # of a defect, by Facts.known
+_STATES = {True: SEEN, False: NOT_SEEN, None: NOT_RUN}  # the state of a defect, by the value of Facts.known
 _MOST_STEPS = 12  # changes of one lane that are shown
 _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
@@ -33,7 +33,7 @@ _RANK = {severity.label: severity.rank for severity in Severity}
 
 
 def _rank(severity: str) -> int:
-    """0 for the worst; unknown states come last."""
+    """The rank of a severity: 0 for the worst; unknown severities come last."""
     return _RANK.get(severity, len(_RANK))
 
 
@@ -48,7 +48,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Step:
-    """A night on which a state changed, and the names of what was different under test."""
+    """A night in which a state changed, and the names of the parts under test that had changed."""
 
     night: str
     old: str
@@ -58,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Lane:
-    """One rule or defect on one stack: its state in each night of the history, NOT_RUN if there are no results."""
+    """One rule or defect on one stack: its state in each night of the history, NOT_RUN if the night has no results."""
 
     name: str
     states: tuple[str, ...]
@@ -79,7 +79,7 @@ class Lane:
 
     @property
     def paths(self) -> Mapping[str, str]:
-        """The strip as paths of an SVG one night wide, one for each state."""
+        """The strip as paths of an SVG image, one for each state; a night is one unit wide."""
         found: dict[str, str] = {}
         for each in self.stretches:
             if each.state:
@@ -201,7 +201,8 @@ class HistoryPage:
 
     @property
     def reports(self) -> list[tuple[str, list[tuple[Cell, str]]]]:
-        """The latest night first, each with its cells and the addresses of their reports; empty where there is none."""
+        """The nights, the latest first, each with its cells and the addresses of their reports; an address is empty if
+        there is no report."""
         return [
             (night, [(cell, _report_of(cell)) for cell in self.history.cells if cell.night == night])
             for night in reversed(self.nights)
@@ -284,7 +285,8 @@ class HistoryPage:
 
     @cached_property
     def defects(self) -> list[tuple[KnownDefect, Track]]:
-        """Every defect of any night: those that are there now first, then the most severe, then the latest change."""
+        """Every defect of any night: first those that are present now, the most severe first, and among equally severe
+        ones the latest changed first."""
         latest, known = self._known
         seen = {
             name: {night: {known[defect.fingerprint] for defect in facts.defects} for night, facts in by.items()}
@@ -296,10 +298,10 @@ class HistoryPage:
 
     @cached_property
     def _known(self) -> tuple[dict[str, KnownDefect], dict[str, str]]:
-        """Each defect as described in the latest night that has it; and for every fingerprint, the one that represents
-        it.
+        """Each defect as described in the latest night that has it; and for every fingerprint, the fingerprint that
+        stands for its defect.
 
-        Its severity is the worst that any night has shown.
+        The severity of a defect is the worst that any night has shown.
         """
         latest: dict[str, KnownDefect] = {}
         known: dict[str, str] = {}

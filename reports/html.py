@@ -1,8 +1,8 @@
 """report.html: one self-contained page about one run, or about several side by side.
 
 This module prepares conclusion, defects and rules, which need no script; page_data.py prepares the rest, and templates/
-has the layout. Jinja escapes everything that is inserted, and the page's policy allows only its own script (by hash),
-so that no text from a results file is executed.
+has the layout. Jinja escapes everything that is inserted, and the page's Content-Security-Policy allows only the page's
+own script (by hash), so that no text from a results file is executed.
 """
 
 import base64
@@ -51,7 +51,7 @@ _MOST_SHOWN = 3
 class CellView:
     """A rule in one run: its verdict (empty if it has no case in this run) and the number of cases by verdict.
 
-    `restriction` names the missing evidence of a rule that passed in part; empty for any other.
+    `restriction` names the missing evidence of a rule that passed in part; it is empty for any other rule.
     """
 
     verdict: str
@@ -72,9 +72,9 @@ class RuleView:
 
 @dataclass(frozen=True)
 class Shown:
-    """A defect in one run, with its number: its first symptoms by case, and the other cases that have it.
+    """A defect in one run, with its number: the first symptoms, one for each case; and further cases that show it.
 
-    `confirmed` says of each of them whether it occurs alone; it is empty if that is not known.
+    `confirmed` has a text for each symptom: whether it occurs alone; the text is empty if that is not known.
     """
 
     number: int
@@ -90,7 +90,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class DefectView:
-    """A defect in each run that has it, and its rules: the first one is that of its first symptom."""
+    """A defect in each run that has it, and its rules; the first rule is the one that its first symptom violates."""
 
     rules: tuple[RuleFacts, ...]
     by_run: tuple[Shown, ...]
@@ -126,7 +126,7 @@ class Page:
 
     @cached_property
     def cases(self) -> Mapping[str, tuple[ResultRecord | None, ...]]:
-        """The records of the cases that have one in any run, in the order of the first run."""
+        """The records of all cases that have a record in at least one run, in the order of the first run."""
         by_run = [{record["case"]: record for record in run.results} for run in self.runs]
         ids = dict.fromkeys(id_ for records in by_run for id_ in records if id_ not in self._unrecorded)
         return {id_: tuple(records.get(id_) for records in by_run) for id_ in ids}
@@ -147,7 +147,7 @@ class Page:
     def groups(self) -> list[tuple[str, list[RuleView]]]:
         """The matrix: the rules of each verb; cases that prove no rule come last."""
         counts: dict[str, list[Counter[str]]] = {}
-        verbs: dict[str, str] = {}  # of rules about which nothing else is known
+        verbs: dict[str, str] = {}  # the verbs of rules about which nothing else is known
         for case, records in self.cases.items():
             for rule in first_of(records)["rules"] or [""]:
                 if (count := counts.get(rule)) is None:
@@ -168,13 +168,13 @@ class Page:
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns of the matrix with any number; empty ones would take space from the statements."""
+        """The columns of the matrix that have any number; empty columns would take space from the statements."""
         cells = [cell for _, rules in self.groups for rule in rules for cell in rule.cells]
         return {name: verdicts for name, verdicts in COLUMNS.items() if any(cell.of(verdicts) for cell in cells)}
 
     @cached_property
     def defects(self) -> list[DefectView]:
-        """The defects of all runs, the most severe first, and those that are waived or of the stack last."""
+        """The defects of all runs, the most severe first; defects that are waived or of the stack come last."""
         found: list[list[Shown]] = []
         for number, run in enumerate(self.runs):
             for defect in run.defects:
@@ -206,7 +206,7 @@ class Page:
 
     @cached_property
     def data(self) -> str:
-        """The cases, sweeps and maps; of each defect in each run, the cases that are not shown (see page_data.py)."""
+        """The cases, sweeps and maps; for each defect in each run, the cases not shown with it (see page_data.py)."""
         number_of = {case: number for number, case in enumerate(self.cases)}
         return PageData(self.runs, self.cases).packed(
             names=[run.name for run in self.runs],
@@ -261,7 +261,7 @@ def render(runs: Sequence[Digest]) -> str:
 
 
 class _Compiled(BytecodeCache):
-    """Templates that an earlier process has compiled. Jinja itself finds out whether they are still valid."""
+    """Templates that an earlier process has compiled. Jinja itself checks whether they are still valid."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Fills the bucket with what was stored, if anything was."""
@@ -305,7 +305,7 @@ def environment() -> Environment:
 
 
 def stack_facts(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """What was under test: a row for each fact, a column for each run; empty rows are left out."""
+    """The facts of the stacks under test: a row for each fact, a column for each run; empty rows are left out."""
     rows = [(name, [run.facts[name] for run in runs]) for name in runs[0].facts]
     return [(name, values) for name, values in rows if any(values)]
 
@@ -321,5 +321,5 @@ def _rank(verdict: str) -> int:
 
 
 def slug(severity: Severity) -> str:
-    """The severity as the name of a class."""
+    """The severity as the name of a CSS class."""
     return severity.label.replace(" ", "-")

@@ -1,6 +1,6 @@
 """JUnit XML (the xunit2 dialect that pytest and CI systems use), one testcase for each result, the most severe first.
 
-ASCII only, and without the control characters that XML forbids, whatever the kernel's log contains.
+The document is ASCII and has none of the control characters that XML forbids, whatever the kernel's log contains.
 """
 
 import re
@@ -92,7 +92,7 @@ def _testcase(run: Digest, record: ResultRecord) -> ET.Element:
     element = ET.Element("testcase", classname=f"rdma-cts.{clean(folder)}", name=clean(name), time=f"{seconds:.6f}")
     kind = _ELEMENT.get(record["effective"], "")
     if kind == "skipped":
-        # In xunit2 a skipped element has no text, so the message holds everything.
+        # In xunit2, a `skipped` element has no text, so its message has everything.
         ET.SubElement(element, "skipped", type=record["effective"], message=_message(run, record))
     elif kind:
         child = ET.SubElement(element, kind, type=record["effective"], message=_message(run, record))

@@ -1,6 +1,6 @@
 """KTAP, the test protocol of the Linux kernel: one line for each case, after its diagnostics, the most severe
-violations first. It begins with the version of TAP, as kselftest's output does, so that readers of TAP and KTAP accept
-it.
+violations first. The output begins with the version of TAP, like that of kselftest, so that readers of TAP and of KTAP
+accept it.
 
 FAIL, CRASH, HANG, BROKEN and MISSED are `not ok`; UNSUPPORTED and UNREACHABLE are skipped; a waived violation is an
 expected failure (XFAIL), as in kselftest.

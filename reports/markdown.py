@@ -1,6 +1,6 @@
 """Markdown (GitHub's dialect) for the summary of a CI job: the conclusion, the stack, the defects.
 
-Every text of a results file goes through `escaped` or, if it is code, `code`.
+Every text of a results file goes through the function `escaped` or, if it is shown as code, through `code`.
 """
 
 import re
@@ -13,7 +13,7 @@ from reports.digest import Digest
 from reports.text import format_rules
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
-_MOST_CASES = 12  # shown of a defect
+_MOST_CASES = 12  # cases shown at most for a defect
 _MOST = 50  # defects shown, because the size of a job's summary is limited
 
 

@@ -30,16 +30,16 @@ from reports.history import (
 from reports.history import UNDECIDED as NOT_DECIDED
 
 MENDED, NO_LONGER_SEEN = "mended", "no longer seen"
-_MOST = 5  # lines of a kind; the comparison has all
+_MOST = 5  # lines of each kind of change; `rdma-cts compare` shows all
 _KINDS = (*FAILING, UNDECIDED, UNSUPPORTED, GONE)
 
 
 @dataclass(frozen=True)
 class Morning:
-    """A cell after its run: compared with the last good night, and with the night before if that was not good.
+    """A cell after its run: compared with the last good night, and with the last complete night if that was not good.
 
-    `good` and `before` are None if there is no such night. `lost` names the last good night if there was one, and
-    neither it nor an earlier one can be read any more.
+    `good` and `before` are None if there is no such night. `lost` names the last good night if neither it nor an
+    earlier good night can be read any more.
     """
 
     history: History
@@ -85,7 +85,7 @@ class Morning:
             return outcome.reason
         if self.lost:
             gone = f"cannot be read; remove {self.history.folder}/*/{self.cell.name} to begin again"
-            return f"the results of {format_night(self.lost)}, to compare with, {gone}"
+            return f"the results of {format_night(self.lost)}, the last good night, {gone}"
         if self.good is None:
             return f"{OUTCOMES[outcome.outcome]}: {self.run.short_sentence}"
         kinds = [f"{amount(changes)} {kind}" for kind in (*FAILING, UNDECIDED) if (changes := self.good.of(kind))]
@@ -124,12 +124,13 @@ class Morning:
         return self._known_of(partial(Facts.shows, fingerprints=own))
 
     def _known_of(self, has: Callable[[Facts], bool | None]) -> Mapping[str, bool]:
-        """For each night, the answer of `has`, if it is known."""
+        """For each night, the answer of `has`, unless the answer is unknown."""
         text = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
         return {night: each for night, each in text.items() if each is not None}
 
     def _since(self, has: Mapping[str, bool]) -> str:
-        """The first night of its present occurrence; if it also occurred earlier, how often."""
+        """The first of the consecutive nights with a violation up to this night; and in how many earlier nights it
+        occurred."""
         first = self.history.since(self.cell.name, self.cell.night, has) or self.cell.night
         earlier = sum(seen for night, seen in has.items() if night < first)
         came = f", and came and went before ({earlier} of {sum(n < first for n in has)} nights)" if earlier else ""

@@ -1,9 +1,9 @@
 """The cases, sweeps and maps of report.html as compact data, from which its script builds rows when they are opened,
 and draws pictures.
 
-Each distinct value is stored once, in `texts`; a column has the number of its value there for each case. Number 0 means
-nothing. In a text, HERE stands for the id of the case. Not for layout: the script inserts these data as text, never as
-markup.
+Each distinct value is stored once, in `texts`; a column has, for each case, the index of its value in `texts`. Index 0
+means that there is no value. In a text, HERE stands for the id of the case. Not for layout: the script inserts these
+data as text, never as markup.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _WIDEST = 512
 
 
 def map_of(points: Points) -> dict[str, Any]:
-    """The map of a space: point n of the space is pixel n of lines of this `width`.
+    """The map of a space: point n of the space is pixel n, in lines of `width` pixels.
 
-    `down` and `across` name what varies in each direction, from the slowest to the fastest; `colours` has the colour of
-    each outcome, by its number.
+    `down` and `across` name the axes that vary in each direction, from the slowest to the fastest; `colours` has the
+    colour of each outcome, by the number of the outcome.
     """
     digits = _digits(points.space)
     size, width, split = len(points.index), 1, len(digits)
@@ -68,7 +68,7 @@ def map_of(points: Points) -> dict[str, Any]:
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
-    """The digits of a point's number, the slowest first: each is an axis, or a single flag of an axis of subsets."""
+    """The digits of a point's number, the slowest first: each digit is an axis, or one flag of an axis of subsets."""
     found: list[tuple[str, int]] = []
     for axis in space.axes:
         found += [(flag, 2) for flag in reversed(axis.flags)] or [(axis.name, axis.size)]
@@ -116,7 +116,7 @@ def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
 
 
 def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
-    """The outcomes of one operation at one position: the worst verdict, its sign, and all of them as lines.
+    """The outcomes of one operation at one position: the worst verdict, its sign, and a line for each outcome.
 
     The sign has numbers if the points have different verdicts.
     """
@@ -139,7 +139,7 @@ def outcome_text(outcome: Outcome) -> str:
     return f"{outcome.rule} expects {outcome.expected}, {outcome.observed}"
 
 
-HERE = "\0"  # no text of a results file has it
+HERE = "\0"  # no text of a results file contains this character
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
 
 
@@ -183,13 +183,13 @@ _SHARED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "points": ("points", lambda points: list(points.items())),
     "deviations": ("deviations", lambda deviations: list(map(_deviation, deviations))),
 }
-# Columns of unchanged texts, and those that depend on more than one key.
+# Columns whose texts are those of the result, and columns that depend on more than one key.
 _TEXTS = ("effective", "verdict", "reason", "call")
 _OWN = ("layer", "evidence", "table", "reproduce", "map")
 
 
 class PageData:
-    """The data of one page. `cases` has the records of each case by its id, a record or None for each run."""
+    """The data of one page. For the id of each case, `cases` has a record or None for each run."""
 
     def __init__(self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]) -> None:
         self._texts = ["null"]
@@ -201,7 +201,7 @@ class PageData:
         ]
 
     def packed(self, **more: Any) -> str:
-        """All of it with `more`, as base64 of deflated JSON."""
+        """All data together with `more`, as base64 of deflated JSON."""
         deflating = zlib.compressobj()
         parts = [deflating.compress(part.encode()) for part in self._json(more)]
         return base64.b64encode(b"".join([*parts, deflating.flush()])).decode()
@@ -217,7 +217,7 @@ class PageData:
         yield "}"
 
     def _number(self, value: Any) -> int:
-        """The number of a value that is shown."""
+        """The index of a value in `texts`."""
         if not value:
             return 0
         key = value if isinstance(value, str) else (_encoded(value),)
@@ -256,7 +256,7 @@ def _own(run: Digest, record: ResultRecord) -> Iterator[Any]:
 
 
 def first_of(records: Sequence[ResultRecord | None]) -> ResultRecord:
-    """The record of a case in the first run that has one."""
+    """The record of a case in the first run that has a record of it."""
     return next(record for record in records if record)
 
 

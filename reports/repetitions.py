@@ -32,9 +32,9 @@ class Repetitions:
         return bool(self.unconfirmed) and all(each.name in self.unconfirmed for each in symptoms_of(record))
 
     def decided(self, record: ResultRecord) -> ResultRecord:
-        """The result, with every hang that did not occur again as undecided: on a busy host an answer may come late.
+        """The result. A hang that did not occur again counts as undecided: on a busy host an answer may come late.
 
-        Of a sweep, the rules of those points are undecided, unless other points violate them too.
+        In a sweep, the rules of such points are undecided, unless other points violate these rules too.
         """
         if record["effective"] != Verdict.HANG or not self.unconfirmed:
             return record
@@ -50,7 +50,7 @@ class Repetitions:
         return {**record, "rule_verdicts": verdicts}
 
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
-        """The defects with the results of the repetitions; unconfirmed ones come last."""
+        """The defects, with what their repetitions have shown; unconfirmed defects come last."""
         found = [self._applied(each) for each in defects]
         return tuple(sorted(found, key=lambda each: (each.of_stack, each.waived, each.unconfirmed)))
 

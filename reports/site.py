@@ -24,12 +24,12 @@ RULES, DEFECTS, NIGHTS, BADGES = "rules", "defects", "nights", "badges"
 FOLDERS = (RULES, DEFECTS, NIGHTS, BADGES)
 _KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _STYLES = ("report.css", "history.css", "site.css")
-# Questions about the lanes of rules and of defects: the words of the page, and the states.
+# For the lanes of rules and of defects: the states that count as violated, each with the words of the page.
 _STATES = {RULES: (("kept", _KEPT), ("violated", VIOLATIONS)), DEFECTS: (("seen", (SEEN,)), ("not seen", (NOT_SEEN,)))}
 # The colours of badges: white text stands out from each.
 _GREEN, _RED, _GREY = "#17683f", "#a5141f", "#555b61"
 _MOST_NAME = 100  # characters of a file's name
-_DIGIT_PX, _MARGIN_PX = 6.6, 12  # of a badge's text of 11 px
+_DIGIT_PX, _MARGIN_PX = 6.6, 12  # the width of a digit of 11 px in a badge, and the margin of the text
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Mending:
 class Papers:
     """Further texts for a defect's page; empty where there are none.
 
-    `why_not` is why there is no `program`; `place` is where the defect lies in the sources.
+    `why_not` is the reason if there is no `program`; `place` is where the defect is in the sources.
     """
 
     program: str = ""
@@ -57,7 +57,8 @@ class Papers:
 
 @dataclass(frozen=True)
 class CaseLine:
-    """A case under a rule: the cells by its verdict on that rule, and the first night of the violation in each cell."""
+    """A case of a rule: the cells, by the verdict of the case on that rule; and for each cell, the first night of the
+    violation."""
 
     id: str
     location: str
@@ -83,7 +84,7 @@ class Site(HistoryPage):
         return found
 
     def statement(self, rule: str) -> RuleFacts:
-        """A rule; without texts if no results that can be read describe it."""
+        """A rule; its texts are empty if no readable results describe it."""
         return self.statements.get(rule) or RuleFacts(rule)
 
     @cached_property
@@ -95,7 +96,7 @@ class Site(HistoryPage):
         return found
 
     def standing(self, track: Track) -> Mapping[str, list[str]]:
-        """The cells by the latest state of a rule, the worst first; "" for those without results."""
+        """The cells by the latest state of a rule, the worst state first; the state is "" for cells without results."""
         found: dict[str, list[str]] = {}
         for lane in track.lanes:
             found.setdefault(lane.now, []).append(lane.name)
@@ -155,7 +156,7 @@ class Site(HistoryPage):
         return CaseLine(id_, place, ordered, {name: night for name, night in since.items() if night})
 
     def _violating(self, name: str, case: str) -> dict[str, bool]:
-        """By night, whether a case violates a rule, where that is known."""
+        """Whether a case violates a rule, by night; nights for which that is unknown are left out."""
         known = {night: facts.violates(case) for night, facts in self._facts[name].items()}
         return {night: violates for night, violates in known.items() if violates is not None}
 

@@ -1,6 +1,6 @@
 """summary.json: the outcome of a run for programs, small enough to keep one for every nightly run.
 
-summary.schema.json describes it; keys may be added, but never change.
+summary.schema.json describes it. New versions may add keys, but never change one.
 """
 
 import json
@@ -14,7 +14,7 @@ from reports.digest import Digest
 
 FILE_NAME = "summary.json"
 SCHEMA = "rdma-cts-summary/1"
-# Facts that the summary has as numbers.
+# Facts that are numbers in the summary, not texts.
 _NUMBERS = ("cases", "calls judged", "seconds", "exit status", "seed")
 
 

@@ -75,7 +75,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
 
 
 def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
-    """One line of at most _WIDTH columns for each defect, below one that says what they have."""
+    """One line of at most _WIDTH columns for each defect, below a line that explains the columns."""
     if run.defects and level == NORMAL:
         yield "defects, most severe first: severity, number, what is wrong (rules), in how many cases"
     first_of_stack = next((defect for defect in run.defects if defect.of_stack), None)
@@ -123,7 +123,7 @@ def _program(run: Digest, out: Path) -> Iterator[str]:
     if run.open_defects:
         first = run.open_defects[0]
         yield f"C program: {PROGRAM} reproducer {first.fingerprint} --run {out} shows the first defect"
-        target, only, _ = first.first.repro.rpartition(" --only ")  # on the stack of this run, not on the default one
+        target, only, _ = first.first.repro.rpartition(" --only ")  # the command with this run's stack, not the default
         yield f"again: {target if only else f'{PROGRAM} run'} --failed {out} runs what has failed"
 
 
@@ -185,7 +185,7 @@ class Progress:
         self._ticks: list[float] = [clock()]
         self._began = self._ticks[0]
         self._expected: Mapping[str, float] = {}
-        self._done_s = self._left_s = 0.0  # of the expected durations
+        self._done_s = self._left_s = 0.0  # the sums of the expected durations of finished and of remaining cases
         self._lock = threading.RLock()
         self._unreachable: set[str] = set()  # the reasons that were shown
 
@@ -197,13 +197,13 @@ class Progress:
                 print(fitted(one_line(text), self.stream), file=self.stream, flush=True)
 
     def expect(self, seconds: Mapping[str, float]) -> None:
-        """How long each case that is still to be run will take, in seconds. Only the proportions matter."""
+        """Sets how long each remaining case is expected to take, in seconds. Only the proportions matter."""
         self._expected = seconds
         self._left_s = sum(seconds.values())
         self._began = self.clock()
 
     def run_started(self, header: HeaderRecord, total: int) -> None:
-        """The run has its header: `total` cases are planned."""
+        """The header was recorded: `total` cases are planned."""
         self.say(f"{format_count(total, 'case')} on {device_line(header)}")
         for line in format_findings(header["device"].get("preflight", {})):
             self.say(f"  {line}")

@@ -22,7 +22,8 @@ def one_line(text: str) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """The text in lines of at most `width` columns, all but the first with an indent. A longer word is not broken."""
+    """The text in lines of at most `width` columns, all but the first indented. A word longer than a line is not
+    broken."""
     return textwrap.wrap(
         text, max(width, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ) or [""]
@@ -100,7 +101,7 @@ def link(text: object) -> str:
 
 
 def format_rules(ids: Iterable[str], most: int | None = None) -> str:
-    """The ids, each prefix once; at most `most` of them, and how many more there are."""
+    """At most `most` of the ids, with each prefix only once, and the number of further ids."""
     every = list(ids)
     parts, last = [], ""
     for id_ in every[:most]:

@@ -1,4 +1,4 @@
-"""The verbs as statements: the call, and the check of its answer."""
+"""The verbs as statements of C: the call, and the check of its result."""
 
 from conformance.bench.doors import RegMrEx
 from conformance.model.case import Arguments, Expectation, SgeSpec, Step
@@ -14,7 +14,7 @@ _INVENTED_HANDLE = "0xfffffff0"  # a handle that the kernel does not assign
 
 
 def registration(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str:
-    """The expression of a registration. Raises Inexpressible."""
+    """The expression of C for a registration. Raises Inexpressible."""
     if call == "ibv_reg_mr_ex" or writer.case.entry == RegMrEx.name:
         return _extended(writer, call, arguments, raw)
     if not raw:
@@ -34,7 +34,7 @@ _FIELDS |= {"offset": ("fd_offset", "FD_OFFSET"), "fd_offset": ("fd_offset", "FD
 
 
 def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str:
-    """The expression of a registration by ibv_reg_mr_ex, which may stand for an older verb (bench/doors.py)."""
+    """The expression for a registration by ibv_reg_mr_ex, which may replace an older verb (bench/doors.py)."""
     if raw:
         raise Inexpressible("it makes the kernel's command of ibv_reg_mr_ex")
     if arguments.get("buf", NULL) != NULL or arguments.get("dmah", "NULL") != "NULL":
@@ -54,14 +54,14 @@ def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str
 
 
 def is_plain(verb: Verb) -> bool:
-    """Whether a verb returns 0 or an errno, neither makes nor releases objects, and takes only arguments of its
-    prototype."""
+    """Whether a verb returns 0 or an errno, neither makes nor releases objects, and is called with the arguments of its
+    prototype alone."""
     known = all(each.ctype != "struct ibv_buf *" for each in verb.parameters)
     return known and verb.convention is Convention.ZERO_OR_ERRNO and not verb.destroys
 
 
 def _operands(writer: Writer, call: str, arguments: Arguments) -> list[str]:
-    """The arguments of a verb as its prototype takes them. Raises Inexpressible."""
+    """The arguments of a verb, in the form and order of its prototype. Raises Inexpressible."""
     return [_operand_of(writer, call, parameter.name, arguments) for parameter in VERBS[call].parameters]
 
 
@@ -90,7 +90,7 @@ def _commands(writer: Writer, piece: str) -> None:
 
 
 def wanted(then: Expectation, names: tuple[str, ...], error: str = "error") -> tuple[str, str]:
-    """A C condition on `error` (0: success), and the requirement in words that follow "should"."""
+    """A C condition on `error` (0 is success), and the requirement, in words that follow "should"."""
     if then.outcome == "open":
         return "1", "do either"
     if then.outcome == "success":
@@ -101,7 +101,7 @@ def wanted(then: Expectation, names: tuple[str, ...], error: str = "error") -> t
 
 
 def register(writer: Writer, step: Step) -> None:
-    """A registration that makes `step.name`."""
+    """Writes the registration that makes the region `step.name`."""
     own = identifier(step.name)
     if step.name in writer.made:
         raise Inexpressible("it makes several objects of one name")
@@ -134,7 +134,7 @@ def _answer(writer: Writer, step: Step, kept: str, should: str) -> None:
 
 
 def copied(writer: Writer, name: str) -> None:
-    """Keeps a copy of the structure of a region that is about to be deregistered, for later steps."""
+    """Writes a copy of the struct ibv_mr of a region before the region is deregistered, for later steps."""
     own = identifier(name)
     writer.keep(f"{own}_was", f"*{own}", "struct ibv_mr")
     writer.names.region(name, f"{own}_was.")
@@ -226,7 +226,7 @@ def advise(writer: Writer, step: Step) -> None:
 
 
 def plain(writer: Writer, step: Step) -> None:
-    """A verb that returns 0 or an errno and is called as its prototype says."""
+    """Writes the call of a verb that returns 0 or an errno and is called with the arguments of its prototype."""
     if writer.raw:
         raise Inexpressible(f"it makes {step.call} by the kernel's command")
     writer.assign("error", f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})")
@@ -262,7 +262,7 @@ def dealloc_mw(writer: Writer, step: Step) -> None:
 
 
 def bind_call(writer: Writer, step: Step) -> str:
-    """Writes the request of a bind; the expression that posts it, which gives 0 or an errno."""
+    """Writes the request of a bind; returns the expression that posts it, whose value is 0 or an errno."""
     arguments = step.arguments
     window = identifier(str(arguments["mw"]))
     region = "NULL" if arguments["mr"] == NULL else identifier(str(arguments["mr"]))
@@ -278,7 +278,7 @@ def bind_call(writer: Writer, step: Step) -> str:
 
 
 def post_bind(writer: Writer, name: str, queue: str, mask: str, bind: str, window: str) -> str:
-    """A posted bind, inline or, from the second one on, by a helper."""
+    """The expression of a posted bind: the first is written out, further binds call a helper function."""
     writer.say(
         f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = IBV_WR_BIND_MW,"
         f" .wr_id = 1, .send_flags = {mask}, .bind_mw = {bind} }};"
@@ -288,7 +288,8 @@ def post_bind(writer: Writer, name: str, queue: str, mask: str, bind: str, windo
 
 
 def bound(writer: Writer, posted: str = "") -> None:
-    """After a bind of type 2 was posted, under the condition `posted` if given: the structure gets the new key."""
+    """Writes the new key into struct ibv_mw after a bind of type 2 was posted; with `posted`, only under this
+    condition."""
     if writer.posted:
         name, window = writer.posted.popitem()
         text = f"{window}->rkey = {name}.bind_mw.rkey;"

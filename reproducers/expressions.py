@@ -6,10 +6,10 @@ from conformance.model.case import Argument, Flags, Value
 from conformance.model.quantity import HUGE_PAGES, PAGES, UNITS, Quantity, Term
 from conformance.verbs import ENUMS, Enum
 
-# The oldest release whose header the programs must compile with; newer names are written as numbers.
+# The oldest release of rdma-core whose header the programs must compile with; newer names are written as numbers.
 _OLDEST_HEADER = 44
 _UNITS: Mapping[str, str] = {"KiB": "10", "MiB": "20", "GiB": "30", "TiB": "40"}
-# Words that a program or C itself uses, and that objects of a case may have as names too.
+# Words that a program or C itself uses, so that they cannot be the names of a case's objects in C.
 _TAKEN = frozenset(
     """
     all answer area argc argv bound calloc context copy count errno error exit free gid hugepage local main malloc
@@ -29,7 +29,7 @@ def identifier(name: str) -> str:
 class Names:
     """The C expressions of the properties of a case's objects, by name and property.
 
-    `pointers` are the names of memory: their address is a pointer.
+    `pointers` are the names of memory, whose address is a pointer in C.
     """
 
     def __init__(self) -> None:
@@ -37,18 +37,18 @@ class Names:
         self._properties: dict[tuple[str, str], str] = {}
 
     def memory(self, name: str, size: str) -> None:
-        """Adds memory of `size`, an expression."""
+        """Adds memory; `size` is an expression."""
         own = identifier(name)
         self.pointers[name] = own
         self._properties |= {(name, "size"): size, (name, "end"): f"{own} + {size}"}
 
     def region(self, name: str, struct: str) -> None:
-        """Adds a region, or sets where its structure is now: `struct` ends with `->` or a dot."""
+        """Adds a region, or sets the present place of its struct ibv_mr: `struct` ends with `->` or a dot."""
         self._properties |= {(name, each): f"{struct}{each}" for each in ("length", "lkey", "rkey")}
         self._properties |= {(name, each): f"(uintptr_t){struct}addr" for each in ("addr", "")}
 
     def old_keys(self, name: str, struct: str) -> None:
-        """Sets the place of the keys that a region or window had before the last call."""
+        """Sets the place in the program of the keys that a region or window had before the last call."""
         self._properties |= {(name, f"old_{each}"): f"{struct}{each}" for each in ("lkey", "rkey")}
 
     def value(self, name: str, of: str, text: str) -> None:
@@ -109,7 +109,7 @@ def _number(term: Term) -> str:
 
 
 def _base(quantity: Quantity, pointers: Collection[str]) -> Term | None:
-    """The one term of a sum that is the address of memory; None if there is none."""
+    """The only term of a sum that is the address of memory; None if there is no such term."""
     found = [each for each in quantity.terms if each.name in pointers and each.property in ("", "addr", "end")]
     return found[0] if len(found) == 1 and found[0].sign > 0 else None
 
@@ -124,7 +124,7 @@ def _is_sum(text: str) -> bool:
 
 
 def text_of(enum: Enum, number: int, name: str) -> str:
-    """One value of an enumeration; a number if an older header does not know it."""
+    """One value of an enumeration: its name, or its number if an older header does not have the name."""
     value = enum.named(name)
     if value.since and int(value.since.partition(".")[0]) > _OLDEST_HEADER:
         return f"{number} /* {value.name} */"
@@ -145,7 +145,7 @@ def flags(argument: Argument, of: str) -> str:
 
 
 def value(argument: Argument, of: str) -> str:
-    """One value of an enumeration, or its number if it has no name there."""
+    """One value of an enumeration: its name, or the number if the enumeration has no name for it."""
     assert isinstance(argument, Value)
     enum = ENUMS[of]
     known = [each for each in enum if each.value == argument.number and not each.mask]

@@ -1,4 +1,4 @@
-"""The page of findings: each defect of a driver, on which stacks it was seen, and the program that shows it."""
+"""The page of findings: each defect of a driver, the stacks on which it was seen, and the program that shows it."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from reproducers.writer import Inexpressible
 
 PAGE, FOLDER = "findings.md", "findings"
 SEEN, ABSENT, UNTRIED = "seen", "not", "not tried"
-_TAG = re.compile(r"<(?=[A-Za-z/!?])")  # results may contain any text of their sender
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")  # the texts of received results may contain HTML
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Run:
 
     @property
     def stack(self) -> str:
-        """The stack, in a few words."""
+        """The stack under test, in a few words."""
         header = self.digest.header
         env = header["env"]
         versions = f"kernel {env.get('kernel', '?')}, rdma-core {env.get('rdma_core', '?')}"
@@ -45,7 +45,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Finding:
-    """A defect, as the first of `runs` shows it, with the runs that have it and a program of one of its symptoms."""
+    """A defect as the first of `runs` shows it, the runs that show it, and a program for one of its symptoms."""
 
     defect: Defect
     runs: tuple[Run, ...]
@@ -60,8 +60,8 @@ class Finding:
 
 
 def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
-    """The confirmed defects of all runs, the most severe first; of equally severe ones, those that more results show
-    come first."""
+    """The confirmed defects of all runs, the most severe first; among equally severe defects, those that more results
+    show come first."""
     having: dict[str, list[Run]] = {}
     for run in runs:
         for fingerprint in run.by_fingerprint:
@@ -88,11 +88,11 @@ def page(
     files: Collection[str],
     title: str,
 ) -> str:
-    """The page as Markdown. `where` has the place of a defect in the source and `mended` the changes that mend it, by
-    fingerprint.
+    """The page as Markdown. By fingerprint of a defect, `where` has its place in the source and `mended` the changes
+    that mend it.
 
-    `files` are the names of the programs in the page's directory, handwritten ones as by-hand/FINGERPRINT.c; for other
-    defects the page has the command that makes the program.
+    `files` are the names of the programs in the page's directory; those of handwritten programs are
+    by-hand/FINGERPRINT.c. For other defects, the page has the command that makes the program.
     """
     lines = [f"# {title}", ""]
     lines += [
@@ -152,7 +152,7 @@ def _section(
 
 
 def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
-    """By the stacks of runs, whether a defect was seen there, was not, or was not tried."""
+    """For each stack of the runs, whether a defect was seen, was not seen, or was not tried."""
     return {
         run.stack: SEEN if run in finding.runs else ABSENT if _tried(finding.defect, run) else UNTRIED for run in runs
     }

@@ -1,6 +1,6 @@
 """Findings as objects of KCIDB, the database of kernel tests, in its schema 5.3: issues, and the tests that show them.
 
-Each recorded run is a checkout with one build. Not for sending them: that needs an account of a CI system.
+Each recorded run is a checkout with one build. Not for sending these objects: that needs an account of a CI system.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _STATUS = {
     Verdict.UNREACHABLE: "SKIP",
     Verdict.BROKEN: "ERROR",
     Verdict.MISSED: "MISS",
-}  # every other verdict is a FAIL
+}  # all other verdicts are FAIL
 
 
 def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> di
     ids = {id(run): f"{origin}:{_digest(run)}" for run in runs}
     found["checkouts"] = [
         {"id": ids[id(run)], "origin": origin, "comment": run.stack, "valid": True} for run in runs
-    ]  # a package of a distribution: its commit is unknown
+    ]  # the stack is a package of a distribution, whose commit is unknown
     found["builds"] = [
         {"id": ids[id(run)], "checkout_id": ids[id(run)], "origin": origin, "comment": run.stack} for run in runs
     ]
@@ -54,7 +54,7 @@ def _digest(run: Run) -> str:
 
 
 def _records(finding: Finding, run: Run) -> Iterator[ResultRecord]:
-    """The result of the case that shows a finding, if the run has it."""
+    """The result of the case that shows a finding, if the run has this result."""
     yield from (record for record in run.digest.results if record["case"] == finding.symptom.case)
 
 

@@ -1,8 +1,8 @@
-"""C source in a number of columns: lines are wrapped where an argument or operand ends, never within a text; and the
-helpers of the programs, pieces of C in snippets/.
+"""Layout of C source in a number of columns: lines are wrapped after an argument or operand, never within a string
+literal; and the helper functions of the programs, which are pieces of C in snippets/.
 
-The first line of a piece, `// needs: …`, names other pieces. A line that begins with `@name ` is only in programs with
-that feature, one with `@!name ` only in the others.
+The first line of a piece, `// needs: …`, names the pieces that it needs. A line that begins with `@name ` is only in
+programs with the feature `name`, a line that begins with `@!name ` only in programs without it.
 """
 
 import functools
@@ -15,7 +15,7 @@ _INDENT = 4
 
 
 def statement(text: str, depth: int = 1, width: int = WIDTH) -> list[str]:
-    """The lines of a statement at a depth of blocks; its further lines are indented once more."""
+    """The lines of a statement within `depth` blocks; all but its first line are indented by one more level."""
     lead, further = " " * _INDENT * depth, " " * _INDENT * (depth + 1)
     lines, line = [], lead
     for word in _words(text, width):
@@ -27,7 +27,7 @@ def statement(text: str, depth: int = 1, width: int = WIDTH) -> list[str]:
 
 
 def fitted(line: str, width: int) -> list[str]:
-    """A line of C as several if it is too long; a remark stays as it is."""
+    """A line of C, as several lines if it is too long; a comment is not wrapped."""
     if len(line) <= width or line.lstrip().startswith(("/*", "*", "#")):
         return [line]
     own = len(line) - len(line.lstrip())
@@ -37,7 +37,8 @@ def fitted(line: str, width: int) -> list[str]:
 
 
 def _words(text: str, width: int) -> Iterator[str]:
-    """Pieces that must not be broken: each ends with a blank, except the last. Long texts are split into several."""
+    """The words of a line, which must not be broken: each ends with a space, except the last. Long string literals are
+    split into several."""
     current, within = "", False
     for position, character in enumerate(text):
         current += character
@@ -69,7 +70,7 @@ _NEEDS = "// needs: "
 
 @functools.cache
 def _read(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of the pieces that a piece needs, and its lines."""
+    """The names of the pieces that this piece needs, and the lines of this piece."""
     first, *rest = (_FOLDER / f"{name}.c").read_text(encoding="utf-8").splitlines()
     if first.startswith(_NEEDS):
         return tuple(first.removeprefix(_NEEDS).split()), tuple(rest)
@@ -77,7 +78,7 @@ def _read(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def with_needed(names: Iterable[str]) -> list[str]:
-    """The pieces and those that they need, each after the pieces that it needs."""
+    """These pieces and all pieces that they need, each after the pieces that it needs."""
     found: dict[str, None] = {}
 
     def add(name: str) -> None:

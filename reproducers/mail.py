@@ -1,5 +1,5 @@
-"""The text with which a violation is reported: to a mailing list, or to a vendor. Plain text of 72 columns; only the
-kernel's messages are not wrapped.
+"""The text of a report about a violation, for a mailing list or a vendor: plain text of 72 columns; only the kernel's
+messages are not wrapped.
 """
 
 import re
@@ -32,13 +32,13 @@ _ENDINGS = {
     Severity.PROCESS_CRASH: "it is killed by a signal",
     Severity.HANG: "it does not come back",
 }
-_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # of software drivers, whose devices are made by a command
+_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of software drivers, whose devices are made by a command
 _OF_LIBRARIES = re.compile(r'Binary file "[^"]*/lib(?:ibverbs|[a-z0-9_]+-rdmav)[^"]*\.so|segfault at ')
 _KERNEL_LINES = 40
 
 
 def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]) -> str:
-    """The whole text, subject first. Raises reproducers.writer.Inexpressible if there is no program."""
+    """The whole text, beginning with the subject. Raises reproducers.writer.Inexpressible if there is no program."""
     program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
     lines = [*_told(symptom, run, suite, history), "", program.text.rstrip()]
     return "\n".join(lines) + "\n"
@@ -76,7 +76,7 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
     for call, words in _OUR_CALLS.items():
         if any(f" {call}(" in each for each in calls):
             yield from _wrapped(f"{call}: {words}", "  ", "    ")
-    if " should " not in line:  # else the observation shows the expectation of the step
+    if " should " not in line:  # a line with "should" already has the expectation of the step
         expected = _OPEN if symptom.expected == "open" else symptom.expected
         yield from _wrapped(f"expected: {expected}", "", "  ")
     yield from _wrapped(f"observed: {line}", "", "  ")
@@ -105,7 +105,7 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
 
 
 def _subject(symptom: Symptom, title: str) -> str:
-    """The title of a defect; where a kernel died, with the function."""
+    """The title of a defect; if the kernel died, with the function in which it died."""
     site = site_of(symptom.fault)
     if site is None or any(name in title for name in site.lasting):
         return title
@@ -113,7 +113,7 @@ def _subject(symptom: Symptom, title: str) -> str:
 
 
 def _commands(driver: str, device: str) -> Iterator[str]:
-    """How to run the program: as root; for a software driver also how to make the device."""
+    """The commands that run the program as root; for a software driver, also those that make the device."""
     if driver in _MODULES:
         yield f"modprobe {_MODULES[driver]}"
         yield f"rdma link add {device} type {driver} netdev NETDEV    # an interface that is up"
@@ -122,9 +122,9 @@ def _commands(driver: str, device: str) -> Iterator[str]:
 
 
 def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
-    """The objects of a set-up that the calls or these objects need; a table may set up more."""
+    """The objects of a set-up that the calls need, directly or through other objects; a table may set up more."""
     used = list(calls)
-    for line in reversed(given):  # an object is made of those before it
+    for line in reversed(given):  # an object needs only objects before it
         name = line.partition(":")[0]
         if ":" not in line or any(re.search(rf"\b{re.escape(name)}\b", each) for each in used):
             used.append(line.partition(":")[2])
@@ -133,15 +133,15 @@ def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
 
 
 def _at_fault(symptom: Symptom, run: Digest) -> str:
-    """The part of the stack that answered, by the name that its maintainers use."""
+    """The part of the stack that answered, with the name that its maintainers use."""
     driver = run.header["device"].get("driver") or "RDMA"
     parts = {PROVIDER: f"rdma-core, providers/{driver}", LIBIBVERBS: "rdma-core, libibverbs", CORE: "RDMA/core"}
     return parts.get(answering_of(symptom).layer, driver)
 
 
 def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
-    """The kernel's messages as it wrote them, from its first complaint on; of a process, the libraries on its stack."""
-    if process_died:  # the frames of the suite's own Python are of no use to others
+    """The kernel's messages, unchanged, from its first complaint on; if a process died, the libraries on its stack."""
+    if process_died:  # leave out the frames of the suite's own Python
         log = [line.strip() for line in log if _OF_LIBRARIES.search(line)]
     if not log:
         return
@@ -165,7 +165,7 @@ def _stack(run: Digest) -> str:
 
 
 def _told_apart(other: Digest, run: Digest) -> str:
-    """The software that was loaded in another run of the same versions and not in this one; empty if there is none."""
+    """The loaded software by which another run of the same versions differs from this run; empty if it does not."""
     if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
         return ""
     known = {name: value for name, value in other.under_test.items() if not name.startswith("given")}
@@ -174,7 +174,7 @@ def _told_apart(other: Digest, run: Digest) -> str:
 
 
 def _tested(run: Digest) -> Iterator[str]:
-    """The versions, and the hashes of what was loaded."""
+    """The versions, and the hashes of the loaded software."""
     device = run.header["device"]
     yield from _wrapped(f"Tested: {device.get('name', '?')} ({device.get('driver', '?')}), {_stack(run)}.")
     for name, digest in run.under_test.items():

@@ -1,5 +1,5 @@
-"""The set-up of a case: protection domains, memory, queue pairs, regions and windows, as far as its steps need them;
-many rows of a table share one set-up.
+"""The set-up of a case as statements of C: the protection domains, memory, queue pairs, regions and windows that its
+steps need. Many rows of a table share one set-up, so a row may not need all of it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -55,7 +55,7 @@ def without_idle(case: Case) -> Case:
 
 
 def names_in(arguments: Arguments) -> Iterator[str]:
-    """The names that arguments contain: words, and the objects whose properties occur in quantities."""
+    """The names that arguments contain: single words, and the names of objects whose properties quantities use."""
     for argument in arguments.values():
         yield from _names(argument)
 
@@ -147,7 +147,7 @@ def _memory(writer: Writer, name: str, spec: MemorySpec) -> None:
 
 
 def beyond(writer: Writer) -> bool:
-    """Whether a call names a range outside of the case's memory, so that the mappings around it matter."""
+    """Whether a call uses a range outside of the case's memory, so that the mappings around the memory matter."""
     case = writer.case
     steps = [step for step in (*case.before, case.when, *case.afterwards) if step.call in VERBS]
     for arguments in (*(each.arguments for each in case.given.mrs.values()), *(step.arguments for step in steps)):
@@ -183,14 +183,14 @@ def type_of(writer: Writer, kind: str) -> None:
 
 
 def connected(writer: Writer, kind: str, domain: str, access: str) -> str:
-    """The expression of a new pair in the state RTS."""
+    """The expression for a new pair in the state RTS."""
     writer.use("pair")
     writer.headers.add("stdlib.h")
     return f"pair({domain}, {access}{f', IBV_QPT_{kind}' if 'mixed' in writer.features else ''})"
 
 
 def rights(writer: Writer, access: Flags | int | None) -> str:
-    """The qp_access_flags of a tested queue pair, as far as the operations of the case can tell."""
+    """The qp_access_flags of a tested queue pair; if it grants all rights, those that the program's operations need."""
     mask = access.mask if isinstance(access, Flags) else access
     if mask is None or mask == _ALL_RIGHTS:
         return "REMOTE"

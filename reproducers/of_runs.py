@@ -25,9 +25,9 @@ from reproducers.writer import Inexpressible
 
 
 def cut(case: Case, observed: Mapping[str, Any]) -> Case:
-    """The case without the steps after the first wrong one, and without earlier probes that changed nothing.
+    """The case without the steps after the first wrong step, and without earlier operations that changed nothing.
 
-    `observed` is its recorded observation; without a fault in it the case is returned as it is.
+    `observed` is the recorded observation of the case; if it has no fault, the case is returned unchanged.
     """
     if "returned" not in observed:
         return case
@@ -59,7 +59,7 @@ class Made:
 
 
 def programs_of(results: Iterable[ResultRecord], suite: Suite, basis: Basis) -> Iterator[Made]:
-    """A program for each symptom in results that have every key of record_shape.RESULT."""
+    """A program for each symptom in these results, which must have every key of record_shape.RESULT."""
     for record in results:
         for symptom in symptoms_of(record):
             try:
@@ -74,12 +74,12 @@ def basis_of(path: Path) -> Basis:
 
 
 def unknown_device() -> Basis:
-    """The facts without a run: every capability counts as present."""
+    """The facts to use without a run: every capability counts as present."""
     return Basis(Capabilities({}, {}, {}))
 
 
 def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH) -> Program:
-    """The program of a row or of a point; with a symptom, only of the steps that show it. Raises Inexpressible."""
+    """The program of a row or of a point; with a symptom, only the steps that show it. Raises Inexpressible."""
     try:
         case = suite.find(id_)
     except UserError as error:
@@ -106,7 +106,7 @@ def _cut(symptom: Symptom, case: Case) -> Case:
 
 
 def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str) -> Program:
-    """The program. If the case did not end in the run and the program is too long, it lacks the last steps."""
+    """The program. If the case killed its worker and the program is too long, the last steps are left out."""
     while True:
         try:
             return program_of(case, rules, width, remark)

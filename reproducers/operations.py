@@ -1,4 +1,4 @@
-"""Requests as statements: traffic by a key, binds, invalidations, and changes of queue pairs and memory."""
+"""Requests as statements of C: operations with a key, binds, invalidations, and changes of queue pairs and memory."""
 
 from collections.abc import Callable, Mapping
 
@@ -20,7 +20,7 @@ _OPCODES = {
     "ATOMIC_CMP_AND_SWP": "IBV_WR_ATOMIC_CMP_AND_SWP",
     "ATOMIC_FETCH_AND_ADD": "IBV_WR_ATOMIC_FETCH_AND_ADD",
 }
-# The opcode of each local operation, and whether the request is the peer's.
+# The opcode of each local operation, and whether the peer posts the request.
 _LOCAL = {
     "SEND": ("IBV_WR_SEND", 0),
     "WRITE": ("IBV_WR_RDMA_WRITE", 0),
@@ -36,7 +36,7 @@ _SIDES = {"SEND": "gather", "WRITE": "gather", "READ": "answer", "RECV": "receiv
 
 
 def _prepare(writer: Writer, step: Step) -> None:
-    """Writes what both kinds of traffic need."""
+    """Writes the statements that operations of a peer and of the owner both need."""
     if str(step.arguments["contents"]) != "made":
         raise Inexpressible(f"it needs memory with the contents {step.arguments['contents']!s}")
     if step.arguments["poster"] in BUILDERS:
@@ -51,7 +51,7 @@ def _prepare(writer: Writer, step: Step) -> None:
 
 
 def _pair(writer: Writer, step: Step) -> str:
-    """The expression of the queue pairs of an operation."""
+    """The expression for the queue pairs of an operation."""
     via = str(step.arguments.get("via", NULL))
     if via != NULL:
         return identifier(via)
@@ -104,7 +104,8 @@ def _expected(step: Step) -> str:
 
 
 def _made(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
-    """The statement of an operation and, if it must be refused with a certain status, the check of that."""
+    """Writes the statement of an operation and, if the operation must be refused with a certain status, the check of
+    the status."""
     kind = str(step.arguments["qp_type"])
     if not step.then.because:
         if step.then.opcode:
@@ -131,7 +132,7 @@ def _made(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
 
 
 def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> None:
-    """Checks that the status of a refusal is one of these; the case shows nothing if nothing was refused."""
+    """Writes the check that a refusal has one of these statuses; if nothing was refused, the program ends with 77."""
     writer.say_if(f"{status} == NONE || {status} == IBV_WC_SUCCESS", 'errx(77, "nothing was refused");')
     names = [f"IBV_WC_{name}" for name in allowed]
     kept = " || ".join(f"{status} == {name}" for name in names)
@@ -139,7 +140,7 @@ def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> 
 
 
 def flush(writer: Writer, step: Step) -> None:
-    """A FLUSH, which only an extended queue pair can post. Its program needs rdma-core 46 or later where it is run."""
+    """Writes a FLUSH, which only an extended queue pair can post. The program needs rdma-core 46 or later to run."""
     operation = str(step.arguments["op"])
     if step.then.because or str(step.arguments["via"]) != NULL or "parts" in writer.features:
         raise Inexpressible(f"it needs {operation} over a queue pair of its own")
@@ -157,7 +158,7 @@ def flush(writer: Writer, step: Step) -> None:
 
 
 def local_traffic(writer: Writer, step: Step) -> None:
-    """An access by the owner of a range, by an lkey."""
+    """Writes an operation of the owner of a range, with an lkey."""
     _prepare(writer, step)
     operation = str(step.arguments["op"])
     if operation not in _LOCAL:
@@ -179,7 +180,7 @@ def local_traffic(writer: Writer, step: Step) -> None:
 
 
 def bind(writer: Writer, step: Step) -> None:
-    """A bind of either type, with its completion."""
+    """Writes a bind of either type, with its completion."""
     then, name = step.then, str(step.arguments["mw"])
     window, queue = identifier(name), f"{identifier(str(step.arguments['qp']))}[0]"
     spec = writer.case.given.qps[str(step.arguments["qp"])]
@@ -246,7 +247,7 @@ def local_inv(writer: Writer, step: Step) -> None:
 
 
 def send_with_inv(writer: Writer, step: Step) -> None:
-    """A SEND with invalidation; the completion of its receive must name the invalidated key."""
+    """Writes a SEND with invalidation; the completion of its receive must have the invalidated key."""
     queue = identifier(str(step.arguments["qp"]))
     elements = ".num_sge = 0"
     if length := writer.moved(step.arguments["length"]):
@@ -298,13 +299,13 @@ def _completed(writer: Writer, step: Step, done: str) -> None:
 
 
 def restore_rkey(writer: Writer, step: Step) -> None:
-    """Puts the key before the last bind back into the structure of a window."""
+    """Writes the key before the last bind back into struct ibv_mw."""
     window = identifier(str(step.arguments["mw"]))
     writer.say(f"{window}->rkey = {window}_old;")
 
 
 def connect_qp(writer: Writer, step: Step) -> None:
-    """Moves queue pairs on to RTS, and polls for completions."""
+    """Moves queue pairs to RTS, and polls for completions."""
     name = str(step.arguments["qp"])
     own, spec = identifier(name), writer.case.given.qps[name]
     writer.use("earlier", "move")

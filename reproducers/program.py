@@ -1,4 +1,5 @@
-"""A whole program: what the document says, the helpers that the case needs, and main() with its steps."""
+"""A whole program: a comment with the words of the document, the helper functions that the case needs, and main() with
+its steps."""
 
 import re
 from collections.abc import Mapping
@@ -26,10 +27,10 @@ _MACROS = [
     '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))',
     "",
 ]
-# Bits of operations on on-demand memory that have no name in older headers.
+# The bits, in on-demand capabilities, of operations that have no name in older headers.
 _ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
 # Constants that the header of the oldest rdma-core lacks, with their values; a program defines those that it uses.
-_OLDEST = 44  # that of Debian 12
+_OLDEST = 44  # the version of rdma-core in Debian 12
 _LATER: Mapping[str, int] = {
     "IBV_FLUSH_RANGE": 0,
     "IBV_FLUSH_GLOBAL": 1,
@@ -59,7 +60,7 @@ _DECLARED: Mapping[str, str] = {
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
     "atomic_write": "device.device_cap_flags_ex >> 40 & 1",
 }
-# Capabilities that are known only from the answer of the call.
+# Capabilities of which only the result of the call shows whether the device has them.
 _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
 # Capabilities that a program need not test: calls that the compiler or the answer shows, and those of InfiniBand and
 # RoCE, since on other transports its queue pairs, which it connects by changing their states, cannot be set up.
@@ -89,13 +90,13 @@ class Program:
 
 
 class TooLong(Inexpressible):
-    """A program would have more lines than MOST_LINES."""
+    """The program would have more lines than MOST_LINES."""
 
 
 def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = "") -> Program:
-    """The program of a row whose expectation is known, wrapped to this number of columns. Raises Inexpressible.
+    """The program of a row whose expectation is known, wrapped to `width` columns. Raises Inexpressible.
 
-    It has at most MOST_LINES with the usual width. `remark` is a sentence for its first comment.
+    With the usual width, the program has at most MOST_LINES. `remark` is a sentence for its first comment.
     """
     if case.kind is not Kind.ROW:
         raise Inexpressible("it is not a row of calls: name one point, as CASE#axis=value")
@@ -164,7 +165,7 @@ def _step(writer: Writer, step: Step, when: str) -> None:
 
 
 def _before(writer: Writer, step: Step) -> None:
-    """A call that belongs to the set-up."""
+    """Writes a call that belongs to the set-up."""
     if step.call not in STEPS:
         raise Inexpressible(f"it makes the call {step.call}")
     _step(writer, step, "before")
@@ -241,7 +242,7 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
 
 
 def _rights(writer: Writer) -> list[str]:
-    """The rights of peers that the operations of the program need."""
+    """The access flags for peers that the operations of the program need."""
     more = {"atomic": "IBV_ACCESS_REMOTE_ATOMIC", "flush": "IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT"}
     return [
         "IBV_ACCESS_REMOTE_WRITE",

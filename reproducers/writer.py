@@ -1,4 +1,4 @@
-"""A program while it is written: its objects by name, its statements, and the pieces that these need."""
+"""A program while it is written: its objects by name, its statements, and the pieces that the statements need."""
 
 import re
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from reproducers.layout import WIDTH, statement
 
 
 class Inexpressible(Exception):
-    """Why a case has no program; the text completes "cannot be expressed: …"."""
+    """Raised with the reason why a case has no program; the text completes "cannot be expressed: …"."""
 
 
-# Sizes of pages, and huge pages, of systems on which a program may run.
+# Pairs of the size of a page and of a huge page on systems on which a program may run.
 _SYSTEMS = ((4096, 2 << 20), (65536, 512 << 20))
-_LARGEST_AREA = 1 << 30  # bytes that a program writes and reads
-_APART = 1 << 44  # bytes between the assumed addresses of two memories, which show in which of them an address lies
+_LARGEST_AREA = 1 << 30  # the maximum size in bytes of memory that a program fills and compares
+_APART = 1 << 44  # the distance in bytes between the assumed addresses of memories, which shows to which one belongs
 
 
 class Writer:
@@ -33,23 +33,23 @@ class Writer:
         self.pieces: dict[str, None] = {}
         self.features: set[str] = set()
         self.headers: set[str] = {"err.h", "infiniband/verbs.h", "stdio.h"}
-        self.largest = 0  # bytes that an operation moves
+        self.largest = 0  # the maximum number of bytes that an operation of the program transfers
         self.area: tuple[str, str] | None = None
-        self.made: set[str] = set()  # objects that calls of the case have made
+        self.made: set[str] = set()  # the names of objects that calls of the case have made
         self.released: set[str] = set()
-        self.posted: dict[str, str] = {}  # binds of type 2 by the name of the request: the window
-        self._kept: dict[str, int] = {}  # variables for later steps, by the number of the line that declares each
+        self.posted: dict[str, str] = {}  # for binds of type 2: the window, by the name of the request
+        self._kept: dict[str, int] = {}  # for each variable for later steps, the number of the line that declares it
         self._counted: dict[str, int] = {}
         self.declared: set[str] = set()
         self._depth = 1
 
     @property
     def raw(self) -> bool:
-        """Whether the calls are the kernel's commands."""
+        """Whether the calls of the case are made by the kernel's commands."""
         return self.case.entry == "uverbs"
 
     def use(self, *pieces: str) -> None:
-        """Adds pieces that the program needs."""
+        """Adds pieces of C to those that the program needs."""
         self.pieces |= dict.fromkeys(pieces)
 
     def say(self, text: str) -> None:
@@ -57,11 +57,11 @@ class Writer:
         self.lines += statement(text, self._depth, self.width)
 
     def check(self, kept: str, message: str, *values: str) -> None:
-        """Adds a check: a condition, and what is printed with these values, in the form of printf."""
+        """Adds a check: a condition, and the message with these values, in the format of printf."""
         self.say(f"CHECK({', '.join([kept, f'{chr(34)}{message}{chr(34)}', *values])});")
 
     def keep(self, name: str, text: str, kind: str) -> None:
-        """Declares a variable for later steps, if one of them turns out to use it."""
+        """Declares a variable for later steps; it is left out if no later step uses it."""
         if name in self.declared:
             self.say(f"{name} = {text};")
             return
@@ -85,20 +85,20 @@ class Writer:
         self.lines += statement(text, self._depth + 1, self.width)
 
     def assign(self, name: str, text: str, kind: str = "int") -> None:
-        """Sets a variable, which the first such statement declares."""
+        """Sets a variable; the first such statement also declares it."""
         new = name not in self.declared
         if self._depth == 1:
             self.declared.add(name)
         self.say(f"{kind}{'' if kind.endswith('*') else ' '}{name} = {text};" if new else f"{name} = {text};")
 
     def next_number(self, of: str) -> int:
-        """How often this function was called before."""
+        """The next number for names with this word: how often this method was called for it before."""
         self._counted[of] = self._counted.get(of, -1) + 1
         return self._counted[of]
 
     @contextmanager
     def block(self, condition: str) -> Iterator[None]:
-        """Statements that are only made under a condition."""
+        """Statements within the block are only executed under a condition."""
         self.say(f"if ({condition}) {{")
         self._depth += 1
         yield
@@ -110,7 +110,7 @@ class Writer:
         return self._known(argument, self.names.number(argument))
 
     def pointer(self, argument: Argument) -> str:
-        """A quantity as an address."""
+        """A quantity as the expression of an address."""
         assert isinstance(argument, Quantity)
         return self._known(argument, self.names.pointer(argument))
 
@@ -125,7 +125,7 @@ class Writer:
         return expressions.flags(argument, of)
 
     def memory_of(self, at: Quantity) -> tuple[str, MemorySpec]:
-        """The name of the memory that an address is in, and its description."""
+        """The name of the memory that contains an address, and its description."""
         bases = self._bases()
         spec = {**self.case.given.memory, **self.case.given.dmabufs}
         start = self.evaluate(at, bases, *_SYSTEMS[0])
@@ -135,7 +135,7 @@ class Writer:
         raise Inexpressible("the address of an operation is in no memory of the case")
 
     def holds(self, addr: Quantity, length: Quantity) -> bool:
-        """Whether memory of the case has all of a range; a range that does not depend on memory is not asked about."""
+        """Whether memory of the case contains a whole range; true if the range does not depend on memory."""
         bases = self._bases()
         if not any(name in bases for name, _ in addr.names):
             return True
@@ -162,8 +162,8 @@ class Writer:
         return quantity.evaluate(page, hugepage, value_of)
 
     def located(self, step: Step, operation: str) -> tuple[str, str, str, str]:
-        """The expressions of an operation's address in the request, of its bytes in this process, of their number, and
-        of its memory.
+        """Four expressions for an operation: its address in the request, the address of its bytes in this process, the
+        number of these bytes, and its memory.
         """
         addr, length = step.arguments["addr"], step.arguments["length"]
         at = step.arguments["at"] or addr
@@ -179,7 +179,7 @@ class Writer:
         shift: tuple[Term, ...] = (Term(1 if found[0][0] >= 0 else -1, abs(found[0][0])),)
         count = Quantity("", (Term(1, found[0][1]),))
         if found[0] != found[1]:
-            # Only a range of whole pages has another size on another system.
+            # Only the size of a range of whole pages differs between systems.
             if position not in ("whole", "first", "before", "across-start", "empty"):
                 offset = found[0][0] - self.evaluate(length, bases, *_SYSTEMS[0])
                 shift = (*length.terms, Term(1 if offset >= 0 else -1, abs(offset)))
@@ -190,7 +190,7 @@ class Writer:
         return (self.number(Quantity("", (*addr.terms, *shift))), self.pointer(target), self.number(count), name)
 
     def moved(self, length: Argument) -> str:
-        """A number of bytes of the peer's own memory; empty if there are none."""
+        """The argument for a number of bytes of the peer's own memory; empty if there are none."""
         assert isinstance(length, Quantity)
         sizes = [self.evaluate(length, {}, *system) for system in _SYSTEMS]
         if not any(sizes):
@@ -200,8 +200,8 @@ class Writer:
         return self.number(length)
 
     def area_of(self, name: str) -> None:
-        """Makes the following operations check this memory; if it is too large to be filled, each checks only its own
-        bytes."""
+        """Makes the following operations check the whole memory; if it is too large to be filled, each operation checks
+        only its own bytes."""
         spec = {**self.case.given.memory, **self.case.given.dmabufs}
         if self.evaluate(spec[name].size, self._bases(), *_SYSTEMS[0]) > _LARGEST_AREA:
             self.features.add("large")
@@ -213,6 +213,6 @@ class Writer:
 
 
 def documented(step: Step) -> tuple[str, ...]:
-    """The values of errno that the page of a verb lists for its failure."""
+    """The values of errno that the manual page of a verb lists for its failure."""
     verb = VERBS.get(step.call)
     return tuple(verb.codes) if verb and verb.codes and step.call != "ibv_rereg_mr" else ()

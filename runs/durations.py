@@ -1,6 +1,6 @@
-"""The durations of cases in the latest runs in a kind of guest, kept in the cache. They affect the distribution of
-cases to workers, and no verdict. A duration is the time of the worker, including its time between two cases; a result
-has the time of the calls. Not for the distribution itself (conformance/supervision/schedule.py).
+"""The durations of cases in the latest runs in each kind of guest, kept in the cache. They affect the distribution of
+cases to workers, but no verdict. A duration is the time that the worker took, including the time between two cases;
+results have the time of the calls alone. Not for the distribution itself (conformance/supervision/schedule.py).
 """
 
 import json
@@ -19,14 +19,14 @@ SCHEMA = "rdma-cts-durations/2"
 
 
 def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dict[str, float]:
-    """The expected duration of each case in seconds: the `known` one, else one from its cost; plus the start of its
-    worker if it needs one of its own."""
+    """The expected duration of each case in seconds: the `known` duration, else an estimate from the cost of the case;
+    plus the time to start a worker if the case needs a worker of its own."""
     return {case.id: START_S + known.get(case.id, START_S) if case.alone else expected_s(case, known) for case in cases}
 
 
 @dataclass(frozen=True)
 class Durations:
-    """A file of durations in seconds by case id. A missing or damaged file counts as empty, because it only helps."""
+    """A file of durations in seconds by case id. A missing or damaged file counts as empty: no run needs it."""
 
     path: Path
 

@@ -22,7 +22,8 @@ _RULE = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 
 
 def run_about(wanted: str) -> Path | None:
-    """The latest run in OUT that has shown a defect, or that has a result of a case or a rule; else the latest one."""
+    """The latest run in OUT that has shown the `wanted` defect, or that has a result of the `wanted` case or rule; if
+    there is none, the latest run in OUT."""
     file = RESULTS if "/" in wanted else summary.FILE_NAME
     if "/" in wanted:
         text = f'"case":"{wanted.partition(POINT)[0]}"'
@@ -42,9 +43,9 @@ def _has(file: Path, text: bytes) -> bool:
 
 
 def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
-    """The options with the cases of defects in place of fingerprints, and with those that failed in a run.
+    """The options with the cases of defects in place of fingerprints, and with the cases that failed in a run.
 
-    `failed` is a run, or a directory whose latest run is meant.
+    `failed` is that run, or a directory, which stands for the latest run in it.
 
     Raises UserError if no run has the defect, or if no case failed.
     """

@@ -1,6 +1,6 @@
-"""The directory of a run: cleaned up before and after it, and removed if the run has recorded nothing.
+"""The directory of a run: cleaned up before and after the run, and removed if the run has recorded nothing.
 
-Not for the files in it.
+Not for the recorded files.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ from conformance.results.files import new_directory
 from conformance.results.records import FILE_NAME
 
 OUT = Path("out")  # where runs have their directories by default
-WORK = "work-"  # how the names of temporary directories begin
+WORK = "work-"  # the names of temporary directories begin with this
 
 
 @contextmanager
 def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
-    """The directory of a run: `given`, which the run makes, or a new one in OUT, named by the time and `what`.
+    """The path of a run's directory: `given`, or a new directory in OUT, named by the time and `what`.
 
-    After the block, it and its parents are removed if they did not exist before and are empty, apart from empty
-    consoles. Raises UserError if a new one cannot be made.
+    After the block, the directory and those of its parents that did not exist before are removed, if nothing is in them
+    but empty console files. Raises UserError if a new directory in OUT cannot be made.
     """
     made = [folder for folder in ((given, *given.parents) if given else (OUT,)) if not folder.exists()]
     out = given or _new_folder(what)
@@ -31,7 +31,7 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     try:
         yield out
     finally:
-        with contextlib.suppress(OSError):  # of the first directory that is not empty
+        with contextlib.suppress(OSError):  # a directory that is not empty stays, and so do its parents
             if made:
                 _remove_empty_consoles(out)
             for folder in made:
@@ -40,7 +40,7 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
 
 @contextmanager
 def tidied(out: Path) -> Iterator[None]:
-    """Removes temporary directories after the block, and before it those of a session that was killed.
+    """Removes temporary directories: before the block those of a session that was killed, after it those of the block.
 
     Only for a process that has locked the results in `out`: another running process would use the same directories.
     """
@@ -63,7 +63,7 @@ def latest_first(folder: Path) -> list[Path]:
 
 
 def _new_folder(what: str) -> Path:
-    """A new directory for a run, named by the time; runs that begin in the same second get different ones."""
+    """A new directory for a run, named by the time; runs that begin in the same second get different directories."""
     return new_directory(OUT / f"{datetime.now():%Y%m%dT%H%M%S}-{what}")
 
 

@@ -1,7 +1,7 @@
 """Reads the file of a lab: its hosts, their devices and options, and which hosts should be equal. Every mistake has its
 location.
 
-Not for running on them (commands/lab.py).
+Not for the runs on these hosts (commands/lab.py).
 """
 
 import re
@@ -17,7 +17,7 @@ from conformance.yamldoc.reader import Reader, document
 from fixtures.hosts.address import Address, peer_of
 from runs.plan import LAB_FILE_NAME
 
-# The options of a run that each host can have, by the names of their fields.
+# The options of a run that the file can set for each host, by the names of their fields in RunOptions.
 OF_HOSTS = (
     "device",
     "port",
@@ -34,17 +34,17 @@ OF_HOSTS = (
 _PATHS = ("profile", "waivers")
 _NUMBERS = ("port", "gid_index", "return_within")
 PAGE = "lab.html"
-_OWN_FILES = (LAB_FILE_NAME, PAGE)  # next to the directories of the hosts
-# The readers of the files that options name, by the name of the option. Raises UserError for a mistake in that file.
+_OWN_FILES = (LAB_FILE_NAME, PAGE)  # files of the lab, next to the directories of the hosts
+# For options that name a file: the reader of the file, by the option. Raises UserError for a mistake in the file.
 Readers = Mapping[str, Callable[[Path], object]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
 @dataclass(frozen=True)
 class LabHost:
-    """A host of a lab. Hosts with the same `group` should be equal; the group is empty for a host without an equal.
+    """A host of a lab. Hosts with the same `group` should be equal; `group` is empty for a host that is not compared.
 
-    `options` are values of RunOptions by name, with `host` among them.
+    `options` are the values of fields of RunOptions, by name; `host` is one of them.
     """
 
     name: str
@@ -53,8 +53,8 @@ class LabHost:
 
 
 def read_lab(path: Path, readers: Readers) -> list[LabHost]:
-    """The hosts in a file, in the order of the file. Raises UserError with a line for each mistake, also in a file it
-    names."""
+    """The hosts in a file, in the order of the file. Raises UserError with a line for each mistake in the file and in
+    the files that it names."""
     with document(path) as (root, reader):
         fields = reader.mapping(root, "a lab", ("groups", "hosts"), ("hosts",))
         groups = {
@@ -103,7 +103,7 @@ def _address(node: Node | None, reader: Reader) -> Address | None:
 
 
 def _options(fields: Mapping[str, Node], reader: Reader, folder: Path, readers: Readers) -> dict[str, Any]:
-    """The values of options; paths are relative to the file's own directory."""
+    """The values of options; relative paths in the file are relative to the directory of the file."""
     found: dict[str, Any] = {}
     for name, node in fields.items():
         option = OPTIONS[name]
@@ -137,7 +137,7 @@ def _parser(name: str, parse: Callable[[str], Any]) -> Callable[[str | int], Any
             if name == "peer":
                 peer_of(str(value))
             return parse(str(value))
-        except Exception as error:  # argparse's own is not a ValueError
+        except Exception as error:  # argparse.ArgumentTypeError is not a ValueError
             raise ValueError(f"{name}: {error}") from None
 
     return parsed

@@ -1,7 +1,8 @@
-"""The plan of a run or lab: its arguments and what they selected, written next to its results before it starts, so that
-it can be resumed.
+"""The plan of a run or lab: its arguments and the cases that they select. The plan is written next to the results
+before the run starts, so that the run can be resumed.
 
-The header of the results cannot replace it, because that is written only when the first worker has reported its device.
+The header of the results cannot replace the plan, because it is written only when the first worker has reported its
+device.
 """
 
 import json
@@ -38,7 +39,7 @@ class Plan:
     given: dict[str, Any]
 
     def check(self, now: "Plan") -> None:
-        """Raises UserError that names the difference, unless `now` has the same cases, tables, stack and builds."""
+        """Raises UserError, which names the difference, unless `now` has the same cases, tables, stack and builds."""
         for what, same in (
             ("the stack differs", self.stack == now.stack),
             ("the tables have changed", self.tables_sha256 == now.tables_sha256),
@@ -94,7 +95,7 @@ def read_lab_plan(folder: Path) -> LabPlan:
 
 
 def _check_texts(*lists: Any) -> None:
-    """Raises ValueError unless these are lists of texts that can be arguments or paths."""
+    """Raises ValueError unless each value is a list of texts that can be arguments or paths."""
     for texts in lists:
         if not isinstance(texts, list) or not all(isinstance(text, str) and "\0" not in text for text in texts):
             raise ValueError

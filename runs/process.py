@@ -1,4 +1,4 @@
-"""A run of the suite in a process of its own, which imports nothing from the directory that it is started in."""
+"""A run of the suite in a process of its own, which imports nothing from the current directory."""
 
 import os
 import sys

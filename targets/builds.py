@@ -1,5 +1,5 @@
-"""The software under test in the guests of a run: reads the options that name builds and packages, rejects those that
-apply to the guest only, and compiles the driver's module and the user's source trees if necessary.
+"""The software under test in the guests of a run: reads the options that name builds and packages, and compiles the
+driver's module and the user's source trees if necessary. For a run on a host, rejects the options of the guest.
 
 Not for the guests (guests.py).
 """
@@ -24,19 +24,19 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def builds_from(options: RunOptions) -> Builds:
-    """The kernel, modules, rdma-core and overlay that the options name, without what has to be compiled first."""
+    """The kernel, modules, rdma-core and overlay that the options name, except those that have to be compiled first."""
     rdma_core = None if trees_from(options).rdma_core else options.rdma_core
     return Builds(options.kernel, options.modules, rdma_core, options.overlay)
 
 
 def trees_from(options: RunOptions) -> Trees:
-    """The source trees that the options name. --rdma-core is for builds, too."""
+    """The source trees that the options name. --rdma-core can name a source tree or a build."""
     is_tree = options.rdma_core is not None and is_rdma_core(options.rdma_core)
     return Trees(options.linux, options.rdma_core if is_tree else None)
 
 
 def check(options: RunOptions) -> None:
-    """Raises UserError for a mistake in the options of the guest, as far as it shows without an image."""
+    """Raises UserError for a mistake in the options of the guest, unless it can be found only with an image."""
     environment_from(options)
     tools_from(options)
     refuse_beside_own_stack(options)
@@ -70,8 +70,8 @@ def tools_from(options: RunOptions) -> tuple[str, ...]:
 
 
 def refuse_beside_own_stack(options: RunOptions) -> None:
-    """Raises UserError for options that replace parts of the project's own stacks, and for those of a mended stack on
-    another stack."""
+    """Raises UserError for options that replace parts of the project's own stacks, and for options of mended stacks if
+    the stack is not a mended one."""
     mended = options.stack in MENDED_STACKS
     if options.without and not mended:
         raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")
@@ -93,9 +93,10 @@ def refuse_on_host(options: RunOptions) -> None:
 
 
 def refuse_in_guest(options: RunOptions) -> None:
-    """Raises UserError for an option about a part of a host's device of which the guest has only one, such as a port.
+    """Raises UserError for an option that chooses a part of a host's device, such as a port, of which the guest has
+    only one.
 
-    --hazardous is not one of these: the guest always runs the cases that it adds.
+    --hazardous is allowed: the guest always runs the hazardous cases.
     """
     for name in ("port", "gid_index", "peer", "shared", "isolate"):
         option = OPTIONS[name]
@@ -125,7 +126,7 @@ def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> t
 
 
 def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[DriverModule | None, dict[str, Any]]:
-    """The module of the device if it is not the image's."""
+    """The module of the device's driver, if it is not part of the image."""
     driver, made_for = guest_driver(options), (recipe, image, cache_directory(), say)
     if options.stack in MENDED_STACKS:
         mended = ensure_mended(chosen_changes(options.without), *made_for)

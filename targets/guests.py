@@ -67,9 +67,9 @@ _SHELL_PARTS = (
     "waivers",
 )
 _PROFILE = Path("profile.yaml")
-_FEW = 40  # cases; for more, a template with the software under test is worth its time
+_FEW = 40  # cases; for more cases, making a template with the software under test saves time
 
-# A control group of their own makes the kernel count all RDMA objects of the cases, memory windows included.
+# With a control group for the cases, the kernel counts all RDMA objects of the cases, memory windows included.
 _COUNTED = """\
 group=/sys/fs/cgroup
 mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && mkdir $group/cases &&
@@ -103,8 +103,8 @@ class Guests:
             self.given["environment"] = self._environment
         if self._image.expired:
             self.given["expired"] = self._refused_if_strict(self._image.expired)
-        # Nothing of the user's runs in the guest.
-        self._is_alone = not (self._environment or tools or options.cases)  # except a build that is exchanged
+        # True if the guest runs no software of the user, apart from a build that replaces a part of the stack.
+        self._is_alone = not (self._environment or tools or options.cases)
         self._is_clean = set(self.given) <= {"image", "expired"} and self._is_alone
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
@@ -113,7 +113,8 @@ class Guests:
         self._lock = threading.Lock()  # for data that all guests share: the overlay, and the names of files
 
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
-        """The guest's package suites. Raises UserError (status 3) if their lists have expired and have to be valid."""
+        """The Debian suites whose package lists have expired. Raises UserError (status 3) if --strict-packages forbids
+        that."""
         if self._options.strict_packages:
             raise UserError(
                 f"the guest's image was made from package lists that have expired: {', '.join(expired)}",
@@ -128,7 +129,7 @@ class Guests:
         return accelerator.choose(find_tool(qemu.PROGRAM), self._image.vmlinuz)
 
     def run(self, cases: Sequence[str]) -> Guest:
-        """The next guest: it is up and starts to run these cases."""
+        """The next guest, which is up and starts to run these cases."""
         prepared, name = self._next()
         request = self._request(cases)
         if not self._options.keep:
@@ -151,7 +152,7 @@ class Guests:
         if not self._options.keep:
             guest = self._resume(cases, self._request(cases), prepared, work / "console.log")
         if guest is None:
-            raise UserError("that takes one guest per violation, and guests are booted here, not resumed", status=3)
+            raise UserError("a violation needs a guest of its own, and guests are booted here, not resumed", status=3)
         return guest
 
     def shell(self) -> None:
@@ -177,15 +178,16 @@ class Guests:
         )
 
     def _arguments(self, options: RunOptions) -> list[str]:
-        """The options of pytest in the guest, without those that are different for each guest."""
+        """The options of pytest in the guest, except those that are different for each guest."""
         tables = tuple(Path(name) for _, name in self._vendor)
         inside = options.inside_guest(self.driver.device, tables, _PROFILE if self._options.profile else None)
         return ["--rdma-alone", *inside.plugin_arguments()]
 
     def _resume(self, cases: Sequence[str], request: Request, prepared: Prepared, console: Path) -> Guest | None:
-        """A guest resumed from a template, which has taken the request; None if no template can be used.
+        """A guest that was resumed from a template and has received the request; None if no template can be used.
 
-        For few cases the image's own guest loads the software under test, unless there is a template with it.
+        For few cases, the guest of the image's own template loads the software under test, unless there is a template
+        with this software.
         """
         job, overlay = self._waiting(prepared), prepared.overlay
         if prepared.exchange and len(cases) <= _FEW and not self._starter.has(prepared.image, job, overlay):
@@ -244,16 +246,16 @@ class Guests:
         return guest
 
     def _next(self) -> tuple[Prepared, str]:
-        """The parts of the next guest, and the suffix of its files, which no other guest gets."""
+        """The parts of the next guest, and the suffix of its files, which is different for each guest."""
         with self._lock:
             return self._lay_out(), _new_console(self._out)
 
     def _lay_out(self) -> Prepared:
-        """The overlay of the image: prepared for the first guest and used by all."""
+        """The overlay of the image, which is prepared for the first guest and used by all guests."""
         if self._prepared is None:
             if self._options.keep:
                 stage = self._out / "own-build"
-                shutil.rmtree(stage, ignore_errors=True)  # of an earlier session
+                shutil.rmtree(stage, ignore_errors=True)  # left by an earlier session
             else:
                 self._out.mkdir(parents=True, exist_ok=True)
                 stage = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))

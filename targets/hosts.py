@@ -1,5 +1,5 @@
-"""Hosts reached over ssh, as a run and the doctor use them: the files for the host, and the object that starts workers
-on its device.
+"""Hosts reached over ssh, for runs and `rdma-cts doctor`: the files for the host, and the object that starts workers on
+its device.
 
 Not for the connection itself (fixtures/hosts/).
 """
@@ -28,14 +28,14 @@ _FINDINGS_S = 60.0
 
 
 def refuse_without(options: RunOptions) -> None:
-    """Raises UserError for an option that is only about a host reached over ssh."""
+    """Raises UserError for an option that has a meaning only with --host."""
     for name in _ONLY_WITH:
         if getattr(options, name) != OPTIONS[name].default:
             raise UserError(f"{OPTIONS[name].flag} is for a host that is reached over ssh", hint="add --host HOST")
 
 
 def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
-    """The host of --host, whose device has been checked; a context manager, which leaves the host as it was.
+    """A context manager for the host of --host, whose device has been checked; leaves the host as it was before.
 
     Installs ssh on this host if it is missing, without asking if `assume_yes`. Raises UserError.
     """
@@ -47,7 +47,7 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
     if options.rdma_core:
         raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
     if options.peer:
-        usable.on_another_host(options.peer)  # a mistake in its form is reported before any connection is made
+        usable.on_another_host(options.peer)  # reports a syntax error before any connection is made
     packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)
     uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
     wanted = {
@@ -65,7 +65,7 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
 
 
 def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collection[str]) -> list[Place]:
-    """An object for each device of the host that starts workers there; results and console go to the directory `out`.
+    """For each device of the host, an object that starts workers on it; results and console go to the directory `out`.
 
     Each of the `hazardous` cases gets a boot of its own, if the host can be reset.
     """

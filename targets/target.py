@@ -32,7 +32,7 @@ from targets import builds, hosts
 from targets.guests import Guests
 
 Say = Callable[[str], None]
-# Environment variables that make the loader use other libraries than those of the system.
+# Environment variables that make the dynamic loader use libraries that are not those of the system.
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
 
 
@@ -40,9 +40,9 @@ _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
 class Target:
     """Where to run: each of `starts` starts one worker at a time, for the case ids that it is given.
 
-    `given` are the hashes of the user's own builds. `boot_id` returns what identifies the boot of the kernel under test
-    if that is the kernel of a host, else nothing. Each of `again` starts a worker in which violations are tried once
-    more. `durations` are those of cases in earlier runs, if they matter.
+    `given` are the hashes of the user's own builds. `boot_id` returns an id of the present boot of the kernel under
+    test if that is the kernel of a host, else an empty text. Each of `again` starts a worker in which violations are
+    tried once more. `durations` are the durations of cases in earlier runs in the guest; None for a host.
     """
 
     stack: str
@@ -54,16 +54,16 @@ class Target:
 
 
 def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptions:
-    """The options with the target filled in: a device of `host`, which is connected, or of this host, or the guest.
+    """The options with the target filled in: a device of the connected `host`, a device of this host, or the guest.
 
-    Raises UserError for an option of the other target, and if the device does not exist, its port or GID carries no
-    traffic, or others use it.
+    Raises UserError for an option that does not fit the target, and if the device does not exist, if its port or GID
+    cannot be used for traffic, or if others use it.
     """
     if host:
         return options.on(host.device)
     hosts.refuse_without(options)
     if options.peer:
-        usable.on_another_host(options.peer)  # a mistake in its form is reported before the device is looked for
+        usable.on_another_host(options.peer)  # reports a syntax error before the device is looked for
     device = _device(options)
     devices = options.on(device).devices
     (builds.refuse_on_host if devices else builds.refuse_in_guest)(options)
@@ -110,7 +110,7 @@ def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Targ
     own = find_rdma_core(options.rdma_core) if options.rdma_core else None
     python = packages.ensure_tools(packages.HOST, assume_yes=assume_yes, say=say)
     environment = own.environment() if own else {}
-    # The worker runs in another directory.
+    # The worker runs in a different directory.
     profile = options.profile.resolve() if options.profile else None
     inside = replace(options, cases=tuple(folder.resolve() for folder in options.cases), profile=profile)
 

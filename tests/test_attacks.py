@@ -238,17 +238,17 @@ ATTACKS = (
     Attack("records", "a file of a million small records", "lines, more than the"),
     Attack("values", "a file of millions of values", "values, more than the"),
     # Bundles with waivers or a profile that change a verdict
-    Attack("waivers.yaml", "another file of waivers", "waivers.yaml is not the file of", head(waivers=FILE)),
-    Attack("waivers.yaml", "waivers that the run did not have", "it has waivers.yaml, and its header names"),
-    Attack("nothing", "the run's waivers are left out", "its header names waivers, and it", head(waivers=FILE)),
-    Attack("profile.yaml", "another profile", "profile.yaml is not the file of", head(profile=FILE)),
+    Attack("waivers.yaml", "another file of waivers", "waivers.yaml is not the file that", head(waivers=FILE)),
+    Attack("waivers.yaml", "waivers that the run did not have", "it has waivers.yaml, but its header names"),
+    Attack("nothing", "the run's waivers are left out", "its header names waivers, but it", head(waivers=FILE)),
+    Attack("profile.yaml", "another profile", "profile.yaml is not the file that", head(profile=FILE)),
     Attack(
         "profile.yaml",
         "a profile that the run did not have",
-        "it has profile.yaml, and its header names none",
+        "it has profile.yaml, but its header names no",
         head(profile=None),
     ),
-    Attack("nothing", "the run's profile is left out", "its header names profile, and", head(profile=FILE)),
+    Attack("nothing", "the run's profile is left out", "its header names profile, but", head(profile=FILE)),
     Attack(
         "told",
         "an overlay with a preloaded library",
@@ -281,7 +281,7 @@ ATTACKS = (
         "PASS of reg_mr/sample/c3: its calls are different now",
         failing(call="ibv_other()"),
     ),
-    Attack("bundle", "a verdict is edited, in a bundle", "verdict is recorded as PASS, and is FAIL", passes),
+    Attack("bundle", "a verdict is edited, in a bundle", "verdict is recorded as PASS, but should be FAIL", passes),
 )
 
 
@@ -439,7 +439,7 @@ def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> No
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_ALWAYS_UNPACKED", "_SLACK"):
             patch.setattr(f"bundles.archive.{name}", 1 << 20)
-        with pytest.raises(UserError, match="repeats itself too much"):
+        with pytest.raises(UserError, match="compresses too well"):
             pack(folder / "bundle", {}, {"results.jsonl": bytes(4 << 20)})
         patch.setattr("bundles.archive._most_unpacked", lambda _: 1 << 30)
         pack(folder / "bundle", {}, {"results.jsonl": bytes(4 << 20)})

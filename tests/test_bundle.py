@@ -352,7 +352,7 @@ def test_a_bundle_that_was_packed_again_begins_with_a_manifest(tmp_path: Path, c
     (tmp_path / "bundle").write_bytes(xz((_owned(named(MANIFEST)), FIRST[1]), RESULT))
     status, said = verified(tmp_path / "bundle", capsys)
     assert (status, said.count("begin with")) == (2, 0)
-    assert "is not a bundle, or was changed: the archive is not as bundles are, at manifest.json" in said
+    assert "is not a bundle, or was changed: the archive differs from what `bundle` writes, at manifest.json" in said
 
 
 def test_a_bundle_of_another_version_says_so(tmp_path: Path, capsys: Says) -> None:
@@ -360,7 +360,7 @@ def test_a_bundle_of_another_version_says_so(tmp_path: Path, capsys: Says) -> No
     (tmp_path / "bundle").write_bytes(xz((named(MANIFEST), other), RESULT))
     assert verified(tmp_path / "bundle", capsys) == (
         2,
-        f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2, and this one reads "
+        f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2; this version reads "
         "rdma-cts-bundle/1; take the version of rdma-cts that has made it\n",
     )
 
@@ -432,7 +432,7 @@ LINES: dict[str, Callable[[dict[str, Any]], object]] = {
             "unsupported",
             {"verdict": "PASS", "effective": "PASS"},
             1,
-            "{case}: verdict is recorded as PASS, and is UNSUPPORTED",
+            "{case}: verdict is recorded as PASS, but should be UNSUPPORTED",
         ),
         ("passed", {"observed": {}}, 1, "PASS of {case}: nothing was observed"),
         ("passed", {"observed": None}, 1, "nothing was observed"),
@@ -510,7 +510,7 @@ def test_a_sweep_that_could_not_be_run_as_a_whole_is_founded_on_why(run: Path, t
 @pytest.mark.parametrize(
     ("told", "status", "said"),
     [
-        (0, 2, "1 case of the default tier is not in the plan, and its header says 0"),
+        (0, 2, "1 case of the default tier is not in the plan, but its header says 0"),
         (1, 3, "1 case of the default tier not in the run"),
     ],
 )
@@ -569,7 +569,7 @@ def test_a_manifest_that_is_not_of_its_run(
         assert status != 2, "these are its own"
     else:
         assert status == 2
-        assert f"is not a bundle, or was changed: `{name}` of its manifest is not that of the run" in output
+        assert f"is not a bundle, or was changed: `{name}` of its manifest is not true of the run" in output
 
 
 @pytest.mark.parametrize("by", ["nobody", None, {"version": ["x"], "engine_sha256": 7}])
@@ -634,7 +634,7 @@ def given_file(content: bytes) -> dict[str, str]:
     [
         ({"tier": 5}, "results.jsonl:1: tier is 5, not a text or null"),
         ({"device": 7}, "results.jsonl:1: not a line of rdma-cts/1: a header without device"),
-        ({"started": "soon"}, "results.jsonl: the run has no time at which it started: soon"),
+        ({"started": "soon"}, "results.jsonl: the run has no valid start time: soon"),
     ],
 )
 def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(

@@ -183,8 +183,8 @@ def test_the_run_of_another_host_device_or_way_is_not_taken_for_that_of_a_host(
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     done = run(tmp_path, "--resume", "out")
     assert done.returncode == 3, done.stderr
-    assert f"one: not run: {tmp_path / 'out/one'} holds another run than that of root@one, a" in done.stdout
-    assert "holds another run than that of root@one, a" in (tmp_path / "out/lab.html").read_text()
+    assert f"one: not run: {tmp_path / 'out/one'} is not the directory of the run of root@one, a" in done.stdout
+    assert "is not the directory of the run of root@one, a" in (tmp_path / "out/lab.html").read_text()
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
 
 
@@ -194,7 +194,7 @@ def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path
     write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
     done = run(tmp_path, "--resume", "out")
     assert done.returncode == 3
-    assert f"one: not run: {tmp_path / 'out/one'} is not known to hold the run of one, a: " in done.stdout
+    assert f"one: not run: {tmp_path / 'out/one'} may not be the directory of the run of one, a: " in done.stdout
     assert "there is no plan.json" in done.stdout
 
 
@@ -307,7 +307,7 @@ def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], 
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        (["--device", "x"], "--device cannot be given with --lab; the file has it for each host"),
+        (["--device", "x"], "--device cannot be given with --lab; the file has this option for each host"),
         (["--guest"], "--guest cannot be given with --lab; a lab has no guest"),
         (["--tools", "gdb"], "--tools cannot be given with --lab; a lab has no guest"),
         (["--rdma-core", "x"], "--rdma-core cannot be given with --lab; install that build on the hosts"),

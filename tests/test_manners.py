@@ -208,8 +208,8 @@ def test_a_directory_in_which_something_came_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("programs", "reason"),
     [
-        ((), "takes the program unshare (Debian package util-linux)"),
-        (("unshare",), "takes the program newuidmap (Debian package uidmap)"),
+        ((), "needs the program unshare (Debian package util-linux)"),
+        (("unshare",), "needs the program newuidmap (Debian package uidmap)"),
         (
             ("unshare", "newuidmap"),
             "this kernel or its configuration refuses the user namespace (unshare: no such right)",

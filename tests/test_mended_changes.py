@@ -157,8 +157,8 @@ def write(folder: Path, edits: str, more: str = "") -> None:
 @pytest.mark.parametrize(
     ("edits", "more", "message"),
     [
-        ("  - {file: linux/a.c, before: x}", "", r"sample.yaml:6:5: an edit lacks the key 'text'"),
-        ("  - {file: linux/a.c, lines: x, text: new}", "", r"lines and until go together"),
+        ("  - {file: linux/a.c, before: x}", "", r"sample.yaml:6:5: an edit lacks the key `text`"),
+        ("  - {file: linux/a.c, lines: x, text: new}", "", r"`lines` and `until` go together"),
         ("  - {file: a.c, before: x, text: new}", "", r"a file is linux/NAME or rdma-core/NAME, not 'a.c'"),
         ("  - {file: linux/a.c, before: x, after: v, text: new}", "", r"one of above, before, after, instead, lines"),
         ("  - {file: linux/a.c, befor: x, text: new}", "", r"unknown key 'befor' in an edit \(did you mean before\?\)"),

@@ -303,7 +303,7 @@ def test_a_night_does_not_become_the_measure_because_results_were_removed(nights
     (nights.folder / night / "forky" / "results.jsonl").unlink()
     said = nights.night(forky=WORSE)
     assert nights.status == 3
-    assert f"the results of {format_night(night)}, to compare with, cannot be read" in said
+    assert f"the results of {format_night(night)}, the last good night, cannot be read" in said
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
 
 
@@ -316,7 +316,7 @@ def test_a_regression_does_not_become_the_measure_because_nights_before_it_were_
         said = nights.night(forky=WORSE)
         assert nights.status == 3
         assert (
-            f"the results of {format_night(good)}, to compare with, cannot be read; remove {nights.folder}/*/forky"
+            f"the results of {format_night(good)}, the last good night, cannot be read; remove {nights.folder}/*/forky"
             in said
         )
     for cell in read_history(nights.folder).of("forky"):

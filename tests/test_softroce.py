@@ -532,8 +532,8 @@ def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) 
         ("echo 'qemu: no such machine' >&2; exit 1", "status 1 before the guest was up: qemu: no such machine"),
         (CONSOLE + "echo '[1.0] Kernel panic - no init' >$console", "the guest was up: [1.0] Kernel panic - no init"),
         (CONSOLE + "echo 'rdma-cts: no drives' >$console; echo warning >&2", "the guest was up: rdma-cts: no drives"),
-        ("echo 'SeaBIOS (version 1.16)'; exec sleep infinity", "something else than its greeting: b'SeaBIOS"),
-        ("echo '[1]'; exec sleep infinity", "something else than its greeting"),
+        ("echo 'SeaBIOS (version 1.16)'; exec sleep infinity", "another line than its greeting: b'SeaBIOS"),
+        ("echo '[1]'; exec sleep infinity", "another line than its greeting"),
         ('echo \'{"type":"guest","event":"exit","status":0}\'; exec sleep infinity', "began with the event 'exit'"),
         ('echo \'{"type":"guest","event":"broken","reason":"no rxe"}\'', "could not bring up its RDMA device: no rxe"),
         *(

@@ -1,4 +1,4 @@
-"""Definitions for both entries: the result of a call, and the structures that C programs use.
+"""Definitions for both entry points: the result of a call, and the structures that C programs use.
 
 Not for the calls themselves: device/libibverbs.py calls the library, device/uverbs.py the kernel.
 """
@@ -76,7 +76,7 @@ class IbvSrq(ctypes.Structure):
 class Mr:
     """A memory region, as the struct ibv_mr that a program has.
 
-    At the libibverbs entry it is the library's own structure. At the uverbs entry the suite makes it from the
+    With the entry point libibverbs, it is the library's own structure. With uverbs, the suite makes it from the
     kernel's answer.
     """
 
@@ -102,7 +102,7 @@ class Mr:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A buffer of ibv_alloc_buf: its handle, which is a pointer of the library, and the memory."""
+    """A buffer of ibv_alloc_buf: its handle, which is a pointer from the library, and its memory."""
 
     handle: int
     addr: int
@@ -118,7 +118,7 @@ class Buffer:
 
 
 class Held(Protocol):
-    """An object that a program has by a pointer and releases by a verb: memory of ibv_alloc_dm, or a dma handle."""
+    """An object that a program knows by a pointer and releases by a verb: memory of ibv_alloc_dm, or a dma handle."""
 
     @property
     def pointer(self) -> int: ...
@@ -141,8 +141,8 @@ class Told:
 class Return:
     """The result of a call: the returned value, errno (0 if the call did not set it), and the object it created.
 
-    `release` gives up an object that is not deregistered. `layer` is the layer that answered, `kernel` if the result
-    does not show another one.
+    `release` releases an object that is not a memory region. `layer` is the layer that answered; it is `kernel` unless
+    the result shows a different layer.
     """
 
     value: int
@@ -158,7 +158,7 @@ class Return:
 
 @dataclass
 class Injected:
-    """Whether a call has reached the allocation that was made to fail."""
+    """`reached` is whether a call has made the allocation that had to fail."""
 
     reached: bool = False
 
@@ -189,7 +189,7 @@ class Pd(Protocol):
 
 
 class PdAt:
-    """A domain by the library's struct ibv_pd *; `release` gives it up."""
+    """A PD by the library's struct ibv_pd *; `release` releases it."""
 
     def __init__(self, pointer: int, release: Callable[[], object]) -> None:
         self.pointer, self._release = pointer, release
@@ -205,7 +205,7 @@ class PdAt:
 
     @contextmanager
     def naming(self, handle: int) -> Iterator[None]:
-        """Changes the handle in the structure within the block."""
+        """Within the block, the structure has this handle."""
         own = self._struct.handle
         self._struct.handle = handle
         try:
@@ -214,7 +214,7 @@ class PdAt:
             self._struct.handle = own
 
     def forget(self) -> None:
-        """The domain is given up already."""
+        """Call this when the PD is released already."""
         self._release = lambda: None
 
     def close(self) -> None:
@@ -222,7 +222,7 @@ class PdAt:
 
 
 class Window(Protocol):
-    """A memory window: `rkey` is the key that its structure holds, `old_rkey` the one before the latest bind."""
+    """A memory window: `rkey` is the key in its struct ibv_mw, `old_rkey` the key before the latest bind."""
 
     rkey: int
     old_rkey: int
@@ -243,5 +243,5 @@ def errno_name(number: int) -> str:
     return errno_module.errorcode.get(number, f"errno {number}")
 
 
-# The errnos of library, kernel or driver for a call that they do not implement; the last one is for ioctl methods.
+# The errnos by which library, kernel or driver report a call that they do not implement; the last is for ioctl methods.
 ABSENT = (errno_module.EOPNOTSUPP, errno_module.ENOSYS, errno_module.EPROTONOSUPPORT)

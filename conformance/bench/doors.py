@@ -1,6 +1,6 @@
-"""Entries that make the calls of a verb by another verb that can do the same.
+"""Entry points that replace calls of a verb by calls of another verb that can do the same.
 
-`reg_mr_ex`: ibv_reg_mr_ex makes every region, so that rows of the older verbs also test it. Not for the rows of
+With `reg_mr_ex`, ibv_reg_mr_ex makes every region, so that the rows of the older verbs test it too. Not for the rows of
 ibv_reg_mr_ex itself, which are in a folder of their own.
 """
 
@@ -24,7 +24,7 @@ def start_of(given: Mapping[str, Any]) -> int:
 
 
 class RegMrEx:
-    """The libibverbs entry, with every region made by ibv_reg_mr_ex."""
+    """The entry point libibverbs, but ibv_reg_mr_ex makes every region."""
 
     name = "reg_mr_ex"
 
@@ -32,7 +32,7 @@ class RegMrEx:
         self.library = library
 
     def __getattr__(self, verb: str) -> Callable[..., Return]:
-        """Every other verb is the library's."""
+        """Every other verb is that of the library."""
         return getattr(self.library, verb)  # type: ignore[no-any-return]
 
     def offers(self, verb: str) -> bool:

@@ -49,9 +49,9 @@ class RegionElsewhere(Protocol):
 class Queue(Protocol):
     """A queue pair with its own completion queue. Posting returns 0 or errno.
 
-    `state` is the state of enum ibv_qp_state to which it was moved last; `query_state` queries the device, and raises
-    OSError with an errno of calls.ABSENT if it does not have ibv_query_qp. `events` are the names of its asynchronous
-    events that have come since the last call; the first is awaited for `deadline_s` seconds.
+    `state` is the state of enum ibv_qp_state to which the queue pair was moved last. `query_state` queries the device,
+    and raises OSError with an errno of calls.ABSENT if the device does not have ibv_query_qp. `events` returns the
+    names of the asynchronous events that have come since the last call, and waits `deadline_s` seconds for the first.
     """
 
     @property
@@ -77,8 +77,8 @@ class Queue(Protocol):
 class NotifyingQueue(Queue, Protocol):
     """A queue pair whose completion queue has a completion channel.
 
-    After `request_event` the next completion puts an event there; `took_event` waits for it (for `deadline_s` seconds,
-    by default the deadline of a completion), takes it and acknowledges it.
+    After `request_event`, the next completion puts an event into the channel. `took_event` waits for the event
+    (`deadline_s` seconds, by default the deadline of a completion), takes it and acknowledges it.
     """
 
     def request_event(self, solicited_only: int) -> None: ...
@@ -86,11 +86,11 @@ class NotifyingQueue(Queue, Protocol):
 
 
 class BuildingQueue(Queue, Protocol):
-    """A queue pair made for the builders of ibv_wr_post(3).
+    """A queue pair that was created for the builders of ibv_wr_post(3).
 
-    `post_batch` posts requests in one posting of ibv_wr_start; the posting is given up if `built`, called when all are
-    built, returns False. `capacity`: how many requests the send queue holds, and the maximum of SGEs and of bytes of
-    inline data of each.
+    `post_batch` posts requests in one batch after ibv_wr_start; `built` is called when all requests are built, and the
+    batch is aborted if it returns False. `capacity` is the number of requests that fit into the send queue, and the
+    maximum numbers of SGEs and of bytes of inline data of each request.
     """
 
     @property
@@ -98,8 +98,8 @@ class BuildingQueue(Queue, Protocol):
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = ...) -> Return: ...
 
 
-# A kind of refusal: the opcode of the request, its status, and the error state that is meant: 0 that of the end that
-# detected the error first, 1 that of the other end, 2 that of a receive flushed at the other end.
+# A kind of refusal: the opcode of the request, its status, and a number for what must follow: 0 is the error state of
+# the end that detected the error first, 1 the error state of the other end, 2 the flush of a receive at the other end.
 Refusal = tuple[str, str, int]
 
 
@@ -108,10 +108,10 @@ class Pair(Protocol):
 
     The responder is in the PD of the regions that are accessed remotely.
 
-    `connect` moves both on to RTS, `renew` restores the state of both after creation, with new queue pairs if
-    `renews_by_reset` is false. `tells_state`: ibv_query_qp reports the error state. `lingering`: the refusals after
-    which an end of a pair on this device did not enter the error state, or flush its receive, in time; the observer
-    adds them.
+    `connect` moves both queue pairs to RTS. `renew` restores the states after creation, with new queue pairs if
+    `renews_by_reset` is false. `tells_state` is whether ibv_query_qp reports the error state. `lingering` are the kinds
+    of refusals after which an end of a pair on this device did not enter the error state, or did not flush its receive,
+    in time; the code that waits for the state adds them.
     """
 
     @property
@@ -132,11 +132,11 @@ class Pair(Protocol):
 
 
 class Entry(Protocol):
-    """The calls of one entry: a method for each verb of `verbs.VERBS`, named without `ibv_`.
+    """The calls of one entry point: a method for each verb of `verbs.VERBS`, named without `ibv_`.
 
-    It takes the arguments of the prototype in their order (Pd, Mr or None for a pointer to an object, numbers for the
-    rest; a list of SGEs without its length; a struct as its fields), and returns exactly what came. `offers`: whether
-    the entry has the verb of this name at all.
+    Each method takes the arguments of the prototype in their order (Pd, Mr or None for a pointer to an object, numbers
+    for the rest; a list of SGEs without its length; a struct as its fields), and returns the exact result. `offers` is
+    whether the entry point has a verb at all.
     """
 
     @property
@@ -146,10 +146,10 @@ class Entry(Protocol):
 
 
 class Bench(Protocol):
-    """A device, its entries, and memory of every kind.
+    """A device, its entry points, and memory of every kind.
 
-    `page` and `hugepage` are sizes in bytes; `max_read_elements`: the maximum of SGEs in an RDMA READ; `max_dm_size` is
-    what the device says. `adapt` sets how later pairs are handled.
+    `page` and `hugepage` are sizes in bytes. `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
+    `max_dm_size` the value that the device reports. `adapt` sets how later pairs are handled, by findings of preflight.
     """
 
     page: int

@@ -12,20 +12,20 @@ from typing import NamedTuple
 from conformance.bench.interface import Memory
 
 # The bytes in a range before it is written, in the memory around it, and in a receiving buffer. BEFORE is larger than
-# the bytes of a pattern, so that FETCH_AND_ADD carries from the lower half of the word into the upper one.
+# the bytes of a pattern, so that FETCH_AND_ADD carries from the lower half of the word into the upper half.
 BEFORE, CANARY, EMPTY = 0xFE, 0x77, 0x5A
 # The byte around the range in a case's memory, by positions.CONTENTS.
 AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
 # The states of an area that exchange.c reports. UNTOUCHED: nothing has changed. REPLACED: every byte of the range has
-# changed to the wanted one, and nothing else has changed. OTHER: anything else, which Python examines.
+# the wanted value, and nothing else has changed. OTHER: anything else, which Python examines.
 UNTOUCHED, REPLACED, OTHER = range(3)
 SHOWN = 64  # how many bytes of a torn transfer, or how many differing ranges, a result shows
 _NOT_ZERO = re.compile(rb"[^\0]+")
-# This many bytes in a row that also occur in another memory were copied from there, and do not occur by chance.
+# If this many consecutive bytes also occur in another memory, they were copied from there and are no coincidence.
 _TELLING = 4
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
-_PERIOD = 113  # a prime, so that data that arrives some whole pages or words off differs too
+_PERIOD = 113  # a prime, so that data that arrive displaced by whole words or pages differ too
 _PATTERN = bytes(0x80 + (number * 31 + 7) % _PERIOD for number in range(_PERIOD))
 
 
@@ -85,9 +85,11 @@ class Area:
         return "nothing" if content == self.before[skipped:] else "part"
 
     def received(self, source: "Area") -> str:
-        """Returns how much of another area's contents has arrived here: a result of `moved`, or `other`. `other`:
-        something has changed, but none of the new contents is from the memory of `source`. A range is from there if it
-        has the wanted contents, or if four consecutive bytes of it occur anywhere in that memory.
+        """Returns how much of another area's contents has arrived in this area: a result of `moved`, or `other`.
+
+        With `other`, something has changed, but none of the new contents is from the memory of `source`. A changed
+        range counts as from there if it has the wanted contents, or if four of its consecutive bytes occur anywhere in
+        that memory.
         """
         moved = self.moved()
         if moved != "part":
@@ -103,9 +105,9 @@ class Area:
         return "other"
 
     def changed(self) -> list[list[int]]:
-        """Returns where the memory has changed, as [offset from the beginning of the range, size], both in bytes.
+        """Returns the changes of the memory, as [offset from the beginning of the range, size], both in bytes.
 
-        A change that crosses an end of the range is split there. At most SHOWN changes are returned.
+        A change that crosses an end of the range is split at this end. At most SHOWN changes are returned.
         """
         if self.native_state in (UNTOUCHED, REPLACED):
             return [[0, self.length]] if self.native_state == REPLACED else []

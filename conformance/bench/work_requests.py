@@ -14,8 +14,8 @@ from conformance.verbs import ENUMS
 
 SIGNALED = ENUMS["ibv_send_flags"].value_of("SIGNALED")
 
-# Set only in the id of the SEND that the harness posts behind a request. If the next request fails before that SEND is
-# acknowledged, it is flushed and completes first.
+# A bit that is set only in the id of the SEND that the harness posts after a request. If the next request fails before
+# this SEND is acknowledged, the SEND is flushed and completes first.
 BEHIND = 1 << 63
 # The number of SGEs of a receive for a message without data, because some providers refuse a receive without SGEs.
 NO_BYTES = (Sge(0, 0, 0),)
@@ -34,7 +34,7 @@ WR_OPCODES = {
 }
 # Operations that only the ibv_wr_* calls of an extended queue pair can post.
 EXTENDED_OPCODES = (*FLUSHES, "ATOMIC_WRITE")
-# The opcode of a request's completion (enum ibv_wc_opcode), where its name differs from that of the request.
+# The opcode of a request's completion (enum ibv_wc_opcode), if its name differs from that of the request's opcode.
 COMPLETED_AS = {
     "RDMA_WRITE_WITH_IMM": "RDMA_WRITE",
     "SEND_WITH_IMM": "SEND",
@@ -43,7 +43,7 @@ COMPLETED_AS = {
     "ATOMIC_FETCH_AND_ADD": "FETCH_ADD",
     **dict.fromkeys(FLUSHES, "FLUSH"),
 }
-# The opcode of a receive's completion, by the request that consumed the receive; for all others it is RECV.
+# The opcode of a receive's completion, by the opcode of the request that consumed the receive; for all others, RECV.
 _RECEIVED_AS = {"RDMA_WRITE_WITH_IMM": "RECV_RDMA_WITH_IMM"}
 
 
@@ -84,8 +84,8 @@ class Completion(NamedTuple):
     """One work completion. Names are without the prefix of their enumeration.
 
     If `status` is not SUCCESS, `opcode` is "" and `byte_len` 0, because they have no meaning then. `imm` is in host
-    byte order, None if the completion has no immediate data. `invalidated_rkey` is the key that the sender has
-    invalidated, None if it has not (IBV_WC_WITH_INV); `wc_flags` are all flags, as the provider gave them.
+    byte order, None if the completion has no immediate data. `invalidated_rkey` is the key that a SEND with
+    invalidation has invalidated (IBV_WC_WITH_INV), else None; `wc_flags` are all flags, as the provider gave them.
     """
 
     wr_id: int
@@ -101,8 +101,8 @@ class Completion(NamedTuple):
 class Exchange(NamedTuple):
     """The result of an exchange: of posting the request, its own completion, and the completions at the peer.
 
-    `responder_state` is the final state of the responder if the exchange deviated from a success, else empty. `late`:
-    the completion came before its data was in memory.
+    `responder_state` is the final state of the responder if the exchange deviated from a success, else empty. If
+    `late`, the completion came before its data were in memory.
     """
 
     returned: Return
@@ -117,7 +117,7 @@ class Exchange(NamedTuple):
 
 
 def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> list[str]:
-    """[reported, specified] opcode of a completion that names another operation than the one that was posted, else [].
+    """The opcodes [reported, specified] of a completion that names a different operation than the posted one, else [].
 
     `found` begins with the completion of the request, `received` with that of the receive that it consumed, if any. The
     opcode of a completion in error is not valid, and is not compared.

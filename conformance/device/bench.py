@@ -1,6 +1,6 @@
-"""The bench of a real device: one open device, both entries, this process's memory.
+"""The bench of a real device: one open device, both entry points, this process's memory.
 
-Not for opening the device and ending with the session (fixtures/bench.py), nor for what it can do
+Not for opening the device and closing it with the session (fixtures/bench.py), nor for its capabilities
 (execution/capabilities.py).
 """
 
@@ -35,7 +35,7 @@ from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 
 # Kinds of memory that no case pins completely.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
-# By type: the class of pairs whose requests are posted by builders.
+# For each type: the class of pairs whose requests are posted by the builders of ibv_wr_post(3).
 _BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}
 _COMPILER_POLL_S = 5.0  # how often a case that waits for the compiler reports progress
 
@@ -43,8 +43,8 @@ _COMPILER_POLL_S = 5.0  # how often a case that waits for the compiler reports p
 class DeviceBench:
     """The bench of a real device: one open device, libibverbs, and this process's memory."""
 
-    _builds = False  # whether all requests are posted by builders that these can post
-    _peer_pd: ProtectionDomain | RemoteDomain | None = None  # the domain of all requesters, if on another device
+    _builds = False  # whether builders post every request that they can express
+    _peer_pd: ProtectionDomain | RemoteDomain | None = None  # the PD of all requesters, if they are on another device
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class DeviceBench:
     ) -> None:
         """`dialect` is one of vocabulary.DIALECTS; `alone` is true if nothing else on this kernel pins pages.
 
-        `completion_deadline_s` is how long to wait for one completion, in seconds. `peer` is the device whose queue
-        pairs are the requesters; without it, all are in loopback on `device`.
+        One completion is awaited for `completion_deadline_s` seconds. `peer` is the device of the requesters; without
+        it, all pairs are in loopback on `device`.
         """
         self.device = device
         if peer:
@@ -80,8 +80,8 @@ class DeviceBench:
         return self._entries[name]
 
     def post_by_builders(self) -> None:
-        """From now on requests are posted by the builders of ibv_wr_post(3) wherever these can express them. Raises
-        UserError (status 2)."""
+        """From now on, the builders of ibv_wr_post(3) post every request that they can express. Raises UserError
+        (status 2) if the device makes no queue pair for them."""
         self._builds = True
         try:
             with closing(self.alloc_pd()) as pd:
@@ -104,7 +104,7 @@ class DeviceBench:
         return paging.page_out(memory.addr, memory.size)
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
-        """ibv_dereg_mr of an import of a region, made by this process or another. Raises SetupRefused."""
+        """ibv_dereg_mr of an import of a region; the import is made by this process or another. Raises SetupRefused."""
         library = self.library
         if elsewhere:
             fd = self.device.context.cmd_fd
@@ -126,7 +126,7 @@ class DeviceBench:
         return other_process.killed(there, self.device.netlink.count)
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
-        """Fork protection in a process of its own; see fork_settings.py."""
+        """Tests fork protection in a new process; see fork_settings.py."""
         return fork_settings.observe(self.device.name, setting, kernel)
 
     def dmabuf(self, kind: str, size: int) -> dmabuf.DmaBuf:
@@ -141,7 +141,8 @@ class DeviceBench:
         return made(self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s)
 
     def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
-        """Makes a queue pair for operations of enum ibv_qp_create_send_ops_flags, and destroys it: 0, or errno."""
+        """Makes a queue pair for operations of enum ibv_qp_create_send_ops_flags, and destroys it; returns 0, or
+        errno."""
         return try_create(self.device, cast(ProtectionDomain, pd).pyverbs, kind, operations)
 
     def adapt(self, findings: Findings) -> None:
@@ -169,7 +170,7 @@ class DeviceBench:
         return self._api_checks.result()
 
     def prepare_api_checks(self) -> None:
-        """Starts these checks in the background, because the compiler takes long in an emulated guest."""
+        """Starts the checks of API-01 in the background, because the compiler takes long in an emulated guest."""
         if self._api_checks is None:
             self._api_checks = ThreadPoolExecutor(1).submit(installed_api, library_release())
 
@@ -178,5 +179,6 @@ class DeviceBench:
         return locked_memory_limit(size)
 
     def failing_allocation(self, number: int) -> AbstractContextManager[Injected]:
-        """Within the block the kernel fails this thread's allocation with that number, counted from 1; 0 means none."""
+        """Within the block, the kernel fails the allocation with this number that this thread makes, counted from 1; 0
+        means none."""
         return failing_allocation(number)

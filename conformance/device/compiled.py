@@ -1,7 +1,6 @@
 """Compiles the C sources that replace slow Python code, once per process, if there is a compiler.
 
-Without a compiler, everything takes longer and has the same results. Not for the C code itself (exchange.c,
-sweeps/loop.c).
+Without a compiler, Python does the same, but slower. Not for the C code itself (exchange.c, sweeps/loop.c).
 """
 
 import contextlib
@@ -26,10 +25,11 @@ _HEADERS = Path("/usr/include/infiniband")
 
 @functools.cache
 def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
-    """Compiles and loads `source`; None if that is not possible. `options` follow it on the compiler's command line.
+    """Compiles and loads `source`; None if that is not possible. `options` follow the source on the compiler's command
+    line.
 
-    `layout` are the values that Python assumes for the C structures, in the order of the source's array
-    `rdma_cts_layout`. Raises UserError if the two differ, because C would then read other bytes than Python has
+    `layout` are the values that Python assumes for the C structures, in the order of the array `rdma_cts_layout` of the
+    source. Raises UserError if the array has other values, because C would then read other bytes than Python has
     written.
     """
     name = f"{source.stem}-{_digest(source, options)}.so"
@@ -73,7 +73,7 @@ def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | 
 
 
 def _exported(loaded: ctypes.CDLL) -> Sequence[int]:
-    """The array `rdma_cts_layout` without its first element, which is the number of the others."""
+    """The array `rdma_cts_layout` without its first element, which is the number of the other elements."""
     number = ctypes.c_uint32.in_dll(loaded, _LAYOUT).value
     return (ctypes.c_uint32 * (1 + number)).in_dll(loaded, _LAYOUT)[1:]
 

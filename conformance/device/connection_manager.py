@@ -1,8 +1,8 @@
 """Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device.
 
-iWARP needs it: a queue pair runs over a connection of TCP, which only the connection manager sets up. It takes queue
-pairs that were created before, by their numbers (rdma_connect(3), rdma_accept(3)). Not for creating them
-(queue_pairs.py).
+iWARP needs the connection manager: a queue pair runs over a TCP connection, which only the connection manager sets up.
+The queue pairs are created before, and given to it by their numbers (rdma_connect(3), rdma_accept(3)). Not for creating
+queue pairs (queue_pairs.py).
 """
 
 import ctypes
@@ -28,7 +28,7 @@ _EVENTS = tuple(
 )
 # Events of connections that have ended.
 _PAST = ("DISCONNECTED", "TIMEWAIT_EXIT")
-_RESOURCES = 1  # outstanding RDMA READs and atomics at each side, as on pairs that are connected without the manager
+_RESOURCES = 1  # outstanding RDMA READs and atomics at each end, as on pairs that are connected without the manager
 _BACKLOG = 16
 _Pointer = ctypes.c_void_p
 
@@ -83,7 +83,7 @@ class ConnectionManager:
     """An event channel with a listener on one address of this host."""
 
     def __init__(self, address: str, deadline_s: float) -> None:
-        """`address` is that of the device's network interface; waits at most `deadline_s` seconds for an event.
+        """`address` is the address of the device's network interface. Waits at most `deadline_s` seconds for an event.
 
         Raises UserError if the library or the kernel's connection manager is missing.
         """
@@ -145,7 +145,7 @@ class ConnectionManager:
         destroy(self._channel)
 
     def destroy(self, id_: int) -> None:
-        """Releases one end of a connection, which ends it."""
+        """Releases one end of a connection, which ends the connection."""
         self._call("rdma_destroy_id", id_)
 
     def _create_id(self) -> int:
@@ -159,7 +159,8 @@ class ConnectionManager:
             raise CmError(ctypes.get_errno(), name)
 
     def _await(self, wanted: str, *ids: int) -> int:
-        """Waits for an event at one of the ends, or at a new one if none is given; returns the end. Raises CmError."""
+        """Waits for an event at one of the given ends, or at a new end if none is given; returns this end. Raises
+        CmError."""
         until = time.monotonic() + self._deadline_s
         while self._events.poll(max(0.0, until - time.monotonic()) * 1000):
             pointer = _Pointer()
@@ -171,7 +172,7 @@ class ConnectionManager:
             if name == wanted and (not ids or end in ids):
                 return end
             if name not in _PAST:
-                code = -status if status < 0 else errno.ECONNREFUSED  # an error of the kernel is negative
+                code = -status if status < 0 else errno.ECONNREFUSED  # a negative status is an errno of the kernel
                 raise CmError(code, f"the connection manager reported {name} instead of {wanted}")
         raise CmError(errno.ETIMEDOUT, f"the connection manager did not report {wanted}")
 

@@ -1,6 +1,6 @@
 """The device under test, opened with pyverbs: its identity, its declared capabilities, and its protection domains.
 
-Not for the verbs under test (libibverbs.py, uverbs.py) and not for finding out what the device really does.
+Not for the verbs under test (libibverbs.py, uverbs.py) and not for testing what the device really does.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ from conformance.model.transport import INFINIBAND, IWARP, ROCE, UNSPECIFIED, Tr
 _GRH_REQUIRED = 1 << 0  # IBV_QPF_GRH_REQUIRED of the flags of struct ibv_port_attr
 
 
-# Both ends of a connection are in this machine; software emulation on a busy one may take long.
+# Seconds. Both ends of a connection are in this machine; software emulation on a busy machine may take long.
 _CONNECTION_DEADLINE_S = 20.0
 _WORD = 8  # bytes of a pointer
 _LINK_LOCAL = "20"  # the scope in /proc/net/if_inet6
@@ -54,7 +54,7 @@ class ProtectionDomain(PdAt):
         self.pyverbs.close()
 
     def forget(self) -> None:
-        """Keeps pyverbs from deallocating the PD once more after ibv_dealloc_pd."""
+        """Keeps pyverbs from deallocating the PD a second time after ibv_dealloc_pd."""
         self.device.pointers.forget_pd(self.pyverbs)
 
 
@@ -79,8 +79,8 @@ class Device:
             raise UserError(
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
-        # mlx5 reads this when a queue pair is made. Without it, a message of up to 32 bytes is put into the completion;
-        # the library copies it from there without using a key, so that such a message shows nothing about the region.
+        # mlx5 reads this variable when a queue pair is made. Without it, a message of up to 32 bytes is put into the
+        # completion, from where the library copies it without a key: such a message shows nothing about the region.
         os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
         try:
             self.context = Context(name=name)
@@ -94,11 +94,11 @@ class Device:
         self.port = port
         self.gid_index = gid_index
         self.pointers = Pointers()
-        # The number of exchanges for which C could be used (native_exchange.py); from a threshold on, C is compiled.
+        # The number of exchanges that C could have executed (native_exchange.py); at a threshold, C is compiled.
         self.exchanges_requested = 0
         self._chosen_gid: int | None = None
-        self.findings = Findings()  # of preflight, once it has run
-        self.lingering: set[Refusal] = set()  # of its pairs: interface.Pair
+        self.findings = Findings()  # set when preflight has run
+        self.lingering: set[Refusal] = set()  # for all pairs of this device; see interface.Pair
         self.connection_manager: ConnectionManager | None = None
         self.netlink = RdmaNetlink(name)
         self.driver_id = self.netlink.driver_id() or 0
@@ -134,9 +134,9 @@ class Device:
 
     @property
     def uses_grh(self) -> bool:
-        """Whether packets have a global route header: always on RoCE, on InfiniBand if a GID was asked for.
+        """Whether packets have a global route header: always on RoCE, and on InfiniBand if the user has chosen a GID.
 
-        InfiniBand needs it as well where the port says so, and where there is no LID.
+        On InfiniBand it is also needed if the port requires it, and if the port has no LID.
         """
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
         return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
@@ -196,7 +196,7 @@ class Device:
 
     @property
     def source_gid_index(self) -> int:
-        """The index of the GID for loopback traffic: the requested one, else the one that the port offers best."""
+        """The index of the GID for loopback traffic: the requested GID, else the most suitable GID of the port."""
         if self.gid_index is not None:
             return self.gid_index
         if self._chosen_gid is None:
@@ -207,7 +207,8 @@ class Device:
     def open_connection_manager(self) -> None:
         """Opens the connection manager on the address of the port's network interface, for transports that need it.
 
-        To be called before objects are counted, since it has some of its own. Raises UserError without an address.
+        Must be called before RDMA objects are counted, since the connection manager has objects of its own. Raises
+        UserError if the interface has no address.
         """
         interface = self.netlink.network_interface(self.port)
         address = address_of(interface) if interface else ""
@@ -263,7 +264,7 @@ def transport_of(device: Path, port: int) -> Transport:
 
 
 def address_of(interface: str) -> str:
-    """An IP address of a network interface, an IPv4 one if there is any; a link-local one with %INTERFACE."""
+    """An IP address of a network interface, IPv4 if it has one; a link-local address ends with %INTERFACE."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
             found = fcntl.ioctl(any_socket, _SIOCGIFADDR, _IFREQ.pack(interface.encode(), 0, 0, b""))
@@ -289,11 +290,12 @@ def environment() -> Environment:
     }
 
 
-@cache  # once loaded, it stays
+@cache  # a loaded library does not change
 def library_version() -> str:
     """The rdma-core version of the libibverbs that this process has loaded.
 
-    From the name of its file, libibverbs.so.1.<abi>.<rdma-core version>, because the library has no call for it.
+    The version is in the name of the file, libibverbs.so.1.<abi>.<rdma-core version>; the library has no function that
+    returns it.
     """
     ctypes.CDLL("libibverbs.so.1")
     for line in Path("/proc/self/maps").read_text().splitlines():

@@ -19,14 +19,14 @@ _CLOEXEC = 1
 
 @dataclass(frozen=True)
 class DmaBuf:
-    """A dma-buf: its descriptor, where it is mapped, and its size in bytes."""
+    """A dma-buf: its file descriptor, the address at which it is mapped, and its size in bytes."""
 
     fd: int
     addr: int
     size: int
 
     def close(self) -> None:
-        """Unmaps it and closes the descriptor."""
+        """Unmaps the dma-buf and closes its file descriptor."""
         unmap(self.addr, self.size)
         os.close(self.fd)
 
@@ -35,7 +35,7 @@ def _udmabuf(size: int) -> int:
     memory = os.memfd_create("rdma-cts", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(memory, size)
-        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # the driver asks for it
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # udmabuf requires this seal
         with _UDMABUF.open("rb", buffering=0) as device:
             # The new descriptor is the ioctl's return value, which Python returns only for a mutable buffer.
             return int(fcntl.ioctl(device, _UDMABUF_CREATE, bytearray(struct.pack("=IIQQ", memory, _CLOEXEC, 0, size))))
@@ -70,5 +70,5 @@ def allocate(kind: str, size: int) -> DmaBuf:
         fd = make(rounded)
         return DmaBuf(fd, map_file(fd, rounded), rounded)
     except OSError as error:
-        hint = f"{_MEND[kind]}, as root or with the right to open {device}"
+        hint = f"{_MEND[kind]}, as root or with permission to open {device}"
         raise HostLacks(f"this host makes no dma-bufs at {device} ({error.strerror})", hint) from error

@@ -13,7 +13,7 @@ enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused: 
 static const uint64_t BEHIND = 1ull << 63; /* as in bench/work_requests.py */
 /* TURNS_PER_S, of model/deadline.py, comes with the compiler's command line. */
 
-/* Takes the place of `silence`, in nanoseconds, once a queue pair has not entered the error state: it may never do so. */
+/* Replaces `silence`, in nanoseconds, after a queue pair has not entered the error state, which it may never enter. */
 enum { SHORT_SILENCE = 1000000 };
 
 /* Memory with known contents: memory_areas.Area. */
@@ -26,8 +26,8 @@ struct area {
 
 struct end {
     struct ibv_qp *qp;
-    struct ibv_qp_attr *attributes; /* those that connect it to its peer */
-    uint64_t receives;              /* posted, without bytes, and not yet consumed */
+    struct ibv_qp_attr *attributes; /* connect the queue pair to its peer */
+    uint64_t receives;              /* number of receives of zero bytes, posted and not yet consumed */
 };
 
 /* A transition on the way from RESET to RTS: state and attribute mask of ibv_modify_qp. */
@@ -38,7 +38,7 @@ struct transition {
 /* A pair of queue pairs: native_exchange.NativeConnection. */
 struct connection {
     struct end ends[ENDS];
-    const struct transition *transitions; /* those that renew it after a reset; none if C does not renew it */
+    const struct transition *transitions; /* renew the pair after a reset; none if C does not renew it */
     uint32_t transition_count, stale;
     /* Whether it may be renewed; whether that is done by RESET. If not, Python renews it, and waits for its final state. */
     uint32_t renewable, by_reset;
@@ -52,11 +52,11 @@ struct exchange {
     struct ibv_send_wr request;
     struct ibv_sge sge;
     struct area areas[AREAS];
-    int32_t returned;         /* by the post that failed, else 0 */
-    uint32_t found, received; /* completions in `wc`: first that of the request, then those of the peer */
-    int32_t responder_state;  /* its final state, or NOT_QUERIED after a success */
+    int32_t returned;         /* the value of the post that failed, else 0 */
+    uint32_t found, received; /* numbers of completions in `wc`: first those of the request, then those of the peer */
+    int32_t responder_state;  /* the responder's final state, or NOT_QUERIED after a success */
     uint32_t area_states[AREAS];
-    uint32_t late; /* data came after the completion that reports it */
+    uint32_t late; /* whether data came after the completion that reports them */
     struct ibv_wc wc[1 + RECEIVED];
 };
 
@@ -185,7 +185,7 @@ static int reset(struct end *end)
     return failed;
 }
 
-/* Restores the state after creation: 0, or the errno of the transition that failed. */
+/* Restores the states after creation; returns 0, or the errno of the transition that failed. */
 static int renew(struct connection *connection)
 {
     int failed = reset(&connection->ends[RESPONDER]);
@@ -201,7 +201,7 @@ static int renew(struct connection *connection)
     return failed;
 }
 
-/* Whether the peer has detected the error, which puts its queue pair into the error state, too. */
+/* Whether the peer has detected the error, which also puts the peer's queue pair into the error state. */
 static int detected_by_peer(enum ibv_wc_status status)
 {
     return status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_OP_ERR ||
@@ -228,7 +228,7 @@ static int post_and_wait(struct exchange *this)
     do /* That of the SEND behind an earlier request may come first: flushed, if it was not acknowledged yet. */
         found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->send_timeout);
     while (found > 0 && this->wc[0].wr_id & BEHIND && this->wc[0].wr_id != behind.wr_id);
-    /* If the SEND behind completes first, the request has no completion. */
+    /* If the SEND after the request completes first, the request has no completion. */
     if (found <= 0 || this->wc[0].wr_id == behind.wr_id)
         return found < 0 ? found : 0;
     this->found = 1;

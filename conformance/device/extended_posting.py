@@ -1,7 +1,8 @@
 """Queue pairs whose requests are posted by the builders and setters of ibv_wr_post(3), not by ibv_post_send.
 
-Such a queue pair is created with the operations that it will post (ibv_create_qp_ex(3), `send_ops_flags`). pyverbs
-calls the functions, which are inline functions of the header. Not for other queue pairs (queue_pairs.py).
+Such a queue pair is created for the operations that will be posted on it (ibv_create_qp_ex(3), `send_ops_flags`).
+Builders and setters are inline functions of the header, which pyverbs calls. Not for other queue pairs
+(queue_pairs.py).
 """
 
 import sys
@@ -19,8 +20,9 @@ from conformance.verbs import ENUMS
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
-# The operations of the manual page for which queue pairs of a type are created; those with windows have more. FLUSH
-# (and ATOMIC_WRITE for other types) is requested only where it is used; LOCAL_INV on UC is the subject of a row.
+# For each type of queue pair, the operations of the manual page that queue pairs are created for; queue pairs on which
+# windows are bound have more. FLUSH (and ATOMIC_WRITE for other types) is requested only where it is used. LOCAL_INV on
+# UC is tested by a row of its own.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}
@@ -51,7 +53,7 @@ _WITHOUT_DATA = (*EXTENDED_OPCODES, "LOCAL_INV", "BIND_MW")
 
 
 class ExtendedQueue(DeviceQueue):
-    """One queue pair that posts by ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete."""
+    """One queue pair that posts with ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete."""
 
     def _create(self) -> Any:
         made_for = _OPERATIONS.mask_of(*self._operations())
@@ -70,23 +72,24 @@ class ExtendedQueue(DeviceQueue):
 
     @property
     def capacity(self) -> tuple[int, int, int]:
-        """The number of requests that the send queue holds, and the maximum of SGEs and of bytes of inline data of
-        each."""
+        """The number of requests that fit into the send queue, and the maximum number of SGEs and of bytes of inline
+        data of each request."""
         _, attributes = self.qp.query(_CAPACITY)
         cap = attributes.cap
         return cap.max_send_wr, cap.max_send_sge, cap.max_inline_data
 
     def post_send(self, request: SendRequest) -> Return:
-        """Posts one request, by builders or, if that is chosen or necessary, by ibv_post_send: 0, or errno."""
+        """Posts one request, with builders or, if that is chosen or necessary, with ibv_post_send; returns 0, or
+        errno."""
         built = self.spec.extended in BUILDERS and request.opcode in self._operations()
         if not built and request.opcode not in EXTENDED_OPCODES:
             return super().post_send(request)
         return self.post_batch((request,))
 
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = lambda: True) -> Return:
-        """Several requests in one posting: 0, or what ibv_wr_complete returns.
+        """Posts several requests in one batch; returns 0, or the value of ibv_wr_complete.
 
-        `built` is called when all are built: if it returns False, they are given up with ibv_wr_abort.
+        `built` is called when all requests are built: if it returns False, the batch is aborted with ibv_wr_abort.
         """
         self._share_memory()
         self.qp.wr_start()
@@ -149,7 +152,8 @@ def _made(device: Device, pd: Any, kind: str, operations: int, cq: Any, **more: 
 
 
 def try_create(device: Device, pd: Any, kind: str, operations: int) -> Return:
-    """ibv_create_qp_ex with these operations, of enum ibv_qp_create_send_ops_flags: 0, or errno. `pd` is of pyverbs."""
+    """ibv_create_qp_ex with these operations of enum ibv_qp_create_send_ops_flags; returns 0, or errno. `pd` is an
+    object of pyverbs."""
     from pyverbs.cq import CQ
     from pyverbs.qp import QPCap
 
@@ -162,6 +166,6 @@ def try_create(device: Device, pd: Any, kind: str, operations: int) -> Return:
 
 
 class ExtendedPair(DevicePair):
-    """Two such queue pairs, each the peer of the other."""
+    """Two extended queue pairs, each the peer of the other."""
 
     kind = ExtendedQueue

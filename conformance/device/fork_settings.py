@@ -1,9 +1,10 @@
-"""Turns on fork protection in one way and prints what it does. This is a program, because a process can turn it on only
-once.
+"""Turns on fork protection in one way and prints the effects. This is a program, because a process can turn on fork
+protection only once.
 
-It takes a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs asks the kernel through a
-socket whether it copies the pages of regions on fork, and protects them itself if it cannot ask. With `not_asked`, no
-descriptor can be opened at that time. Not for cases that run in the worker itself (paging.py).
+The arguments are a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs asks the kernel
+through a socket whether the kernel copies the pages of regions on fork, and protects the pages itself if it cannot ask.
+With `not_asked`, no file descriptor can be opened at that time. Not for cases that run in the worker itself
+(paging.py).
 """
 
 import contextlib
@@ -23,15 +24,15 @@ from conformance.kernel import paging
 _ROOT = Path(__file__).parents[2]
 _STATUSES = ("DISABLED", "ENABLED", "UNNEEDED")
 _HUGE = "RDMAV_HUGEPAGES_SAFE"
-# The size of a huge page on most machines; the first bytes of a larger one serve as well.
+# The size of a huge page on most machines; of a larger huge page, only this many bytes are used.
 _LENGTH = 2 << 20
 _MAP_HUGETLB = 0x40000
 
 
 def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]]:
-    """Returns the result of ibv_fork_init, and the answer to each question. Raises SetupRefused."""
+    """Returns the result of ibv_fork_init, and the observed effects by name. Raises SetupRefused."""
     variable = {setting: "1"} if setting.isupper() else {}
-    # -S: this program needs nothing that is installed for Python.
+    # -S: this program needs no installed packages of Python.
     command = (sys.executable, "-S", "-m", "conformance.device.fork_settings", device, setting, kernel)
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(_ROOT), **variable}
@@ -44,7 +45,7 @@ def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]
 
 @contextlib.contextmanager
 def no_descriptors(apply: bool = True) -> Iterator[None]:
-    """Within the block this process can open no descriptor."""
+    """Within the block, this process cannot open a file descriptor."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     if apply:
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
@@ -72,7 +73,7 @@ def _main(device: str, setting: str, kernel: str) -> None:
     pd = library.ibv_alloc_pd(library.ibv_open_device(devices[names.index(device.encode())]))
     huge = setting == _HUGE
     memory = mmap.mmap(-1, _LENGTH, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (_MAP_HUGETLB if huge else 0))
-    addr = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + mmap.PAGESIZE  # no byte at an end of the mapping
+    addr = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + mmap.PAGESIZE  # not the first page of the mapping
     mr = library.ibv_reg_mr(pd, addr, mmap.PAGESIZE, 1)
     seen = {"registered": _range(addr) if mr else "refused"}
     with no_descriptors(kernel == "not_asked"):

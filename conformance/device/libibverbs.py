@@ -1,8 +1,8 @@
-"""The libibverbs entry: the verbs as a C program calls them, with exact arguments and results.
+"""The entry point libibverbs: the verbs as a C program calls them, with exact arguments and results.
 
-ctypes calls the exported functions, because pyverbs hides some codes and arguments: it turns codes into exceptions, and
-address 0 into an allocation of its own. The inline functions of the header (advice, windows) are compiled only in
-pyverbs, whose exceptions contain their exact codes. Not for the kernel's ABI (uverbs.py).
+The exported functions are called with ctypes, because pyverbs hides some codes and arguments: it turns codes into
+exceptions, and for the address 0 it allocates memory. The inline functions of the header (advice, windows) exist in
+compiled form only in pyverbs, whose exceptions contain the exact codes. Not for the kernel's ABI (uverbs.py).
 """
 
 import ctypes
@@ -29,8 +29,8 @@ _NUMBERS: Mapping[str, type] = {
 }
 
 
-# Where struct verbs_context has the functions that inline functions call: the number of pointers before the struct
-# ibv_context with which it ends.
+# Where struct verbs_context has the functions that inline functions of the header call: the distance of each from the
+# final member, struct ibv_context, in pointers.
 _BEFORE_CONTEXT = {"alloc_td": 24, "dealloc_td": 25, "alloc_parent_domain": 26, "free_dm": 31, "alloc_dm": 32}
 _BEFORE_CONTEXT |= {"reg_dm_mr": 33, "alloc_null_mr": 38}
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
@@ -45,7 +45,7 @@ class _BindingsPd(Pd, Protocol):
 
 
 class HeldAt:
-    """An object that the library returned as a pointer; `end` is the verb that ends it."""
+    """An object to which the library returned a pointer; `end` is the verb that releases the object."""
 
     def __init__(self, pointer: int, end: Callable[[Held], Return]) -> None:
         self.pointer, self._end, self.gone = pointer, end, False
@@ -56,7 +56,7 @@ class HeldAt:
         return self.pointer
 
     def ended(self, returned: Return) -> Return:
-        """The result of the verb that released the object."""
+        """Notes whether the verb that `returned` has released the object; returns `returned`."""
         self.gone = returned.value == 0
         return returned
 
@@ -67,12 +67,12 @@ class HeldAt:
 
 
 def _held(returned: Return, kind: type[HeldAt], end: Callable[[Held], Return]) -> Return:
-    """The result of a call that returned an object, which `end` releases, or NULL."""
+    """The result of a call that returned a pointer to an object, which `end` releases, or NULL."""
     return replace(returned, mr=None, held=kind(returned.value, end) if returned.value else None)
 
 
 class DeviceMemoryAt(HeldAt):
-    """Device memory by the library's struct ibv_dm *."""
+    """Device memory, by a pointer to the library's struct ibv_dm."""
 
     @property
     def struct(self) -> IbvDm:
@@ -80,22 +80,22 @@ class DeviceMemoryAt(HeldAt):
 
     @property
     def handle(self) -> int:
-        """The kernel's handle in the structure."""
+        """The handle of the kernel, which struct ibv_dm contains."""
         return int(self.struct.handle)
 
     def copy(self, function: int, *arguments: int) -> Return:
-        """Calls one of the structure's functions, which have four arguments of a word."""
+        """Calls one of the functions of struct ibv_dm, each of which has four arguments of one word."""
         value = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * len(arguments))(function)(*arguments)
         return Return(value, value, layer="provider")
 
 
 class Libibverbs:
-    """Calls at the library. A `value` of 0 is NULL where a pointer is returned."""
+    """Calls of the library. If a verb returns a pointer, a `value` of 0 is NULL."""
 
     name = "libibverbs"
 
     def __init__(self, dialect: str | None = None) -> None:
-        """Loads the library that the dynamic linker finds. Raises OSError if there is none.
+        """Loads the library that the dynamic linker finds. Raises OSError if it finds none.
 
         `dialect` is the variant of the library's ibv_rereg_mr. With None, the vendor's variant exists if the library
         exports it by its experimental name.
@@ -109,7 +109,7 @@ class Libibverbs:
         self._functions["ibv_reg_mr_iova2"] = self._declare(optional, *_types(REG_MR_IOVA)[:-1], ctypes.c_uint)
         experimental = _types(VENDOR_VERBS["ibv_rereg_mr"])
         if dialect == "experimental":
-            # A second handle, whose functions can have other types.
+            # A second handle of the library, whose functions can be declared with other types.
             function = ctypes.CDLL("libibverbs.so.1", use_errno=True)["ibv_rereg_mr"]
             function.restype, function.argtypes = experimental[0], experimental[1:]
             self._functions[_EXPERIMENTAL_SYMBOL] = function
@@ -117,7 +117,7 @@ class Libibverbs:
             self._functions[_EXPERIMENTAL_SYMBOL] = self._declare(_EXPERIMENTAL_SYMBOL, *experimental)
 
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
-        """The library's function; if an older library lacks it, a function that answers EOPNOTSUPP."""
+        """The library's function; if the library is too old to have it, a function that reports EOPNOTSUPP."""
         if not self.exports(name):
             self._absent.append(_answering_eopnotsupp(result, *arguments))
             return self._absent[-1]
@@ -127,11 +127,11 @@ class Libibverbs:
         return function
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
-        """A verb that is called as its prototype says."""
+        """A verb that is called with the arguments of its prototype."""
         return functools.partial(self._verb, of_method(name).name)
 
     def _verb(self, name: str, *arguments: Pd | Mr | Buffer | Held | int | None) -> Return:
-        """Calls a function; a pointer to an object is taken from the object, which may be None."""
+        """A function that calls the verb; an argument that is an object is passed as its pointer, None as NULL."""
         function = self._functions[name]
         ctypes.set_errno(0)
         value = function(*(each if isinstance(each, int) else each.pointer if each else 0 for each in arguments)) or 0
@@ -139,20 +139,20 @@ class Libibverbs:
         return Return(value, ctypes.get_errno(), mr, self.name if function in self._absent else "kernel")
 
     def offers(self, verb: str) -> bool:
-        """Whether the loaded library has a verb, or the bindings if it is an inline function."""
+        """Whether the loaded library has a verb; for an inline function, whether the bindings have it."""
         return VERBS[f"ibv_{verb}"].linkage is Linkage.INLINE or self.exports(f"ibv_{verb}")
 
     def exports(self, symbol: str) -> bool:
         return hasattr(self._library, symbol)
 
     def raw(self, symbol: str) -> Callable[..., Any]:
-        """The ctypes function of a verb, for fast loops. ctypes.get_errno() returns its errno."""
+        """The ctypes function of a verb, for fast loops. After a call, ctypes.get_errno() returns errno."""
         return self._functions[symbol]
 
     def keep_from_children(self) -> None:
         """ibv_fork_init, so that registered ranges are kept from forked children even if the kernel copies on fork.
 
-        It must not have registered anything before.
+        This process must not have registered any memory before.
         """
         with no_descriptors():
             self._library.ibv_fork_init()
@@ -164,7 +164,7 @@ class Libibverbs:
         return self._verb("ibv_reg_mr", pd, addr, length, access)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """ibv_reg_mr_iova, with the same choice of the function by a macro."""
+        """ibv_reg_mr_iova as in a C program, where a macro chooses the function in the same way."""
         optional = access & OPTIONAL_ACCESS
         return self._verb("ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access)
 
@@ -200,7 +200,7 @@ class Libibverbs:
         )
 
     def _inline(self, operation: str, context: int, *arguments: int) -> Return:
-        """Does the same as an inline function of the header: calls an operation of the context."""
+        """Does the same as an inline function of the header: calls a function of struct verbs_context."""
         address = ctypes.c_void_p.from_address(context - _POINTER * _BEFORE_CONTEXT[operation]).value
         if not address:
             return Return(0, errno.EOPNOTSUPP, layer=self.name)
@@ -209,12 +209,12 @@ class Libibverbs:
         return Return(function(*arguments) or 0, ctypes.get_errno(), layer="provider")
 
     def _inline_region(self, operation: str, pd: Pd, *arguments: int) -> Return:
-        """The same for an inline function that makes a region in a domain."""
+        """Like _inline, for an inline function that makes a region in a PD."""
         returned = self._inline(operation, pd.context_pointer, pd.pointer, *arguments)
         return replace(returned, mr=Mr.at(returned.value)) if returned.value else returned
 
     def _inline_end(self, operation: str, context: int, held: HeldAt) -> Return:
-        """The same for an inline function that releases an object: it returns 0 or the value of errno."""
+        """Like _inline, for an inline function that releases an object: returns 0 or the value of errno."""
         value = self._inline(operation, context, held.pointer).value & 0xFFFFFFFF
         return held.ended(Return(value, value))
 
@@ -222,17 +222,17 @@ class Libibverbs:
         return self._inline_region("alloc_null_mr", pd)
 
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Return:
-        attr = (ctypes.c_uint64 * 2)(length, log_align_req)  # then, in the upper half, comp_mask
+        attr = (ctypes.c_uint64 * 2)(length, log_align_req)  # comp_mask is the upper half of the second word
         returned = self._inline("alloc_dm", context, context, ctypes.addressof(attr))
         return _held(returned, DeviceMemoryAt, self.free_dm)
 
     def free_dm(self, dm: Held) -> Return:
-        """ibv_free_dm: 0, or the value of errno."""
+        """ibv_free_dm: returns 0, or the value of errno."""
         assert isinstance(dm, DeviceMemoryAt)
         return self._inline_end("free_dm", dm.struct.context, dm)
 
     def import_dm(self, context: int, handle: int) -> Return:
-        """ibv_import_dm; to be given up by ibv_unimport_dm."""
+        """ibv_import_dm; the import has to be released by ibv_unimport_dm."""
         return _held(self._verb("ibv_import_dm", context, handle), DeviceMemoryAt, self._unimport_dm)
 
     def _unimport_dm(self, dm: Held) -> Return:
@@ -264,7 +264,7 @@ class Libibverbs:
 
     def alloc_td(self, context: int) -> Return:
         """ibv_alloc_td."""
-        attr = ctypes.c_uint32()  # comp_mask
+        attr = ctypes.c_uint32()  # struct ibv_td_init_attr has only comp_mask
         returned = self._inline("alloc_td", context, context, ctypes.addressof(attr))
         return _held(returned, HeldAt, self.dealloc_td)
 
@@ -283,7 +283,7 @@ class Libibverbs:
         return self._domain(self._verb("ibv_import_pd", context, handle), "ibv_unimport_pd")
 
     def import_mr(self, pd: Pd, handle: int) -> Return:
-        """ibv_import_mr; to be given up by ibv_unimport_mr, which leaves the kernel's region."""
+        """ibv_import_mr; the import has to be released by ibv_unimport_mr, which does not release the region."""
         returned = self._verb("ibv_import_mr", pd, handle)
         end = self._declare("ibv_unimport_mr", ctypes.c_int, ctypes.c_void_p)
         return replace(returned, release=functools.partial(end, returned.value)) if returned.value else returned
@@ -305,14 +305,14 @@ class Libibverbs:
         return pointer
 
     def _domain(self, returned: Return, end: str) -> Return:
-        """A call that returned a domain, which the function `end` gives up."""
+        """The result of a call that returned a PD, which the function `end` releases."""
         if not returned.value:
             return returned
         release = functools.partial(self._declare(end, ctypes.c_int, ctypes.c_void_p), returned.value)
         return replace(returned, mr=None, pd=PdAt(returned.value, release))
 
     def dealloc_pd(self, pd: Pd) -> Return:
-        """ibv_dealloc_pd. The objects in the domain stay; pyverbs would release them first."""
+        """ibv_dealloc_pd. The objects in the PD stay; pyverbs would release them first."""
         returned = self._verb("ibv_dealloc_pd", pd)
         if returned.value == 0:
             cast(_BindingsPd, pd).forget()
@@ -329,7 +329,7 @@ class Libibverbs:
         return _EXPERIMENTAL_SYMBOL in self._functions
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """The vendor's ibv_rereg_mr without an attr: 0, or the value of errno."""
+        """The vendor's ibv_rereg_mr with NULL as `attr`: returns 0, or the value of errno."""
         if not self.has_experimental_rereg:
             raise LookupError("the loaded libibverbs has no experimental ibv_rereg_mr")
         return self._verb(_EXPERIMENTAL_SYMBOL, mr, flags, pd, addr, length, access, None)
@@ -348,7 +348,7 @@ def _types(verb: Verb) -> tuple[type, ...]:
 
 
 def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
-    """A C function that returns NULL, or EOPNOTSUPP if it returns a number, and sets errno to EOPNOTSUPP."""
+    """A C function that sets errno to EOPNOTSUPP and returns NULL, or EOPNOTSUPP if its type is a number."""
 
     def answer(*_: object) -> int | None:
         ctypes.set_errno(errno.EOPNOTSUPP)

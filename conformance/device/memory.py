@@ -19,7 +19,7 @@ from conformance.kernel import paging
 
 PAGE = mmap.PAGESIZE
 REPEATED_PAGES = 1031
-_TEST_DEVICE = ["0x1b36", "0x0005"]  # vendor and device
+_TEST_DEVICE = ["0x1b36", "0x0005"]  # the vendor id and device id of pci-testdev
 _NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
 _MAP_FIXED, _MAP_NORESERVE, _MAP_HUGETLB, _MAP_FIXED_NOREPLACE = 0x10, 0x4000, 0x40000, 0x100000
 _MADV_HUGEPAGE, _MEMFD_SECRET = 14, 447
@@ -44,7 +44,7 @@ def hugepage_size() -> int:
 class Memory:
     """A range of `size` bytes at `addr`; `mapped` is what must be unmapped: (address, bytes).
 
-    `held` is a descriptor that holds a lock on the memory, -1 if there is none.
+    `held` is a file descriptor with a lock on the memory, -1 if there is none.
     """
 
     addr: int
@@ -53,7 +53,7 @@ class Memory:
     held: int = -1
 
     def close(self) -> None:
-        """Unmaps the range and its guards. Further calls do nothing: the addresses may be in use again."""
+        """Unmaps the range and its guards. Further calls do nothing, because the addresses may be in use again."""
         if self.mapped:
             _libc.munmap(*self.mapped)
             self.mapped = None
@@ -78,7 +78,7 @@ def unmap(addr: int, size: int) -> None:
 
 
 def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
-    """Reserves `size` aligned bytes between guard pages; returns their address, and (address, bytes) of the whole."""
+    """Reserves `size` aligned bytes between guard pages; returns their address, and (address, bytes) with guards."""
     total = size + 2 * alignment + PAGE
     base = _map(None, total, _NONE, _PRIVATE | _MAP_NORESERVE)
     inner = (base + PAGE + alignment - 1) // alignment * alignment
@@ -88,7 +88,7 @@ def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
 def _private(protection: int) -> Callable[[int, int], None]:
     def fill(addr: int, size: int) -> None:
         _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
-        ctypes.memset(addr, 0, size)  # touches the pages, so that read-only memory has pages of its own
+        ctypes.memset(addr, 0, size)  # touches the pages, so that read-only memory is not the shared zero page
         _libc.mprotect(addr, size, protection)
 
     return fill
@@ -103,8 +103,8 @@ def _sparse(addr: int, size: int) -> None:
 
 
 def _repeated(addr: int, size: int) -> None:
-    """Maps a file many times in succession. The number of the file's pages divides no difference of two powers of two,
-    so that an address that loses its upper bits is in another page.
+    """Maps a file many times, at adjacent addresses. The number of the file's pages divides no difference of two powers
+    of two, so that an address whose upper bits get lost is in a different page.
     """
     period = REPEATED_PAGES * PAGE
     fd = os.memfd_create("rdma-cts")
@@ -135,7 +135,7 @@ def _huge(addr: int, size: int) -> None:
 
 
 def _transparent(addr: int, size: int) -> None:
-    """Raises HostLacks if the kernel does not make a huge page of it."""
+    """Raises HostLacks if the kernel does not make a huge page of this range."""
     _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
     _libc.madvise(addr, size, _MADV_HUGEPAGE)
     ctypes.memset(addr, 0, size)
@@ -218,18 +218,18 @@ def allocate(kind: str, size: int) -> Memory:
 
 
 def allocate_at(addr: int, size: int) -> Memory:
-    """Anonymous memory at an address, in whole pages, `size` bytes at least. Raises OSError if that is in use."""
+    """Anonymous memory at an address, in whole pages, at least `size` bytes. Raises OSError if the range is in use."""
     rounded = max(1, -(-size // PAGE)) * PAGE
     found = _map(addr, rounded, _READ | _WRITE, _PRIVATE | _MAP_FIXED_NOREPLACE)
     memory = Memory(found, size, (found, rounded))
-    if found != addr:  # a kernel that does not know the flag treats the address as a hint
+    if found != addr:  # a kernel without MAP_FIXED_NOREPLACE treats the address as a hint
         memory.close()
         raise FileExistsError(errno.EEXIST, f"the memory at {addr:#x} is in use")
     return memory
 
 
 def _bar(size: int) -> Memory:
-    """The first BAR of a pci-testdev, QEMU's, whose registers nobody uses."""
+    """The first BAR of a pci-testdev of QEMU, whose registers nobody uses."""
     for device in Path("/sys/bus/pci/devices").glob("*"):
         if [(device / name).read_text().strip() for name in ("vendor", "device")] == _TEST_DEVICE:
             fd = os.open(device / "resource0", os.O_RDWR | os.O_CLOEXEC)

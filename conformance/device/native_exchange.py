@@ -1,8 +1,9 @@
 """Executes many exchanges in one call of C, on the queue pairs of the device itself.
 
-execution/connection.py does the same in Python; exchange.c saves the time that Python needs between two calls, which is
-longer than the device's own. Not available without a compiler, for requests that only extended queue pairs can post,
-and for benches other than the device's (the reference implementation, altered calls). Not for judging the results.
+execution/connection.py does the same in Python; exchange.c saves the time that Python takes between two calls, which is
+longer than the time that the device takes. C is not used without a compiler, for requests that only extended queue
+pairs can post, and for benches other than the device's (the reference implementation, altered calls). Not for judging
+the results.
 """
 
 import ctypes
@@ -24,7 +25,8 @@ from conformance.model.deadline import TURNS_PER_S
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
-# Exchanges in Python on one device before exchange.c is compiled: compiling takes about as long as C would have saved.
+# After this many exchanges in Python on one device, exchange.c is compiled: compiling takes about as long as C would
+# have saved until then.
 COMPILE_THRESHOLD = 500
 # The maximum number of exchanges in one call of `exchanges`.
 MAX_BATCH = 64
@@ -35,7 +37,7 @@ _TRANSITION_SIZE = 2 * ctypes.sizeof(_NUMBER)  # struct transition: state and ma
 _AREAS, _COMPLETIONS = 2, 3
 _STATES = ENUMS["ibv_qp_state"]
 _POSTED = Return(0, 0)
-_NOT_QUERIED = -1  # in place of the responder's state
+_NOT_QUERIED = -1  # stands for the responder's state if it was not queried
 # struct exchange of exchange.c: connection, initiator and receives; the request, its element and the areas; the result;
 # the completions.
 _HEAD, _AREA, _RESULT = Struct("QII"), Struct("QQQQQQII"), Struct("iIIiIII4x")
@@ -64,7 +66,7 @@ class _Connection(ctypes.Structure):
     )
 
 
-# In the order of rdma_cts_layout of exchange.c.
+# The names of the values, in the order of rdma_cts_layout of exchange.c.
 _LAYOUT = (
     ("sizeof(struct exchange)", _SIZE),
     ("offset of request", _HEAD.size),
@@ -83,16 +85,15 @@ _LAYOUT = (
 
 
 class NativeConnection:
-    """A pair in the form that C needs: its requester, its responder, and the transitions that renew it."""
+    """A pair in the form that C needs: its requester, its responder, and the state transitions that renew the pair."""
 
     def __init__(
         self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool, by_reset: bool
     ) -> None:
-        """`silence_s`: seconds to wait for a completion that may be missing; for others the deadlines of the queues
-        apply.
+        """A completion that may be missing is awaited for `silence_s` seconds, others for the deadlines of the queues.
 
-        C renews a `renewable` pair `by_reset`, or returns before it would use a stale one. After a failure it waits for
-        the final state only if the pair is `renewable`.
+        C renews a `renewable` pair if that is possible `by_reset`; else it returns before it would use a stale pair.
+        After a failure, C waits for the final state only if the pair is `renewable`.
         """
         self._queues = requester, responder
         renewing = renewable and by_reset
@@ -108,12 +109,12 @@ class NativeConnection:
         self.address = ctypes.addressof(self._struct)
 
     def uses(self, pair: Pair) -> bool:
-        """Whether the pair still consists of these queue pairs; it may have replaced them."""
+        """Whether the pair still consists of these queue pairs; a renewal may have replaced them."""
         return pair.requester is self._queues[0] and pair.responder is self._queues[1]
 
     @property
     def state(self) -> tuple[bool, list[int]]:
-        """Whether the pair must be renewed, and the receives posted at the requester and at the responder."""
+        """Whether the pair must be renewed, and the numbers of receives that are posted at requester and responder."""
         return bool(self._struct.stale), [int(end.receives) for end in self._struct.ends]
 
     @state.setter
@@ -125,7 +126,8 @@ class NativeConnection:
 
 
 class NativeSpec(NamedTuple):
-    """An exchange to execute: as connection.ExchangeSpec, with the receives that the peer must have posted."""
+    """An exchange to execute: like connection.ExchangeSpec, with the number of receives that the peer must have
+    posted."""
 
     connection: NativeConnection
     initiator: int
@@ -142,9 +144,9 @@ def can_post(request: SendRequest) -> bool:
 def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
     """Executes at most MAX_BATCH exchanges, up to and including the first whose memory Python has to examine.
 
-    Returns the results of those that were executed: an empty list if the first connection cannot be renewed. Each
-    exchange fills its areas, posts the request and a SEND after it, and waits for the completions; the state of the
-    areas afterwards is in their `native_state`. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
+    Returns the results of the executed exchanges; the list is empty if the first connection cannot be renewed. Each
+    exchange fills its areas, posts the request and a SEND after it, and waits for the completions; `native_state` of
+    each area is then its state. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
     """
     compiled = _library()
     assert compiled is not None
@@ -195,15 +197,15 @@ def _buffer() -> tuple[ctypes.Array[ctypes.c_char], int]:
 
 @functools.lru_cache(maxsize=2 * _AREAS * MAX_BATCH)
 def _address(content: bytes) -> int:
-    """The address of the bytes. The cache keeps them alive, and equal bytes have the same address."""
+    """The address of the bytes. The cache keeps the bytes alive, so that equal bytes have the same address."""
     return ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0
 
 
 def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeConnection | None:
-    """The pair in the form that C needs, once its device has had enough exchanges to make compiling worthwhile.
+    """The pair in the form that C needs.
 
-    None until then, for pairs that C cannot use, and without a compiler. Raises UserError if the layout of exchange.c
-    is not the one that this module assumes.
+    None until its device has had enough exchanges for compiling to save time, for pairs that C cannot use, and without
+    a compiler. Raises UserError if exchange.c does not have the layout that this module assumes.
     """
     requester, responder = pair.requester, pair.responder
     if type(requester) is not DeviceQueue or type(responder) is not DeviceQueue:

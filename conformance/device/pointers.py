@@ -1,4 +1,4 @@
-"""Finds the C structures of pyverbs objects, which calls with exact arguments need and pyverbs mostly hides.
+"""Finds the C structures of pyverbs objects: calls with exact arguments need them, but pyverbs hides most of them.
 
 A pyverbs object has its C pointer among its fields, at an offset that depends on the version. The offset is found by
 comparing the contents of the structure with the properties of the object, never assumed. Not for using the structures.
@@ -27,7 +27,7 @@ _ATTRIBUTES = Struct("4i4I")
 
 
 class Pointers:
-    """Finds C structures behind pyverbs objects. It belongs to an open device and remembers each type's offset."""
+    """Finds the C structures of pyverbs objects of an open device, and remembers the offset for each type of object."""
 
     def __init__(self) -> None:
         self._offsets: dict[type, int] = {}
@@ -48,8 +48,8 @@ class Pointers:
     def pd(self, pd: Any) -> int:
         """struct ibv_pd * of a pyverbs PD.
 
-        Not from the property `pd`: in rdma-core 56, it treats the pointer as a Python object, which crashes the
-        process.
+        The property `pd` cannot be used: in rdma-core 56, it treats the pointer as a Python object, and this process
+        crashes.
         """
 
         def matches(pointer: int) -> bool:
@@ -58,7 +58,8 @@ class Pointers:
         return self._pointer(pd, matches)
 
     def forget_pd(self, pd: Any) -> None:
-        """Takes the pointer from a pyverbs PD that was deallocated without it, so that it is not deallocated again."""
+        """Sets the pointer in a pyverbs PD to NULL after the PD was deallocated without pyverbs, so that pyverbs does
+        not deallocate it again."""
         ctypes.c_uint64.from_address(id(pd) + self._offsets[type(pd)]).value = 0
 
     def mw(self, mw: Any) -> int:
@@ -106,8 +107,8 @@ class Pointers:
     def mr(self, pointer: int, pd: Any) -> Iterator[Any]:
         """A pyverbs MR with the given struct ibv_mr *, or with NULL for 0.
 
-        Only for passing it to pyverbs within the block. It does not own the region. `pd` is a pyverbs PD, in which a
-        region is registered the first time, to find the offset. Raises SetupRefused.
+        The MR is valid only within the block, and does not own the region. `pd` is a pyverbs PD: the first time, a
+        region is registered in it to find the offset. Raises SetupRefused.
         """
         from pyverbs.mr import MR
 
@@ -122,7 +123,7 @@ class Pointers:
         try:
             yield wrapper
         finally:
-            cell.value = 0  # else pyverbs would deregister the region with the wrapper
+            cell.value = 0  # else pyverbs would deregister the region when it destroys the wrapper
 
     def _find_mr_offset(self, pd: Any) -> None:
         from pyverbs.mr import MR
@@ -132,7 +133,7 @@ class Pointers:
             struct = IbvMr.from_address(pointer)
             return (struct.lkey, struct.rkey, struct.length) == (mr.lkey, mr.rkey, mr.length)
 
-        memory = ctypes.create_string_buffer(4 * PAGESIZE)  # a whole page inside it is registered
+        memory = ctypes.create_string_buffer(4 * PAGESIZE)  # a whole page of this buffer is registered
         addr = (ctypes.addressof(memory) // PAGESIZE + 2) * PAGESIZE
         try:
             mr = MR(pd, PAGESIZE, ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE"), address=addr)
@@ -160,7 +161,8 @@ def _candidates(thing: Any) -> Iterator[int]:
 
 
 def _is_mapped(memory: int, address: int) -> bool:
-    """Whether `address` is mapped: two adjacent small numbers can look like a pointer, and reading it would crash."""
+    """Whether `address` is mapped: two adjacent small numbers can look like a pointer, and reading from an unmapped
+    address would crash this process."""
     try:
         return len(os.pread(memory, _LARGEST, address)) == _LARGEST
     except OSError:
@@ -183,7 +185,7 @@ def _read(thing: Any, offset: int) -> int:
 
 
 def _attribute_offsets(attributes: Any) -> Iterator[int]:
-    """The offsets in a pyverbs QPAttr at which the memory matches its properties as struct ibv_qp_attr."""
+    """The offsets in a pyverbs QPAttr at which the memory is a struct ibv_qp_attr with the properties of the QPAttr."""
     enumerations = (attributes.qp_state, attributes.cur_qp_state, attributes.path_mtu, attributes.path_mig_state)
     reported = (*enumerations, attributes.qkey, attributes.rq_psn, attributes.sq_psn, attributes.dest_qp_num)
     contents = ctypes.string_at(id(attributes), type(attributes).__basicsize__)

@@ -1,6 +1,6 @@
-"""One port of a device as the kernel shows it in sysfs: its state, and the addresses and partitions it can use.
+"""One port of a device as the kernel shows it in sysfs: its state, and the GIDs and partitions that it can use.
 
-Nothing is opened, so that mistakes of the user are reported before a run begins. Not for what pyverbs queries
+The device is not opened, so that mistakes of the user are reported before a run begins. Not for queries by pyverbs
 (device.py).
 """
 
@@ -15,13 +15,13 @@ SYSFS = Path("/sys/class/infiniband")
 _INTERFACES = Path("/sys/class/net")
 # The states of enum ibv_port_state in which a port carries data; sysfs names them after their number.
 _CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
-# Link layers as sysfs names them. On the last one, that of EFA, a GID has no network interface.
+# The names of link layers in sysfs. On the last, that of EFA, a GID has no network interface.
 INFINIBAND, UNSPECIFIED = "InfiniBand", "Unknown"
 ROCE_1, ROCE_2 = "RoCE v1", "RoCE v2"
 _TYPES = {"IB/RoCE v1": ROCE_1, "RoCE v2": ROCE_2}
 _UP = 1  # IFF_UP of <linux/if.h>
 _NOT_CARRYING = ("down", "lowerlayerdown", "notpresent")  # operstate of an interface
-_FULL_MEMBER = 1 << 15  # of a partition key: two limited members of a partition cannot talk to each other
+_FULL_MEMBER = 1 << 15  # a bit of a partition key; two limited members of a partition cannot communicate
 _DEFAULT_PARTITION = 0xFFFF
 _LINK_LOCAL = "fe80:"
 
@@ -34,8 +34,8 @@ def device_names(sysfs: Path = SYSFS) -> list[str]:
 class Gid:
     """One entry of a port's GID table, whose address is set.
 
-    `kind` is empty if the kernel does not say. `interface` is the network interface of RoCE, empty if there is none in
-    this network namespace; `up`: it carries data, or the link layer needs none.
+    `kind` is empty if the kernel does not report it. `interface` is the network interface of RoCE, empty if there is
+    none in this network namespace. `up` is true if the interface carries data, or if the link layer needs no interface.
     """
 
     index: int
@@ -49,7 +49,7 @@ class Gid:
 
 
 class Port:
-    """A port by the name of its device and its number, from 1."""
+    """A port: the name of its device and its number, from 1."""
 
     def __init__(self, device: str, number: int, sysfs: Path = SYSFS, interfaces: Path = _INTERFACES) -> None:
         self.device, self.number = device, number
@@ -72,7 +72,7 @@ class Port:
 
     @property
     def link_layer(self) -> str:
-        """The link layer as sysfs names it; InfiniBand's own has LIDs."""
+        """The link layer as sysfs names it; on the link layer InfiniBand, ports have LIDs."""
         return _text(self._folder / "link_layer")
 
     @property
@@ -93,7 +93,7 @@ class Port:
 
     def _gid(self, index: int) -> Gid | None:
         address = _text(self._folder / "gids" / str(index))
-        if not set(address[20:]) - set("0:"):  # the second half names an interface
+        if not set(address[20:]) - set("0:"):  # the second half of a GID, the interface id, is zero: no address
             return None
         if (layer := self.link_layer) in (INFINIBAND, UNSPECIFIED):
             return Gid(index, address, layer if layer == INFINIBAND else "")
@@ -113,8 +113,9 @@ class Port:
     def choose(self, gids: Sequence[Gid]) -> int:
         """The index of the GID for loopback traffic, among those of `gids`. Raises UserError if none can be used.
 
-        On InfiniBand the first, which every port has. On RoCE one whose interface is up: the last of version 2, and not
-        a link-local one if there is another. On other link layers the same rule applies to all entries.
+        On InfiniBand, this is the first GID, which every port has. On RoCE, it is a GID whose interface is up: the last
+        of version 2, and not a link-local GID if there is another. On other link layers, the rule for RoCE applies to
+        all entries.
         """
         if (layer := self.link_layer) == INFINIBAND:
             return 0
@@ -154,5 +155,5 @@ def _preference(gid: Gid) -> tuple[bool, bool, int]:
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:  # no such entry, or EINVAL of one that is not set
+    except OSError:  # there is no such entry, or the entry is not set (EINVAL)
         return ""

@@ -1,9 +1,9 @@
 """Posting and polling as in a C program: the structures of <infiniband/verbs.h>, and the provider's functions.
 
 ibv_post_send, ibv_post_recv and ibv_poll_cq are inline functions of the header. They call functions to which `struct
-ibv_context` points, so that these layouts are part of the library's stable ABI. The work requests of pyverbs cannot
-specify the key of a bind, refuse requests without elements, and never free their lists. Not for queue pairs
-(queue_pairs.py).
+ibv_context` points, so the layouts of these structures are part of the library's stable ABI. pyverbs is not used
+because its work requests cannot specify the key of a bind, cannot be without SGEs, and never free their lists. Not for
+queue pairs (queue_pairs.py).
 """
 
 import ctypes
@@ -51,14 +51,14 @@ _RECEIVE = Struct("QQQi4x")
 _STATE = Struct("i")
 WC = Struct("QiiIIIIIIHHBB2x")
 
-# struct ibv_context: the device, and then the table of the provider's functions, by their indices.
+# struct ibv_context begins with the device; then comes the table of the provider's functions. Their indices in it:
 _POLL_CQ, _POST_SRQ_RECV, _POST_SEND, _POST_RECV = 11, 20, 25, 26
 _WORD = ctypes.sizeof(_pointer)
 _Post = ctypes.CFUNCTYPE(_int, _pointer, _pointer, _pointer)
 _Poll = ctypes.CFUNCTYPE(_int, _pointer, _int, _pointer)
 
 _QP_STATE = 1 << 0  # enum ibv_qp_attr_mask
-_ATTRIBUTES = 256  # buffer for struct ibv_qp_attr, whose first member is the state, and for struct ibv_qp_init_attr
+_ATTRIBUTES = 256  # bytes for struct ibv_qp_attr, whose first member is the state, or for struct ibv_qp_init_attr
 
 
 @functools.cache
@@ -93,23 +93,24 @@ class Poster:
         self._wc, self._wc_at = _buffer(_MAX_POLLED * WC.size)
 
     def send(self, request: SendRequest, destination: tuple[int, int, int] | None = None, srqn: int = 0) -> Return:
-        """ibv_post_send: 0, or the value of errno. The arguments are those of `pack_send`."""
+        """ibv_post_send: returns 0, or the value of errno. The arguments are those of `pack_send`."""
         pack_send(self._request, 0, (self._sges, 0, self._sges_at), request, destination, srqn)
         return self._posted(self._post_send(self.qp, self._request_at, self._bad_at))
 
     def receive(self, sges: Sequence[Sge], wr_id: int) -> Return:
-        """ibv_post_recv, or ibv_post_srq_recv with a shared receive queue: 0, or the value of errno."""
+        """ibv_post_recv or, with a shared receive queue, ibv_post_srq_recv: returns 0, or the value of errno."""
         _pack_elements(self._sges, 0, sges)
         _RECEIVE.pack_into(self._receive, 0, wr_id, 0, self._sges_at if sges else 0, len(sges))
         return self._posted(self._post_recv(self._receiver, self._receive_at, self._bad_at))
 
     @property
     def channel(self) -> int:
-        """The descriptor of the completion channel."""
+        """The file descriptor of the completion channel."""
         return ctypes.c_int.from_address(ctypes.c_uint64.from_address(self._cq + _WORD).value + _WORD).value
 
     def state(self) -> int:
-        """The state of the queue pair that ibv_query_qp returns, of enum ibv_qp_state. Raises OSError if that fails."""
+        """The state of the queue pair, of enum ibv_qp_state, as ibv_query_qp returns it. Raises OSError if that
+        fails."""
         failed = self._query_qp(self.qp, self._attributes_at, _QP_STATE, self._attributes_at + _ATTRIBUTES)
         if failed:
             raise OSError(failed, "ibv_query_qp")
@@ -121,7 +122,7 @@ class Poster:
     def completions(self, count: int, deadline_s: float) -> list[Completion]:
         """The next `count` completions, fewer if the deadline passes. Raises OSError if polling fails.
 
-        Leaves out those of the harness's SENDs behind requests.
+        Leaves out the completions of the SENDs that the harness posts after requests.
         """
         wait: Wait | None = None
         found: list[Completion] = []
@@ -153,9 +154,9 @@ def pack_send(
 ) -> None:
     """Writes struct ibv_send_wr at the offset `at` of `buffer`.
 
-    `elements` is the location of its scatter/gather list: a buffer, the offset in it, and the address. The
-    `destination` of a datagram is struct ibv_ah *, queue pair number and queue key. `srqn` is the number of the shared
-    receive queue of an XRC request.
+    `elements` is the location of the request's scatter/gather list: a buffer, the offset in it, and the address. The
+    `destination` of a datagram is a struct ibv_ah *, a queue pair number and a queue key. `srqn` is the number of the
+    shared receive queue of an XRC request.
     """
     opcode = request.opcode
     imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
@@ -183,7 +184,7 @@ def _pack_elements(buffer: Any, at: int, sges: Sequence[Sge]) -> None:
 
 
 def completion(wcs: Any, index: int, at: int = 0) -> Completion:
-    """The completion with an index in an array of struct ibv_wc, which begins at the offset `at` of `wcs`."""
+    """The completion number `index` of an array of struct ibv_wc, which begins at the offset `at` of `wcs`."""
     wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(wcs, at + index * WC.size)
     if status:
         return Completion(wr_id, wc_status(status), vendor_err=vendor_err)

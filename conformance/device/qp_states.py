@@ -1,10 +1,10 @@
-"""The states of queue pairs: the transitions from RESET to the last state, with the attributes that each type needs,
-how the two of a pair are connected to each other and renewed after an error, and asynchronous events.
+"""The states of queue pairs: the transitions from RESET to the last state, with the attributes that each type needs;
+how the two queue pairs of a pair are connected to each other and renewed after an error; and asynchronous events.
 
-On InfiniBand and RoCE a pair is connected by the states of ibv_modify_qp(3). A queue pair of iWARP goes from RESET to
-INIT by ibv_modify_qp and to RTS when its connection over TCP is established. It does not come back from an error: RFC
-5040 ends the connection. Events come some time after their cause, or not at all. Not for the values of the attributes
-(queue_pairs.py), nor for the connection manager (connection_manager.py).
+On InfiniBand and RoCE, a pair is connected by state transitions with ibv_modify_qp(3). A queue pair of iWARP goes from
+RESET to INIT by ibv_modify_qp, and to RTS when its TCP connection is established. It cannot be used again after an
+error: by RFC 5040, an error ends the connection. Events come some time after their cause, or not at all. Not for the
+values of the attributes (queue_pairs.py), nor for the connection manager (connection_manager.py).
 """
 
 import ctypes
@@ -63,10 +63,10 @@ def transitions(kind: str) -> list[tuple[int, int]]:
 
 
 def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RESET") -> None:
-    """Moves a pyverbs queue pair from the state `since` on to `state`. Raises PyverbsRDMAError.
+    """Moves a pyverbs queue pair from the state `since` to `state`, through the states between. Raises
+    PyverbsRDMAError.
 
-    It passes through the states between. ERR is entered from the last of these, as after an error of a connected queue
-    pair.
+    ERR is entered from the last of the other states, like after an error of a connected queue pair.
     """
     steps = list(_MASKS[kind])
     for step in steps[steps.index(since) + 1 if since in steps else 0 :]:
@@ -93,7 +93,7 @@ _NAMES = tuple(
     GID_CHANGE WQ_FATAL
     """.split()
 )
-# struct ibv_context: the device, 32 functions of the provider, and then cmd_fd and async_fd.
+# struct ibv_context begins with the device, 32 functions of the provider, cmd_fd and async_fd.
 _ASYNC_FD = 33 * ctypes.sizeof(ctypes.c_void_p) + ctypes.sizeof(ctypes.c_int)
 
 
@@ -112,10 +112,10 @@ def _library() -> Any:
 
 
 def events_of(qp: int, context: int, deadline_s: float = 0) -> list[str]:
-    """The names of the events of struct ibv_qp * that have come, without prefix: `QP_ACCESS_ERR`.
+    """The names of the events of a queue pair that have come, without prefix, such as `QP_ACCESS_ERR`.
 
-    `context` is struct ibv_context *. Events of other objects that have come are dropped. If there is none
-    yet, waits at most `deadline_s` seconds.
+    `qp` is a struct ibv_qp *, `context` a struct ibv_context *. Events of other objects are dropped. If no event
+    has come yet, waits at most `deadline_s` seconds.
     """
     found: list[str] = []
     event = _Event()
@@ -145,8 +145,8 @@ class End(Queue, Protocol):
 class ConnectStrategy(Protocol):
     """How the queue pairs of one pair are connected.
 
-    `connect` moves the responder to a state, and the requester as far as necessary; `close`, called after the queue
-    pairs are destroyed, releases the rest. `by_reset`: the queue pairs can be moved to RESET and connected again.
+    `connect` moves the responder to a state, and the requester as far as necessary. `close` is called after the queue
+    pairs are destroyed, and releases the rest. If `by_reset`, the queue pairs can be connected again after RESET.
     """
 
     @property
@@ -156,23 +156,23 @@ class ConnectStrategy(Protocol):
 
 
 class ByStates:
-    """Each queue pair gets the number of the other when it is moved to RTR."""
+    """Connects a pair by state transitions: each queue pair gets the number of the other when it is moved to RTR."""
 
     by_reset = True
 
     def connect(self, requester: End, responder: End, state: str) -> None:
-        """Moves the queue pairs; both ends may be the same one, which has no peer."""
+        """Moves the queue pairs; if both ends are the same queue pair, it has no peer."""
         if requester is not responder:
             # A responder in a lower state than RTS cannot exchange messages.
             requester.move_to("RTS" if state in CONNECTED else "INIT", responder.number)
         responder.move_to(state, requester.number)
 
     def close(self) -> None:
-        """Does nothing: there is only the pair of queue pairs."""
+        """Does nothing: nothing but the queue pairs was made."""
 
 
 class ByManager:
-    """Connects a pair whose ends are those of one connection."""
+    """Connects a pair by the connection manager."""
 
     by_reset = False
 
@@ -181,7 +181,7 @@ class ByManager:
         self._connection: Connection | None = None
 
     def connect(self, requester: End, responder: End, state: str) -> None:
-        """Moves the queue pairs to INIT and has the manager connect them; the requester asks for the connection.
+        """Moves the queue pairs to INIT and has the manager connect them; the requester is the active side.
 
         Raises CmError, or PyverbsRDMAError if the device refuses a transition.
         """

@@ -1,7 +1,7 @@
 """Queue pairs on the device under test, in loopback or connected to those of a peer, and work requests on them.
 
-A pair is a requester and a responder, connected to each other. pyverbs creates the queue pairs, changes their states
-and posts the requests that it can express exactly; posting.py posts the others. Not for judging completions.
+A pair is a requester and a responder, connected to each other. pyverbs creates the queue pairs and changes their
+states; posting.py posts the requests. Not for judging completions.
 """
 
 import select
@@ -23,34 +23,34 @@ from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
-# The SGEs of a request, on a device that supports this many.
+# The maximum number of SGEs of a request, on a device that supports this many.
 ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^17 = 537 ms, three retries. On a busy host, an emulated
-# processor stands still for more than 67 ms, and needless retries are not what is tested. Soft-RoCE takes 7 retries for
-# "without end".
+# processor may stop for more than 67 ms, and the suite does not test needless retries. Soft-RoCE retries without end if
+# the number of retries is 7.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 17, 3, 7, 12
 # The queue key of datagrams: an attribute of the receiving queue pair, and part of each send request. Any value whose
-# highest bit is clear will do; the others are reserved for privileged users.
+# highest bit is clear can be used; other values are reserved for privileged users.
 DATAGRAM_QKEY = 0x11111111
 _ACCESS = ENUMS["ibv_access_flags"]
 _REMOTE, _ATOMIC = _ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ"), _ACCESS.value_of("REMOTE_ATOMIC")
 _FLUSHES = _ACCESS.mask_of("FLUSH_GLOBAL", "FLUSH_PERSISTENT")
 _STATES = ENUMS["ibv_qp_state"]
 _QP_TYPES = ENUMS["ibv_qp_type"]
-# Types without a receive queue. A provider may lay out the queues differently if one is requested nevertheless.
+# Types without a receive queue. A provider may lay out the queues differently if a receive queue is requested for them.
 _SEND_ONLY = ("XRC_SEND",)
 
 
 def elements_on(device: Device) -> int:
-    """The SGEs for which queues are made on a device."""
+    """The maximum number of SGEs for which queues are made on a device."""
     return min(ELEMENTS, device.max_elements or ELEMENTS)
 
 
 class DeviceQueue:
     """One queue pair with a completion queue of its own."""
 
-    shared: Any = None  # the pyverbs SRQ in which its receives are, if any
-    remote: Destination | None = None  # the device of its peer; None in loopback
+    shared: Any = None  # the pyverbs SRQ to which its receives are posted, if any
+    remote: Destination | None = None  # the device of the peer; None in loopback
     _memory: RemoteDevice | None = None  # a peer on another host whose memory this end's requests may use
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
@@ -108,7 +108,7 @@ class DeviceQueue:
         return cast(ProtectionDomain, self.pd).pyverbs
 
     def move_to(self, state: str, peer: int) -> None:
-        """Moves the queue pair on to INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
+        """Moves the queue pair to the state INIT, RTR, RTS or ERR, connected to the queue pair number `peer`."""
         if state == "RESET":
             return
         if self._attributes is None:
@@ -147,7 +147,7 @@ class DeviceQueue:
         attributes.timeout, attributes.retry_cnt, attributes.rnr_retry = _TIMEOUT, _RETRIES, _RNR_RETRIES
         attributes.min_rnr_timer = _MIN_RNR_TIMER
         attributes.qkey = DATAGRAM_QKEY
-        if device.transport is not IWARP:  # iWARP has no address vector: the connection of TCP knows the path
+        if device.transport is not IWARP:  # iWARP has no address vector: the TCP connection determines the path
             attributes.ah_attr = self._path()
         return attributes
 
@@ -166,7 +166,7 @@ class DeviceQueue:
         return AHAttr(gr=route, is_global=1, port_num=self.device.port, dlid=peer.lid)
 
     def _create_address_handle(self, peer: int) -> None:
-        """Sets the destination of datagrams; a queue pair of a connected type knows its peer."""
+        """Makes the address handle for datagrams; a queue pair of a connected type needs none."""
         from pyverbs.addr import AH
 
         if self.kind == "UD":
@@ -194,7 +194,7 @@ class DeviceQueue:
         return int(IbvQp.from_address(self.poster.qp).handle)
 
     def events(self, deadline_s: float = 0) -> list[str]:
-        """The names of its asynchronous events that have come since the last call for any queue pair."""
+        """The names of the asynchronous events of this queue pair; a call for another queue pair drops them."""
         return events_of(self.poster.qp, self.poster.context, deadline_s)
 
     def request_event(self, solicited_only: int) -> None:
@@ -215,7 +215,7 @@ class DeviceQueue:
         return self.poster.send(request, self._destination)
 
     def _share_memory(self) -> None:
-        """Before a request: a peer on another host gets the memory that it may use."""
+        """Called before a request: sends the memory that the request may use to a peer on another host."""
         if isinstance(self.remote, RemoteDevice):
             self.remote.push()
             self._memory = self.remote
@@ -224,7 +224,7 @@ class DeviceQueue:
         return self.poster.receive(sges, wr_id)
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
-        """ibv_bind_mw, the header's own checks included: 0 once posted, or the value of errno."""
+        """ibv_bind_mw, with the checks of the inline function: returns 0 if posted, else the value of errno."""
         from pyverbs.mr import MWBind, MWBindInfo
 
         with self.device.pointers.mr(info.mr.pointer if info.mr else 0, self.pyverbs_pd) as wrapper:
@@ -234,7 +234,7 @@ class DeviceQueue:
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
         """The next `count` completions, fewer if the deadline passes.
 
-        `deadline_s` defaults to that of the queue pair.
+        `deadline_s` defaults to the deadline of the queue pair.
         """
         found = self.poster.completions(count, self.deadline_s if deadline_s is None else deadline_s)
         if self._memory:
@@ -257,16 +257,16 @@ class DeviceQueue:
 class DevicePair:
     """Two queue pairs of one type, each the peer of the other.
 
-    `kind` is the class of each end. `keeps_receives`: a reset does not remove the receives that an end has posted.
+    `kind` is the class of each end. If `keeps_receives`, a reset does not remove the receives that an end has posted.
     """
 
     kind: type[DeviceQueue] = DeviceQueue
     keeps_receives = False
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
-        """`responder_pd` is the PD of the regions that are accessed remotely; `spec` and `device` are those of the
-        responder; the requester is on the device of its PD, which may be another one. Waits at most `deadline_s`
-        seconds for a completion.
+        """`responder_pd` is the PD of the regions that are accessed remotely. `spec` and `device` are those of the
+        responder; the requester is on the device of `requester_pd`, which may be a different device. Waits at most
+        `deadline_s` seconds for a completion.
         """
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
         self.transport = device.transport
@@ -290,7 +290,7 @@ class DevicePair:
             raise
 
     def _made_requester(self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float) -> DeviceQueue | RemoteQueue:
-        """An end, on the device of its PD, which may be on another host; its packets go to `device`."""
+        """The requester, on the device of its PD, which may be on another host; its packets go to `device`."""
         if isinstance(pd, RemoteDomain):
             return RemoteQueue(pd, spec, deadline_s, device)
         queue = self.kind(cast(ProtectionDomain, pd).device, pd, spec, deadline_s)
@@ -299,12 +299,12 @@ class DevicePair:
 
     @property
     def tells_state(self) -> bool:
-        """Whether ibv_query_qp reports the error state, as far as preflight has found."""
+        """Whether ibv_query_qp reports the error state, according to preflight."""
         return self._spec[0].findings.tells_state
 
     @property
     def lingering(self) -> set[Refusal]:
-        """The refusals after which an end of a pair of this device has not entered the error state in time."""
+        """The kinds of refusals after which a queue pair of this device did not enter the error state in time."""
         return self._spec[0].lingering
 
     def _connect_new(self) -> None:
@@ -319,18 +319,18 @@ class DevicePair:
 
     @property
     def renews_by_reset(self) -> bool:
-        """Whether `renew` moves them through RESET, so that they remain the same queue pairs."""
+        """Whether `renew` moves the queue pairs through RESET, instead of creating new ones."""
         return self._strategy.by_reset and not self.keeps_receives and self._spec[0].findings.renews_by_reset
 
     def _connect(self) -> None:
         self._strategy.connect(self.requester, self.responder, self._state)
 
     def connect(self) -> None:
-        """Moves both queue pairs from the states after creation on to RTS."""
+        """Moves both queue pairs from their states after creation to RTS."""
         self._strategy.connect(self.requester, self.responder, "RTS")
 
     def renew(self) -> None:
-        """Restores the state after creation: moves both through RESET, or creates them again."""
+        """Restores the states after creation: moves both queue pairs through RESET, or creates new ones."""
         if not self.renews_by_reset:
             self._create_again()
             return
@@ -348,7 +348,7 @@ class DevicePair:
         self._create(*self._spec)
 
     def close(self) -> None:
-        """Destroys both queue pairs, and then what connected them."""
+        """Destroys both queue pairs, and then closes their connection."""
         for queue in {self.responder, self.requester}:
             queue.close()
         self._strategy.close()

@@ -1,9 +1,9 @@
-"""A peer on another host, as seen from here: the requester's device, protection domain, memory and queue pairs.
+"""A peer on another host, as seen from this host: the requester's device, protection domain, memory and queue pairs.
 
-A process on that host does everything, at the request of a channel. The memory of the requester is in this process too,
-at the same addresses. Each end knows the contents at their last exchange, and sends the pieces that have changed since;
-a piece that both have changed gets the contents of the end that sends first. Not for what that process does
-(fixtures/hosts/requester.py) and not for how it is reached (fixtures/hosts/peer.py).
+A process on the peer's host makes all calls; a channel sends the calls to it. This process has a copy of the
+requester's memory, at the same addresses. Each end knows the contents at the last synchronization, and sends the pieces
+that have changed since; a piece that both ends have changed gets the contents of the end that sends first. Not for the
+process on the peer's host (fixtures/hosts/requester.py) and not for the connection to it (fixtures/hosts/peer.py).
 """
 
 import base64
@@ -22,11 +22,11 @@ from conformance.model.case import QpSpec
 from conformance.model.transport import TRANSPORTS
 
 _PIECE = 4096  # bytes
-Changes = list[tuple[int, str]]  # of each piece its address, and its contents as text
+Changes = list[tuple[int, str]]  # for each piece, its address, and its contents as text
 
 
 class Mirror:
-    """One end of the memory. Both hold each range before either uses it; its contents are zeros then."""
+    """The memory at one end. A range must be added at both ends before either uses it; its contents are then zeros."""
 
     def __init__(self) -> None:
         self._known: dict[int, bytearray] = {}
@@ -40,7 +40,7 @@ class Mirror:
         del self._known[addr]
 
     def changes(self) -> Changes:
-        """The ranges that have changed here. From now on the other end is assumed to know them."""
+        """The pieces that have changed at this end. From now on, the other end is assumed to have them."""
         found: Changes = []
         for addr, known in self._known.items():
             now = ctypes.string_at(addr, len(known))
@@ -54,7 +54,7 @@ class Mirror:
         return found
 
     def apply(self, changes: Iterable[tuple[int, str]]) -> None:
-        """Writes what has changed at the other end. Raises ValueError for memory that is not held."""
+        """Writes the pieces that have changed at the other end. Raises ValueError for memory that was not added."""
         for addr, text in changes:
             content = zlib.decompressobj().decompress(base64.b64decode(text), _PIECE)
             for start, known in self._known.items():
@@ -67,10 +67,10 @@ class Mirror:
 
 
 class Channel(Protocol):
-    """Asks the process on the other host to do something, and returns its answer.
+    """Sends a call to the process on the peer's host, and returns its answer.
 
-    Raises PeerLost if none comes, PeerRefused if the device there has refused it, OSError with its errno, and
-    HarnessFailure for anything else that went wrong there.
+    Raises PeerLost if no answer comes, PeerRefused if the peer's device has refused the call, OSError with the errno
+    that the call raised there, and HarnessFailure for any other failure there.
     """
 
     def call(self, name: str, **arguments: Any) -> Any: ...
@@ -85,7 +85,8 @@ class PeerRefused(Exception):
 
 
 class Destination(Protocol):
-    """Where packets of a queue pair go: what a path needs to know of the other device. Device implements it."""
+    """The destination of a queue pair's packets: the facts about the peer's device that a path needs. Device implements
+    this."""
 
     @property
     def gid(self) -> Any: ...
@@ -105,7 +106,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, device: Destination) -> "Endpoint":
-        """The facts of a device here that the other host needs."""
+        """The facts about a device of this host that the other host needs."""
         return cls(str(device.gid), device.lid, device.active_mtu)
 
     @cached_property
@@ -117,10 +118,10 @@ class Endpoint:
 
 
 class RemoteDevice:
-    """The device of the requesters, as far as a connection needs it."""
+    """The device of the requesters, with what a connection needs."""
 
     def __init__(self, name: str, channel: Channel, facts: dict[str, Any]) -> None:
-        """`facts` are those of requester.Requesters.facts; `name` is how the user named it."""
+        """`facts` are those of requester.Requesters.facts; `name` is the name that the user gave for the peer."""
         self.name = name
         self.channel = channel
         self.transport = TRANSPORTS[facts["transport"]]
@@ -135,7 +136,8 @@ class RemoteDevice:
         return self._endpoint.gid
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """ibv_reg_mr there, of memory at the same address, which has the contents of the memory here from now on."""
+        """ibv_reg_mr on the peer's host, of memory at the same address. From now on, it is synchronized with this
+        host's."""
         reported = self.channel.call("register", addr=addr, length=length, access=access)
         if reported["errno"]:
             return Return(0, reported["errno"])
@@ -144,32 +146,32 @@ class RemoteDevice:
         return Return(1, 0, Mr(struct))
 
     def dereg_mr(self, mr: Mr) -> Return:
-        """ibv_dereg_mr there; the contents are no longer copied between the hosts."""
+        """ibv_dereg_mr on the peer's host; the memory is no longer synchronized."""
         addr = int(mr.struct.addr)
         self._mirror.drop(addr)
         value = self.channel.call("deregister", addr=addr)
         return Return(value, value)
 
     def call(self, name: str, **arguments: Any) -> Any:
-        """The answer to a call that may use the memory, which is synchronized first; see Channel."""
+        """The answer to a call that may use the memory; the memory is synchronized first. See Channel."""
         return self.channel.call(name, changes=self._mirror.changes(), **arguments)
 
     def push(self) -> None:
-        """Gives the memory there the contents of that here."""
+        """Copies changes of this host's memory to the peer's host."""
         if changes := self._mirror.changes():
             self.channel.call("write", changes=changes)
 
     def pull(self) -> None:
-        """Gives the memory here the contents of that there."""
+        """Copies changes of the peer's memory to this host."""
         self.take(self.channel.call("changes"))
 
     def take(self, changes: list[tuple[int, str]]) -> None:
-        """Writes what has changed there into the memory here."""
+        """Writes the peer's changes into this host's memory."""
         self._mirror.apply(changes)
 
 
 class RemoteDomain:
-    pointer = handle = context_pointer = 0  # no structure here
+    pointer = handle = context_pointer = 0  # this process has no structure for it
 
     def __init__(self, device: RemoteDevice) -> None:
         self.device = device
@@ -181,7 +183,7 @@ class RemoteDomain:
         yield
 
     def close(self) -> None:
-        """Does nothing: it lives as long as the connection to the host."""
+        """Does nothing: the peer's PD lives as long as the connection to the host."""
 
 
 class RemoteQueue:
@@ -229,7 +231,7 @@ class RemoteQueue:
         return list(self._call("events"))
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send, or the ibv_wr_* call: 0, or the value of errno."""
+        """ibv_post_send, or the ibv_wr_* calls: returns 0, or the value of errno."""
         if request.window or request.bind:
             raise HarnessFailure("windows are bound at the responder, and the requester is on another host")
         fields = {name: value for name, value in request._asdict().items() if name not in ("window", "bind")}
@@ -239,12 +241,12 @@ class RemoteQueue:
         return Return(*self.pd.device.call("post_receive", queue=self._id, sges=list(sges), wr_id=wr_id))
 
     def bind_mw(self, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
-        """Windows are bound at the responder. Raises HarnessFailure."""
+        """Raises HarnessFailure: windows are bound at the responder."""
         raise HarnessFailure("windows are bound at the responder, and the requester is on another host")
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
-        """The next `count` completions, fewer if the deadline passes. Afterwards the memory here has the contents of
-        the memory there."""
+        """The next `count` completions, fewer if the deadline passes. Afterwards, this host's memory has the contents
+        of the peer's."""
         wait_s = self._deadline_s if deadline_s is None else deadline_s
         reported = self._call("completions", count=count, deadline_s=wait_s)
         self.pd.device.take(reported["changes"])

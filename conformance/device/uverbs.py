@@ -1,9 +1,9 @@
-"""The uverbs entry: the same verbs by the kernel's stable ABI, below library and provider.
+"""The entry point uverbs: the same verbs by the kernel's stable ABI, below library and provider.
 
-A write() of `struct ib_uverbs_cmd_hdr` and the command's structure to the context's command fd, or the
-RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>; numbers and layouts are those of
-<rdma/ib_user_verbs.h> and <rdma/ib_user_ioctl_cmds.h>. A result is 0 or errno, whatever codes the
-manual page of the library's verb has. Not for the library (libibverbs.py).
+A call is a write() of `struct ib_uverbs_cmd_hdr` and the command's structure to the context's command fd, or the
+RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>; numbers and layouts are those of <rdma/ib_user_verbs.h> and
+<rdma/ib_user_ioctl_cmds.h>. A result is 0 or errno, even if the manual page of the library's verb has other codes. Not
+for the library (libibverbs.py).
 """
 
 import ctypes
@@ -21,12 +21,12 @@ from conformance.verbs import ENUMS, of_method
 # enum ib_uverbs_write_cmds
 _REG_MR, _REREG_MR, _DEREG_MR = 9, 11, 13
 _ALLOC_PD, _DEALLOC_PD, _ALLOC_MW, _DEALLOC_MW, _DESTROY_QP = 3, 4, 14, 16, 27
-# Commands by handles, in the order of an object's life.
+# Commands whose arguments are handles, in the order of an object's life.
 _LIVES = (("REG_MR", "REREG_MR", "DEREG_MR"), ("ALLOC_MW", "DEALLOC_MW"), ("ALLOC_PD", "DEALLOC_PD"))
-_EX_QUERY_DEVICE = 0x80000001  # of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
+_EX_QUERY_DEVICE = 0x80000001  # a value of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
 _OBJECT_MR = 7  # enum uverbs_default_objects
 _ADVISE_MR, _QUERY_MR, _REG_DMABUF_MR, _METHOD_REG_MR = 2, 3, 4, 5  # enum uverbs_methods_mr
-_UNKNOWN = 0x3FF  # an attribute that no method has
+_UNKNOWN = 0x3FF  # the id of an attribute that no method has
 _CHANGE_PD = ENUMS["ibv_rereg_mr_flags"].value_of("CHANGE_PD")
 _MASK = ENUMS["ibv_mr_init_attr_mask"]
 ADDR, IOVA, FD, FD_OFFSET = (_MASK.value_of(name) for name in ("ADDR", "IOVA", "FD", "FD_OFFSET"))
@@ -37,7 +37,7 @@ _HEADER, _ATTRIBUTE = struct.Struct("=HHHHQII"), struct.Struct("=HHHH8s")
 
 
 class Uverbs:
-    """Calls by the kernel's ABI, on the command fd of an open context. `value` of a result is 0 or errno."""
+    """Calls of the kernel's ABI, on the command fd of an open context. `value` of a result is 0 or errno."""
 
     name = "uverbs"
 
@@ -55,12 +55,12 @@ class Uverbs:
         return self._driver_id
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
-        """A verb that no command of the kernel expresses."""
+        """A verb for which the kernel has no command."""
         of_method(name)
         return lambda *arguments: Return(errno.EOPNOTSUPP, errno.EOPNOTSUPP, layer="libibverbs")
 
     def offers(self, verb: str) -> bool:
-        """Whether a command of the kernel expresses a verb; the kernel of this host may lack it."""
+        """Whether the kernel's ABI has a command for a verb; the kernel of this host may be too old for it."""
         return verb in vars(type(self)) and (verb != "reg_mr_ex" or self._takes_reg_mr())
 
     def _takes_reg_mr(self) -> bool:
@@ -76,17 +76,17 @@ class Uverbs:
         return 0
 
     def _ioctl(self, method: int, attributes: Sequence[tuple[int, int, int | bytes]]) -> tuple[int, bytearray]:
-        """`attributes` are (id, length, data): a handle or an address, or the value itself as bytes.
+        """`attributes` are (id, length, data); `data` is a handle or an address, or the value itself as bytes.
 
-        Returns errno and the command with the attributes that the kernel has changed. EPROTONOSUPPORT if the kernel
-        does not report the driver's id, which every ioctl needs.
+        Returns errno and the command with the attributes that the kernel has changed. errno is EPROTONOSUPPORT if the
+        kernel does not report the driver's id, which every ioctl needs.
         """
         if not self._driver_id:
             return errno.EPROTONOSUPPORT, bytearray()
         length = _HEADER.size + _ATTRIBUTE.size * len(attributes)
         data = bytearray(_HEADER.pack(length, _OBJECT_MR, method, len(attributes), 0, self._driver_id, 0))
         for number, size, value in attributes:
-            # The kernel reads a value from the first bytes of the field, which struct fills up with zeros.
+            # The kernel reads a value from the first bytes of the field; the module struct fills the rest with zeros.
             field = value if isinstance(value, bytes) else _u64(value)
             data += _ATTRIBUTE.pack(number, size, _MANDATORY, 0, field)
         try:
@@ -140,8 +140,8 @@ class Uverbs:
         dmah: object,
         buf: Buffer | None,
     ) -> Return:
-        """UVERBS_METHOD_REG_MR, with the optional attributes whose bits the mask has; other bits are unknown to the
-        kernel."""
+        """UVERBS_METHOD_REG_MR, with an optional attribute for each known bit of the mask; other bits become an
+        attribute that the kernel does not know."""
         lkey, rkey = ctypes.c_uint32(), ctypes.c_uint32()
         base = iova if comp_mask & IOVA else addr
         attributes: list[tuple[int, int, int | bytes]] = [
@@ -178,13 +178,13 @@ class Uverbs:
         return Return(error, error)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """A command with `handle` in place of that of an object: of the domain, or of the object to release. `mr` is a
-        region."""
+        """A command with `handle` in place of the handle of an object, which is the PD or the object to release. `mr`
+        is a region."""
         error, _ = self._by_handle(command, handle, mr.handle, mr.struct.addr)
         return Return(error, error)
 
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
-        """The same command with the right handle, on an object that is made for this and released."""
+        """The same command with the right handle, on an object that is made for this call and then released."""
         make, *then = next(life for life in _LIVES if command in life)
         error, made = self._by_handle(make, pd, 0, mr.struct.addr)
         for each in then if not error else ():
@@ -251,7 +251,7 @@ def _region(pd: Pd, addr: int, length: int, handle: int, lkey: int, rkey: int) -
 
 
 def xrc_odp_caps(cmd_fd: int) -> int:
-    """The member of this name of struct ib_uverbs_ex_query_device_resp; 0 on a kernel that is older than the member.
+    """The member `xrc_odp_caps` of struct ib_uverbs_ex_query_device_resp; 0 if the kernel is older than this member.
 
     pyverbs does not give access to this member of struct ibv_device_attr_ex.
     """

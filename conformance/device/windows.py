@@ -29,12 +29,12 @@ class DeviceWindow:
 
     @property
     def rkey(self) -> int:
-        """The key that the structure holds now."""
+        """The present key in struct ibv_mw."""
         return int(self._struct.rkey)
 
     @rkey.setter
     def rkey(self, value: int) -> None:
-        # Restores the old key, as ibv_bind_mw(3) demands of the caller after a bind that failed.
+        # ibv_bind_mw(3) requires of the caller to restore the old key after a failed bind.
         self._struct.rkey = value
 
     def dealloc(self) -> Return:
@@ -42,7 +42,8 @@ class DeviceWindow:
 
 
 def allocate(pd: Pd, kind: int) -> tuple[DeviceWindow | None, Return]:
-    """Allocates a window of a type: the window, or None, and the result. `value` is 1 for a window, 0 for NULL."""
+    """Allocates a window of a type; returns the window or None, and the result, whose `value` is 1 for a window, 0 for
+    NULL."""
     allocated: list[DeviceWindow] = []
     returned = exact(lambda: allocated.append(DeviceWindow(pd, kind)))
     return (allocated[0], Return(1, 0)) if allocated else (None, Return(0, returned.errno))

@@ -1,10 +1,11 @@
-"""Queue pairs in loopback whose receives are in a shared receive queue: of type RC, and extended reliable connections
-(XRC), whose requests name the shared receive queue at the peer.
+"""Queue pairs in loopback whose receives are in a shared receive queue: queue pairs of type RC, and those of extended
+reliable connections (XRC), whose requests name the shared receive queue of the peer.
 
 For RC see ibv_create_srq(3) and ibv_post_srq_recv(3). Each end of XRC consists of an XRC_SEND queue pair, an XRC_RECV
-queue pair and a shared receive queue, the latter two in an XRC domain of their own; see ibv_open_xrcd(3),
+queue pair and a shared receive queue; the latter two are in an XRC domain, which each end has for itself. See
+ibv_open_xrcd(3),
 ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3). Regions must be in the PD of the shared receive queue.
-XRC has not been tested on a device that offers it: every device so far has refused the first call.
+XRC was never tried on a device that offers it: every device so far has refused the first call.
 """
 
 import os
@@ -32,7 +33,7 @@ class SharedReceivesQueue(DeviceQueue):
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """Waits at most `deadline_s` seconds for a completion.
 
-        Raises PyverbsRDMAError if the device refuses either.
+        Raises PyverbsRDMAError if the device refuses the queue pair or the shared receive queue.
         """
         from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 
@@ -61,7 +62,7 @@ class SharedReceivesPair(DevicePair):
 
 XRC = "XRC"
 _FD, _OFLAGS = 1 << 0, 1 << 1  # enum ibv_xrcd_init_attr_mask
-_NO_FILE = -1  # the domain is not shared with other processes
+_NO_FILE = -1  # in place of a file descriptor: the XRC domain is not shared with other processes
 _SRQ_TYPE, _SRQ_PD, _SRQ_XRCD, _SRQ_CQ = (1 << bit for bit in range(4))  # enum ibv_srq_init_attr_mask
 _SRQT_XRC = 1  # enum ibv_srq_type
 _INIT_ATTR_XRCD = 1 << 1  # enum ibv_qp_init_attr_mask
@@ -69,10 +70,10 @@ _RECEIVER = 10  # IBV_QPT_XRC_RECV
 
 
 class XrcQueue(DeviceQueue):
-    """One end, with the interface of one queue pair.
+    """One end of an XRC connection, with the interface of one queue pair.
 
-    `number` is that of the XRC_SEND queue pair, `receiver` that of the XRC_RECV queue pair, `shared` that of the shared
-    receive queue.
+    `number` is the number of the XRC_SEND queue pair, `receiver` that of the XRC_RECV queue pair, `shared` that of the
+    shared receive queue.
     """
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
@@ -115,12 +116,12 @@ class XrcQueue(DeviceQueue):
         self.state, self._peer_shared = "RTS", shared
 
     def query_state(self) -> str:
-        """ERR if either queue pair is in that state, else the state of the XRC_SEND queue pair."""
+        """ERR if one of the two queue pairs is in that state, else the state of the XRC_SEND queue pair."""
         sender, receiver = super().query_state(), query_state(self._receiver)
         return receiver if receiver == "ERR" else sender
 
     def post_send(self, request: SendRequest) -> Return:
-        """ibv_post_send to the shared receive queue of the peer: 0, or the value of errno."""
+        """ibv_post_send to the shared receive queue of the peer: returns 0, or the value of errno."""
         self._share_memory()
         return self.poster.send(request, srqn=self._peer_shared)
 
@@ -143,10 +144,10 @@ class XrcPair(SharedReceivesPair):
             end.connect(peer.number, peer.receiver, peer.shared)
 
 
-# The classes of the types that DevicePair does not serve.
+# For types of pairs that DevicePair does not serve, the class that does.
 PAIRS: Mapping[str, type[DevicePair]] = {XRC: XrcPair, RC_SRQ: SharedReceivesPair}
 
 
 def pair_type(spec: QpSpec) -> type[DevicePair]:
-    """The class of the pairs of a description."""
+    """The class for a pair with this QpSpec."""
     return ExtendedPair if spec.extended else PAIRS.get(spec.kind, DevicePair)

@@ -1,7 +1,8 @@
-"""Batches: several requests between ibv_wr_start and ibv_wr_complete or ibv_wr_abort; one such batch is a posting.
+"""Batches: several work requests between ibv_wr_start and ibv_wr_complete or ibv_wr_abort. Such a batch is called a
+posting here.
 
-The rules are those of ibv_wr_post(3): nothing is carried out before ibv_wr_complete returns 0, and then everything is.
-Not for single requests, which traffic.py makes with `poster: wr_post`.
+The rules are those of ibv_wr_post(3): no request is carried out before ibv_wr_complete returns 0, and then every
+request is. Not for single requests, which traffic.py makes with `poster: wr_post`.
 """
 
 import ctypes
@@ -21,8 +22,8 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import BOTH_POSTERS
 from conformance.verbs import ENUMS
 
-_REQUESTS = 8  # of a posting that fits
-_ROUNDS = 4  # postings and calls of ibv_post_send alternate so often
+_REQUESTS = 8  # the number of requests of a posting that fits into the send queue
+_ROUNDS = 4  # how often postings and calls of ibv_post_send alternate
 _INLINE_SIZE = 64  # bytes of inline data for which the queue pairs are made
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _FILLED = 0x80  # the byte of the first message; the next message has the next byte
@@ -44,7 +45,7 @@ class _Posting:
         return cast(BuildingQueue, self.connection.pair.requester)
 
     def write(self, number: int, flags: int = SIGNALED) -> SendRequest:
-        """An RDMA WRITE into the range `number`, of a byte that no other range gets."""
+        """An RDMA WRITE that fills the range `number` with a byte that no other range gets."""
         at = number * self.length
         ctypes.memset(self.source.addr + at, _FILLED + number, self.length)
         part = Sge(self.source.addr + at, self.length, self.source.lkey)
@@ -62,7 +63,8 @@ class _Posting:
         return ctypes.string_at(self.addr + number * self.length, self.length)
 
     def missing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-        """Waits for the completions, and describes the first request that was not carried out; empty if all were."""
+        """Waits for the completions, and describes the first request that was not carried out; empty if all of them
+        were."""
         found = [(each.wr_id, each.status) for each in self.queue.completions(len(requests))]
         if found != [(each.wr_id, "SUCCESS") for each in requests]:
             self.connection.stale = True
@@ -72,7 +74,8 @@ class _Posting:
         return f"request {wrong[0]} completed and its bytes are not there" if wrong else ""
 
     def executed(self, numbers: Sequence[int], allowed: int) -> str:
-        """Posts one more request, into the range `allowed`, and reports an earlier request that was carried out."""
+        """Posts one more request, which writes into the range `allowed`, and reports an earlier request that was
+        carried out although it was aborted or refused."""
         marker = self.write(allowed)
         returned = self.queue.post_batch((marker,))
         if returned.value:
@@ -86,7 +89,7 @@ class _Posting:
 
 
 def wr_post(context: CaseContext, step: Step) -> Observation:
-    """Makes one of vocabulary.BATCHES. `returned` is 0, or describes the first error."""
+    """Makes a posting of vocabulary.BATCHES. `returned` is 0, or describes the first error."""
     rkey, addr, length = context.numbers(step.arguments, "rkey", "addr", "length")
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
     connection = context.harness.connection(kind, pd, extended=BOTH_POSTERS, inline=_INLINE_SIZE)
@@ -170,7 +173,7 @@ def _too_many_elements(posting: _Posting) -> str:
 
 
 def _split(request: SendRequest, *at: int) -> SendRequest:
-    """The request with its one element divided at these offsets."""
+    """The request with its only SGE divided at these offsets."""
     (whole,) = request.sges
     parts = itertools.pairwise((0, *at, whole.length))
     return request._replace(sges=tuple(whole._replace(addr=whole.addr + a, length=b - a) for a, b in parts))

@@ -1,9 +1,10 @@
-"""A loopback connection: a pair of queue pairs that executes one request after the other and is renewed after an error.
+"""A loopback connection: two connected queue pairs, which execute one request after the other and are renewed after an
+error.
 
-Each request is followed by a SEND of zero bytes. When the peer has received it, the request has been processed, on
-unreliable queue pairs too, and the data that it wrote is visible to the receiver. If neither end has answered a
-request, a message that must arrive shows that the connection works. Not for choosing the memory of a request
-(traffic.py).
+Each request is followed by a SEND of zero bytes. When the peer has received the SEND, the request has been processed,
+on unreliable queue pairs too, and the data that the request wrote are visible to the receiver. If neither end has
+answered a request, a further message that must arrive shows whether the connection works. Not for choosing the memory
+of a request (traffic.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,31 +19,34 @@ from conformance.errors import HarnessFailure, LoopbackLost
 from conformance.model.deadline import Wait
 from conformance.model.expected_errors import RELIABLE
 
-# Seconds to wait for a completion that may legitimately be missing. Both ends are in this machine.
+# Seconds to wait for a completion that may legitimately be missing. This is enough, since both ends are in this
+# machine.
 SILENCE_S = 1.0
-# The same for an error state that a queue pair has failed to enter before, and may never enter.
+# Seconds to wait for an error state that a queue pair did not enter in an earlier case, and may never enter.
 _SHORT_SILENCE_S = 0.001
-# Completion statuses with this prefix report an error that the peer has detected: its queue pair is in error, too.
+# Completion statuses with this prefix report an error that the peer has detected: the peer's queue pair is then in the
+# error state, too.
 _REMOTE_ERROR = "REM_"
-# Other answers: by the initiator's own device, before the request reaches the peer, and by a peer that is not ready to
-# receive.
+# The prefixes of other answers: from the initiator's own device, before the request reaches the peer, and from a peer
+# that is not ready to receive.
 _OTHER_ANSWERS = ("LOC_", "MW_", "RNR_")
 # A message over an unreliable transport may be lost once or twice.
 _MOST_TRIES = 3
 ERROR_STATE = "ERR"
-# The types whose receives are in a shared receive queue, where they remain after an error of the queue pair.
+# The types of queue pairs whose receives are in a shared receive queue, where the receives stay after an error of the
+# queue pair.
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
 REQUESTER, RESPONDER = range(2)
-FLUSH = 2  # in place of an end in a Refusal: the receive that the peer's error state flushes
+FLUSH = 2  # in a Refusal, in place of REQUESTER or RESPONDER: the receive that the peer's error state flushes
 
 
 class ExchangeSpec(NamedTuple):
     """An exchange to execute: the request, the end that posts it (REQUESTER or RESPONDER), and the memory of both ends.
 
-    `areas` are the memory of the responder and that of the requester. They are filled before the request is posted and
-    compared afterwards. `failed`: an end is in the error state already, so that waits are short.
+    `areas` are the memory of the responder and the memory of the requester. They are filled before the request is
+    posted and compared afterwards. If `failed`, an end is in the error state already, so that waits are short.
     """
 
     connection: "LoopbackConnection"
@@ -53,7 +57,7 @@ class ExchangeSpec(NamedTuple):
 
 
 def state_of(pair: Pair, queue: Queue) -> str:
-    """The state of an end that ibv_query_qp returns; empty if the device does not report it. Raises OSError."""
+    """The state of an end, as ibv_query_qp returns it; empty if the device does not report states. Raises OSError."""
     if not pair.tells_state:
         return ""
     try:
@@ -84,8 +88,8 @@ class LoopbackConnection:
         renewable: bool = True,
         control: "Callable[[], LoopbackConnection] | None" = None,
     ) -> None:
-        """`control` is a connection of the same kind, for a pair that is not `renewable` because a case depends on
-        it."""
+        """`control` is a connection of the same kind, which is tried in place of this one if its pair is not
+        `renewable` because a case depends on the state of the pair."""
         self.pair = pair
         self.sink: Sequence[Sge] = NO_BYTES  # where the responder receives a message of zero bytes
         self.stale = False
@@ -109,8 +113,8 @@ class LoopbackConnection:
     def mark_failed(self, opcode: str, found: Sequence[Completion], *queues: Queue) -> None:
         """Marks the pair stale and waits until `queues`, whose requests have failed, are in the error state.
 
-        `opcode` and `found` are those of the request that failed, and its completions. If a queue pair is reset during
-        its transition to the error state, it may enter that state after the reset.
+        `opcode` is that of the failed request, and `found` are its completions. The wait is needed because a queue pair
+        that is reset during its transition to the error state may enter that state after the reset.
         """
         self.stale = True
         for number, queue in enumerate(queues):
@@ -119,8 +123,8 @@ class LoopbackConnection:
     def _await_error(self, queue: Queue, refusal: Refusal) -> None:
         """Waits for the error state of a queue pair; only briefly if an earlier wait for it was in vain.
 
-        The specification of InfiniBand requires that state, so that a connection waits the full time in vain only once.
-        On iWARP the state depends on the driver and on the kind of refusal, and there is one long wait for each kind.
+        The InfiniBand specification requires the error state, so a connection waits the full time in vain only once. On
+        iWARP, the state depends on the driver and on the kind of refusal, so there is one full wait for each kind.
         """
         lingering = self.pair.lingering
         wait = Wait(_SHORT_SILENCE_S if refusal in lingering else self._error_s)
@@ -135,8 +139,8 @@ class LoopbackConnection:
     def execute(self, spec: ExchangeSpec) -> Exchange:
         """Renews the connection if necessary, posts the request and the SEND after it, and returns the results.
 
-        Posts the receives that both need at the peer. If anything failed, the queue pairs are in their final state on
-        return.
+        Also posts the receives that the request and the SEND need at the peer. If anything failed, the queue pairs have
+        reached their final states when this returns.
         """
         self.renew_if_stale()
         initiator, peer = self._ends(spec.initiator)
@@ -148,7 +152,8 @@ class LoopbackConnection:
         return self.settled(spec, exchange)
 
     def settled(self, spec: ExchangeSpec, exchange: Exchange) -> Exchange:
-        """The exchange, with the state of the responder if anything failed; waits for the final states first."""
+        """The exchange, and if anything failed, the state of the responder, after both ends have reached their final
+        states."""
         initiator, peer = self._ends(spec.initiator)
         found = exchange.completions
         if not exchange.succeeded and not exchange.returned.value:
@@ -164,10 +169,10 @@ class LoopbackConnection:
         return exchange._replace(responder_state=state_of(self.pair, self.pair.responder))
 
     def check_answered(self, found: Sequence[Completion], received: Sequence[Completion], opcode: str) -> None:
-        """Checks that a request was answered, either by an end, or by what this connection carries afterwards.
+        """Checks that an end has answered a request, or that the connection still carries a message.
 
-        `found` are the completions of a request that was posted, `received` those at its peer. Raises LoopbackLost if
-        neither end has answered it and no message arrives.
+        `found` are the completions of the posted request, `received` the completions at its peer. Raises LoopbackLost
+        if neither end has answered the request and no message arrives.
         """
         if not _is_answered(found, received, self.pair, opcode):
             self._control().check_alive()
@@ -207,7 +212,7 @@ class LoopbackConnection:
             return Exchange(returned)
         behind = self._next_wr_id() if initiator.sq_sig_all else spec.request.wr_id | BEHIND
         initiator.post_send(SendRequest("SEND", behind, flags=0))
-        # If the SEND after it completes first, the request has no completion.
+        # If the SEND after the request completes first, the request has no completion.
         found = initiator.completions(1, _SHORT_SILENCE_S) if spec.failed else initiator.completions(1)
         found = [each for each in found if each.wr_id != behind]
         if [each.status for each in found] != ["SUCCESS"]:
@@ -215,7 +220,7 @@ class LoopbackConnection:
             refusal = (spec.request.opcode, found[0].status, FLUSH) if flushed else None
             return Exchange(returned, found, self._await_flush(peer, refusal) if refusal else [])
         # A send completion promises that the initiator's own memory is up to date; a receive completion with immediate
-        # data promises it for the peer's memory.
+        # data promises the same of the peer's memory.
         late = spec.areas[not spec.initiator].moved() != "all"
         if initiator.sq_sig_all:
             initiator.completions(1)
@@ -226,8 +231,8 @@ class LoopbackConnection:
         return Exchange(returned, found, received, late=late)
 
     def _await_flush(self, peer: Queue, refusal: Refusal) -> list[Completion]:
-        """The receive that the peer's error state flushes; waits briefly if an earlier refusal of that kind flushed
-        none."""
+        """The completion of the receive that the peer's error state flushes. Waits only briefly if an earlier refusal
+        of the same kind flushed no receive."""
         lingering = self.pair.lingering
         flushed = peer.completions(1, _SHORT_SILENCE_S if refusal in lingering else self._error_s)
         if not flushed:
@@ -238,9 +243,9 @@ class LoopbackConnection:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
 
     def native(self) -> native_exchange.NativeConnection | None:
-        """This connection in its present state, for exchanges in C; None if C cannot execute any on it."""
+        """This connection in its present state, for exchanges in C; None if C cannot execute exchanges on it."""
         if not self.pair.renews_by_reset:
-            self.renew_if_stale()  # C renews a pair only by RESET, and leaves a stale one to this
+            self.renew_if_stale()  # C renews a pair only by RESET, and does not renew a stale pair
         if self._native is None or not self._native.uses(self.pair):
             self._native = native_exchange.native_connection(self.pair, SILENCE_S, self._renewable)
         if self._native is not None:
@@ -248,7 +253,7 @@ class LoopbackConnection:
         return self._native
 
     def leaves_settling(self, exchange: Exchange) -> bool:
-        """Whether `settled` has to wait for the final state after this exchange, the last one in C."""
+        """Whether `settled` has to wait for the final states after this exchange, the last that C has executed."""
         return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
 
     def update_from_native(self) -> None:
@@ -260,8 +265,8 @@ class LoopbackConnection:
 def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
     """Executes the exchanges in their order and yields the result of each.
 
-    C may execute several of them before the first is yielded. It stops after an exchange whose memory has to be
-    examined; that memory stays as it is until the caller asks for the next exchange. Raises HarnessFailure.
+    C may execute several exchanges before the first is yielded. C stops after an exchange whose memory has to be
+    examined; this memory does not change until the caller asks for the next exchange. Raises HarnessFailure.
     """
     done = 0
     while done < len(specs):
@@ -306,8 +311,8 @@ def _succeeded(found: Sequence[Completion]) -> bool:
 
 
 def _is_answered(found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str) -> bool:
-    """Whether the completions show that an end has answered a request: its own device, or the peer over the network."""
-    if _succeeded(received):  # the message after the request has come
+    """Whether the completions show that an end has answered a request: the device that posted it, or the peer."""
+    if _succeeded(received):  # the message after the request has arrived
         return True
     if _succeeded(found):
         return pair.requester.kind in RELIABLE and pair.transport.acknowledges(opcode)

@@ -1,8 +1,8 @@
 """The context of one case in progress: its objects by name, the values of arguments, and the release of objects; and
 the resources of the harness for traffic: its own connections, and registered memory for the side not under test.
 
-The latter are created on first use and kept until the set-up of the case is released, so that the points of a sweep
-share them. Not for making calls (steps.py, traffic.py) and not for their order (procedure.py).
+The harness's resources are created on first use and kept until the set-up of the case is released, so that the points
+of a sweep share them. Not for making calls (steps.py, traffic.py) and not for their order (procedure.py).
 """
 
 import itertools
@@ -29,7 +29,7 @@ _FIRST_WR_ID = 0x510000
 
 
 class HarnessResources:
-    """Connections by their properties, memory by its use. `cleanup` releases all of them."""
+    """Connections by their properties, and memory by its use. `cleanup` releases both."""
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
         """`pds` may be filled later. Objects that the device does not release are added to `left_behind`."""
@@ -55,8 +55,8 @@ class HarnessResources:
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
         """Registered memory of `size` bytes. Each `use` has memory of its own, which is replaced if more is needed.
 
-        It is the middle of a mapping, so that a driver that registers too much works as well. `access` are the rights
-        of peers. Raises SetupRefused.
+        The memory is in the middle of a mapping, so that it also works with a driver that registers too much. `access`
+        are the access flags for peers. Raises SetupRefused.
         """
         key = (pd.pointer, use, access)
         if key not in self._scratch or self._scratch[key].length < size:
@@ -138,7 +138,7 @@ class CaseContext:
     ) -> None:
         self.case = case
         self.bench = bench
-        self.progress = progress  # the progress of a long call: where it is, and a number that grows
+        self.progress = progress  # called during a long call: with its position, and with a number that grows
         self.entry = bench.entry(case.entry)
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}
@@ -156,10 +156,10 @@ class CaseContext:
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
-        self.children: dict[str, Child] = {}  # by the memory that each has a copy of
-        self.in_flight: dict[str, tuple[Queue, Part]] = {}  # by pair: who has posted, and the memory of the other end
-        self._work_requests = itertools.count((0x5100 << 48) + 1)  # one for all branches, which share queue pairs
-        self._trunk: CaseContext | None = None  # the context that this one is a branch of
+        self.children: dict[str, Child] = {}  # forked children, by the memory of which each has a copy
+        self.in_flight: dict[str, tuple[Queue, Part]] = {}  # by pair: the posting queue, the other end's memory
+        self._work_requests = itertools.count((0x5100 << 48) + 1)  # all branches share it, since they share queue pairs
+        self._trunk: CaseContext | None = None  # the context of which this one is a branch
 
     def branch(self, case: Case) -> "CaseContext":
         """A context for another case on the same set-up. The objects that this case creates belong to it alone."""
@@ -175,7 +175,7 @@ class CaseContext:
         return self._view(case) if case.when.call in _WITHOUT_OBJECTS and not case.afterwards else self.branch(case)
 
     def _view(self, case: Case) -> "CaseContext":
-        # The same as copy.copy, in a tenth of its time, because a sweep does this at every point.
+        # Like copy.copy, but in a tenth of the time: a sweep does this at every point.
         view = CaseContext.__new__(CaseContext)
         view.__dict__.update(self.__dict__)
         view.case, view.entry = case, self.bench.entry(case.entry)
@@ -199,7 +199,7 @@ class CaseContext:
         self.destroyed.append(pair)
 
     def connection(self, name: str) -> LoopbackConnection:
-        """The connection over a pair of the case. It is never renewed, because the case may depend on its state."""
+        """The connection over a pair of the case. It is never renewed: the case may depend on the state of the pair."""
         if name not in self._connections:
             kind = self.pairs[name].responder.kind
             self._connections[name] = LoopbackConnection(
@@ -256,7 +256,7 @@ class CaseContext:
         return BindInfo(mr, *self.numbers(arguments, "addr", "length", "access"))
 
     def next_wr_id(self) -> int:
-        """A work request id that this case has not used yet; both halves of its 64 bits are in use."""
+        """A work request id that this case has not used yet; neither half of its 64 bits is zero."""
         return next(self._work_requests)
 
     def number(self, argument: Argument) -> int:

@@ -1,7 +1,7 @@
 """Operations with a list of several SGEs, and messages into receives that were posted before.
 
-The elements can be in several regions. Before an operation all memory of the elements has known contents; afterwards
-every element is compared, and everything between them. Not for operations on one range (traffic.py).
+The SGEs can be in several regions. Before an operation, all memory of the SGEs has known contents; afterwards, the
+memory of every SGE and everything between them is compared. Not for operations on one range (traffic.py).
 """
 
 import ctypes
@@ -33,7 +33,7 @@ def _elements(context: CaseContext, step: Step) -> tuple[Sge, ...]:
 
 
 def _slices(sges: Sequence[Sge]) -> list[bytes]:
-    """The part of a message that belongs to each SGE; it is zeros for a null region, which has the address 0."""
+    """The part of a message that belongs to each SGE; for a null region, which has the address 0, it is zeros."""
     content, found = pattern(sum(sge.length for sge in sges)), []
     for sge in sges:
         found.append(content[: sge.length] if sge.addr else bytes(sge.length))
@@ -42,7 +42,7 @@ def _slices(sges: Sequence[Sge]) -> list[bytes]:
 
 
 def _fill(memory: Sequence[Memory], sges: Sequence[Sge], contents: Sequence[bytes]) -> list[bytes]:
-    """Fills all memory, and the elements in it with their contents; returns what the memory holds then."""
+    """Fills all memory, and the ranges of the SGEs with `contents`; returns the resulting contents of the memory."""
     for each in memory:
         ctypes.memset(each.addr, CANARY, each.size)
     for sge, content in zip(sges, contents, strict=True):
@@ -51,10 +51,10 @@ def _fill(memory: Sequence[Memory], sges: Sequence[Sge], contents: Sequence[byte
 
 
 def list_traffic(context: CaseContext, step: Step) -> Observation:
-    """An operation whose local side is a list of elements. Raises SetupRefused.
+    """An operation whose local side is a list of SGEs. Raises SetupRefused.
 
-    `moved` is `all` if each element took part with its own bytes and nothing else changed. If the operation is refused,
-    `moved` and `changed` are about the memory `guarded` alone: other memory may have taken part already.
+    `moved` is `all` if the right bytes were read from or written to each SGE and nothing else changed. If the operation
+    is refused, `moved` and `changed` are about the memory `guarded` alone: other memory may have been accessed already.
     """
     operation, sges = str(step.arguments["op"]), _elements(context, step)
     if operation == "READ" and len(sges) > context.bench.max_read_elements:
@@ -117,7 +117,7 @@ def _compared(
     arrived: bytes,
     done: bool,
 ) -> tuple[str, list[list[int]]]:
-    """`moved` and `changed` of an operation. The memory that must not take part is `guarded`."""
+    """`moved` and `changed` of an operation. `guarded` is the memory that the operation must not access."""
     gathers = bool(arrived)
     name = str(step.arguments["guarded"])
     guarded = None if name == NULL else context.memory[name]
@@ -142,7 +142,7 @@ def _compared(
 
 
 def post_receive(context: CaseContext, step: Step) -> Observation:
-    """Posts a receive for the list at the end of a pair that owns the regions, and does not wait."""
+    """Posts a receive with the list of SGEs at the end of a pair that owns the regions, and does not wait."""
     queue = context.pairs[str(step.arguments["qp"])].responder
     return result_of(queue.post_receive(_elements(context, step), context.next_wr_id()))
 
@@ -150,7 +150,7 @@ def post_receive(context: CaseContext, step: Step) -> Observation:
 def send_to_receive(context: CaseContext, step: Step) -> Observation:
     """Sends `length` bytes into a receive that was posted before. All bytes of `memory` that change are recorded.
 
-    The elements of the receive are in the order of their addresses.
+    The SGEs of the receive must be in the order of their addresses.
     """
     pair, memory = context.pairs[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     length = context.number(step.arguments["length"])

@@ -1,9 +1,9 @@
-"""Requests that are in flight at the same time: while a call is made, or in bursts that show the order in which they
-take effect.
+"""Several requests that are in flight at the same time: while a call is made, or in bursts that show the order in which
+the requests take effect.
 
-When the call has returned, the memory is filled again, which shows what the requests still do. All operations of a
-burst are posted before any completion is awaited, so that a device that reorders them has the opportunity to do so. Not
-for operations that are awaited at once (traffic.py).
+When the call has returned, the memory is filled with another byte, which shows whether requests still access the
+memory. All operations of a burst are posted before any completion is awaited, so that a device can reorder them. Not
+for operations whose completion is awaited at once (traffic.py).
 """
 
 import ctypes
@@ -24,11 +24,11 @@ from conformance.model.case import Step
 from conformance.model.observation import Observation
 from conformance.verbs import ENUMS
 
-# A queue has room for sixteen requests.
+# The number of requests in flight; a queue has room for sixteen.
 REQUESTS = 12
-ROUNDS = 8  # of REQUESTS requests, while a second thread discards pages
+ROUNDS = 8  # rounds of REQUESTS requests each, while a second thread discards pages
 NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
-_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with the length of each, 0: that of the range
+_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with lengths; 0: that of the range
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 
 
@@ -37,7 +37,7 @@ def _answer(returned: str) -> Observation:
 
 
 def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendRequest]:
-    """The queue that posts requests on a range, the memory of the other end, and one of the requests."""
+    """The queue for posting requests on a range, the memory of the other end, and one such request."""
     name, operation = str(step.arguments["qp"]), str(step.arguments["op"])
     pair, owned = context.pairs[name], bool(step.arguments["lkey"])
     key, addr, length = context.numbers(step.arguments, "lkey" if owned else "rkey", "addr", "length")
@@ -59,7 +59,8 @@ def _post(context: CaseContext, queue: Queue, request: SendRequest) -> None:
 
 
 def _posted(context: CaseContext, queue: Queue, request: SendRequest) -> bool:
-    """Whether requests can be posted: some devices refuse them on a queue pair in the error state."""
+    """Posts the requests; returns whether the device took them: some devices refuse requests on a queue pair in the
+    error state."""
     try:
         _post(context, queue, request)
     except SetupRefused:
@@ -70,7 +71,8 @@ def _posted(context: CaseContext, queue: Queue, request: SendRequest) -> bool:
 def post_traffic(context: CaseContext, step: Step) -> Observation:
     """Posts REQUESTS requests on a range, over a pair of the case, and does not wait for them.
 
-    With `lkey` its owner posts them, as operations on memory of the peer; else the peer does.
+    With `lkey`, the owner of the range posts them, with the range as local memory; else the peer posts them, with the
+    range as remote memory.
     """
     queue, other, request = _prepared(context, step)
     context.in_flight[str(step.arguments["qp"])] = (queue, other)
@@ -81,10 +83,10 @@ def post_traffic(context: CaseContext, step: Step) -> Observation:
 def traffic_beside(context: CaseContext, step: Step) -> Observation:
     """Requests as of post_traffic, round by round, while a second thread discards pages or deregisters the region.
 
-    While pages are discarded, ROUNDS times, each request must succeed; `wc` has the statuses. No document promises that
-    a page fault outlasts discards without a pause, so there is one for each request. A deregistration must succeed, and
-    the second thread fills the memory after it: requests posted later, as those of the last round are, must change
-    nothing (see await_traffic).
+    While pages are discarded, each request of ROUNDS rounds must succeed; `wc` has the statuses. There is one discard
+    for each request: no document promises that a page fault succeeds if pages are discarded without a pause. A
+    deregistration must succeed, and the second thread fills the memory after it: requests that are posted later, such
+    as those of the last round, must change nothing (see await_traffic).
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
@@ -131,8 +133,9 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
 
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
-    """Another process sets up this case, posts, and is killed; `left_behind` gets what the kernel still has of it."""
-    from conformance.execution.procedure import set_up  # imported late: it makes these calls itself
+    """Another process sets up this case, posts requests, and is killed; `left_behind` gets the objects of this process
+    that the kernel still has."""
+    from conformance.execution.procedure import set_up  # imported late, because procedure.py imports this module
 
     def prepare(bench: Bench) -> CaseContext:
         there = CaseContext(context.case, bench)
@@ -148,8 +151,8 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
 def await_traffic(context: CaseContext, step: Step) -> Observation:
     """Fills the memory, and awaits the completions of all requests.
 
-    0, `changed` if a byte has changed meanwhile, or `leaked` if one of the new bytes is at the other end. The requests
-    may have been carried out before the call, or fail: both are recorded.
+    `returned` is 0, `changed` if a byte of the memory has changed meanwhile, or `leaked` if one of the new bytes is at
+    the other end. The requests may have been carried out before this, or fail: `marker` has their statuses.
     """
     (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
@@ -161,10 +164,10 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
 
 
 def connect_qp(context: CaseContext, step: Step) -> Observation:
-    """Moves a pair on to RTS; `wc` are the statuses of the requests that were posted to the responder before."""
+    """Moves a pair from INIT to RTS; `wc` has the statuses of requests that were posted to the responder before."""
     pair = context.pairs[str(step.arguments["qp"])]
     pair.connect()
-    # Requests of one queue complete in order; this one moves no bytes, and needs no key.
+    # Requests of one queue complete in order; this request transfers no bytes, and needs no key.
     marker = context.next_wr_id()
     pair.responder.post_send(SendRequest("RDMA_WRITE", marker))
     found: list[Completion] = []
@@ -179,12 +182,12 @@ def destroy_qp(context: CaseContext, step: Step) -> Observation:
     return _answer("0")
 
 
-_BURST = 8  # requests posted at once; half of the queues' depth
+_BURST = 8  # the number of requests of a burst: half of the queues' depth
 _WORD = 8
 
 
 def receives_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts receives into the region and as many SENDs: message i must be complete in receive i when that completes.
+    """Posts receives into the region and as many SENDs: when receive i completes, it must have all of message i.
 
     `returned` is 0, or describes the first error.
     """
@@ -223,9 +226,10 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
 
 
 def immediates_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts RDMA WRITEs with immediate data: when the receiver learns of one, all bytes of it must be in memory.
+    """Posts RDMA WRITEs with immediate data: when the receiver has the completion of a WRITE, all bytes of this WRITE
+    must be in memory.
 
-    Nothing is posted after the last of a burst, because a later request could make its bytes arrive.
+    Nothing is posted after the last WRITE of a burst, because a later request could make its bytes arrive.
     """
     rkey, addr, length, rounds = context.numbers(step.arguments, "rkey", "addr", "length", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
@@ -258,10 +262,11 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
 
 
 def atomics_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts an RDMA WRITE of a word and atomics after it: each must return what those before it have left.
+    """Posts an RDMA WRITE of a word, and after it atomics on the same word: each atomic must return the value that the
+    requests before it have left.
 
-    FETCH-AND-ADDs, or COMPARE-AND-SWAPs of which every other one compares with another value and so swaps nothing. The
-    WRITE asks for a completion in every other round only.
+    The atomics are FETCH-AND-ADDs, or COMPARE-AND-SWAPs, of which every other one compares with another value and so
+    swaps nothing. The WRITE is signaled only in every other round.
     """
     operation = str(step.arguments["op"])
     rkey, addr, rounds = context.numbers(step.arguments, "rkey", "addr", "rounds")
@@ -296,7 +301,7 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
 
 
 def _values(operation: str, begin: int) -> list[int]:
-    """The value of the word after each request of a burst. A COMPARE-AND-SWAP at an even place swaps nothing."""
+    """The value of the word after each request of a burst. A COMPARE-AND-SWAP with an even number swaps nothing."""
     values = [begin]
     for each in range(1, _BURST):
         swaps = operation == "ATOMIC_FETCH_AND_ADD" or each % 2
@@ -305,7 +310,7 @@ def _values(operation: str, begin: int) -> list[int]:
 
 
 def _atomic(request: SendRequest, before: int, after: int) -> SendRequest:
-    """The atomic that finds one value and leaves another or the same one."""
+    """The atomic that finds the value `before` and leaves the value `after`, which may be the same."""
     if request.opcode == "ATOMIC_FETCH_AND_ADD":
         return request._replace(compare_add=after - before)
     if after == before:

@@ -10,7 +10,7 @@ from conformance.bench.memory_areas import EMPTY, Area, Part, repeated
 from conformance.execution.connection import LoopbackConnection
 from conformance.execution.context import CaseContext
 
-_GUARD = 64  # bytes on each side
+_GUARD = 64  # guard bytes on each side
 
 
 class LocalBuffer:
@@ -26,7 +26,7 @@ class LocalBuffer:
         access: int = 0,
         skipped: int = 0,
     ) -> None:
-        """`length` is in bytes. `before` and `wanted` are as in Area. `access` are the rights of the peer.
+        """`length` is in bytes. `before` and `wanted` are as in Area. `access` are the access flags for the peer.
 
         `skipped` is the size of the header that a receive writes in front of the data. Raises SetupRefused.
         """

@@ -1,6 +1,6 @@
 """Changes to the memory below a region: pages are discarded, swapped out, moved, or shared with a child by fork().
 
-These are calls of the table language, not verbs. Not for RDMA operations on the memory (traffic.py).
+These changes are calls of the table language, not verbs. Not for RDMA operations on the memory (traffic.py).
 """
 
 import ctypes
@@ -41,7 +41,7 @@ def protect(context: CaseContext, step: Step) -> Observation:
 
 
 def move(context: CaseContext, step: Step) -> Observation:
-    """Moves the mapping to another address (mremap). Later steps use the new address by the same name."""
+    """Moves the mapping to another address (mremap). In later steps, the same name stands for the new address."""
     name = str(step.arguments["memory"])
     memory = context.memory[name]
     destination = context.bench.allocate("unmapped", memory.size)
@@ -54,7 +54,7 @@ def move(context: CaseContext, step: Step) -> Observation:
 def discard(context: CaseContext, step: Step) -> Observation:
     """Removes the pages of the memory, or of a part of it, as `how` says (vocabulary.DISCARDS).
 
-    Raises SetupRefused if they cannot be swapped out.
+    Raises SetupRefused if the pages cannot be swapped out.
     """
     memory, how = context.memory[str(step.arguments["memory"])], str(step.arguments["how"])
     if step.arguments["addr"]:
@@ -67,7 +67,8 @@ def discard(context: CaseContext, step: Step) -> Observation:
 
 
 def resident(context: CaseContext, step: Step) -> Observation:
-    """Whether the memory's pages are what vocabulary.PAGES says: `returned` is 0 if all are, else `none` or `some`."""
+    """Whether the memory's pages are in the given state of vocabulary.PAGES: `returned` is 0 if all pages are, else
+    `none` or `some`."""
     memory = context.memory[str(step.arguments["memory"])]
     counted = paging.own_pages if step.arguments["pages"] == "own" else paging.in_core
     count, pages = counted(memory.addr, memory.size)
@@ -88,7 +89,7 @@ def inherited(context: CaseContext, step: Step) -> Observation:
 
 
 def fork_init(context: CaseContext, step: Step) -> Observation:
-    """Turns on fork protection in a process of its own, and compares what it reports with the arguments."""
+    """Turns on fork protection in a new process, and compares what this process reports with the arguments."""
     setting, kernel = str(step.arguments["setting"]), str(step.arguments["kernel"])
     code, seen = context.bench.fork_setting(setting, kernel)
     wanted = {key: str(step.arguments[key]) for key in seen if step.arguments[key] != "either"}
@@ -100,8 +101,8 @@ def fork_init(context: CaseContext, step: Step) -> Observation:
 def fork(context: CaseContext, step: Step) -> Observation:
     """Forks a child, which shares the pages of the memory until one process writes to them.
 
-    `child`: whether the child writes to all of its copy at once, or only waits. At `join` it reports whether its copy
-    is unchanged since then.
+    `child` is whether the child writes to its whole copy at once, or only waits. At `join`, the child reports whether
+    its copy has changed since.
     """
     name, writes = str(step.arguments["memory"]), step.arguments["child"] == "writes"
     memory = context.memory[name]
@@ -127,7 +128,7 @@ def join(context: CaseContext, step: Step) -> Observation:
 
 
 def _end(context: CaseContext, name: str) -> bytes:
-    """Ends the child and returns its report; empty if it has ended before."""
+    """Ends the child and returns its report; the report is empty if the child had ended already."""
     if name not in context.children:
         return b""
     child = context.children.pop(name)

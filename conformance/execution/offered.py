@@ -1,9 +1,9 @@
-"""Finds out which verbs and types of queue pairs an entry offers, where no device attribute declares it, and tries what
-the device declares.
+"""Finds out which verbs and types of queue pairs an entry point offers that no device attribute declares, and tries the
+capabilities that the device declares.
 
 Each is tried with one harmless call, in its simplest form. A stack without a verb returns EOPNOTSUPP or ENOSYS for all
-arguments; any other result means that the verb exists. What is declared counts as absent only if library, kernel or
-driver say that there is none of its kind (bench.calls.ABSENT, and EINVAL from what creates an object or posts a
+arguments; any other result means that the verb exists. A declared capability counts as absent only if library, kernel
+or driver report this (by a code of bench.calls.ABSENT, or by EINVAL from a call that creates an object or posts a
 well-formed request). Not for other errors, which the cases find, nor for the violation itself (rules CAP-…).
 """
 
@@ -30,11 +30,11 @@ from conformance.verbs import ENUMS, dm, made_otherwise
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
-# The verbs that make regions or domains otherwise than by registration; the kernel has no commands for them.
+# The verbs that make regions or domains in other ways than by registration; the kernel has no commands for them.
 _MADE_OTHERWISE = [verb.method for verb in (*made_otherwise.ALL, dm.ALLOC_DM, dm.IMPORT_DM) if not verb.destroys]
 _MADE_OTHERWISE += ["dmah"]
 _OFFSET = 128  # bytes
-_NOBODYS = 0xFFFFFFF0  # a handle that no object has
+_NOBODYS = 0xFFFFFFF0  # a handle that the kernel has not given to any object
 _ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
 _ON_DEMAND, _HUGETLB = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ON_DEMAND", "HUGETLB"))
 _UNPROTECTED = ENUMS["ibv_parent_domain_init_attr_mask"].value_of("ALLOW_CC_UNPROTECTED_ALLOC")
@@ -43,7 +43,8 @@ _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.v
 
 
 def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
-    """For each verb, kind of region and type of queue pair that a device cannot declare, whether this entry offers it.
+    """For each verb, kind of region and type of queue pair that a device cannot declare, whether this entry point
+    offers it.
 
     Capabilities that could not be tried, because the device did not register a page, are left out; the cases report
     that.
@@ -51,7 +52,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     entry = bench.entry(entry_name)
     pd = bench.alloc_pd()
     memory, length = bench.allocate("anonymous", 3 * bench.page), bench.page
-    addr = memory.addr + length  # no byte at an end of the mapping
+    addr = memory.addr + length  # the middle page of the mapping, not one at its ends
     results = {"advise_mr": entry.advise_mr(pd, 0, 0, ())}
     mr = entry.reg_mr(pd, addr, length, _PLAIN).mr
     regions: dict[str, Return] = {}
@@ -80,7 +81,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
 
 
 def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
-    """The answers of these verbs; the objects that they made are released."""
+    """The results of the verbs of _MADE_OTHERWISE; the objects that they make are released."""
     null = entry.alloc_null_mr(pd)
     if null.mr:
         entry.dereg_mr(null.mr)
@@ -105,7 +106,7 @@ def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
 
 
 def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:
-    """Whether buffers of a parent domain that allows it are dma-bufs."""
+    """Whether buffers of a parent domain with ALLOW_CC_UNPROTECTED_ALLOC are dma-bufs."""
     domain = entry.alloc_parent_domain(pd.context_pointer, pd, None, _UNPROTECTED).pd
     if domain is None:
         return False
@@ -120,7 +121,8 @@ def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:
 
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
-    """Whether HUGETLB is granted; nothing where this host has no huge pages or no on-demand region of them."""
+    """Whether a region with HUGETLB can be registered; empty if this host has no huge pages, or if an on-demand region
+    of huge pages cannot be registered."""
     try:
         memory = bench.allocate("huge", bench.hugepage)
     except HostLacks:
@@ -138,7 +140,7 @@ def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
 
 
 def _is_none(returned: Return) -> bool:
-    """Whether a refusal means that the device does not have objects of that kind, although it has plain ones."""
+    """Whether a refusal means that the device does not have regions of this kind, although it has plain regions."""
     return returned.errno in (*ABSENT, errno.EINVAL)
 
 
@@ -155,7 +157,7 @@ def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
 def keeps_from_children(bench: Bench) -> bool:
     """Whether a registered page is kept from forked children; ibv_is_fork_initialized does not report it."""
     pd, memory, entry = bench.alloc_pd(), bench.allocate("anonymous", 3 * bench.page), bench.entry("libibverbs")
-    addr = memory.addr + bench.page  # no byte at an end of the mapping
+    addr = memory.addr + bench.page  # the middle page of the mapping, not one at its ends
     mr = entry.reg_mr(pd, addr, bench.page, _PLAIN).mr
     kept = paging.kept_from_children(addr)
     if mr:
@@ -167,7 +169,7 @@ def keeps_from_children(bench: Bench) -> bool:
 
 
 def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, bool]:
-    """Whether this process meets each of capability.PRECONDITIONS that a call can show."""
+    """For each of capability.PRECONDITIONS that a call can show, whether this process meets it."""
     return {
         "experimental_rereg": library.has_experimental_rereg,
         "shared_mr": False,
@@ -185,7 +187,8 @@ _WORD, _SIZE_MAX = 8, (1 << 64) - 1
 
 
 def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
-    """For each capability that the device declares and does not have, the call that shows it and its errno, as text."""
+    """For each capability that the device declares but does not have, a text with the call that shows this and its
+    errno."""
     pd = bench.alloc_pd()
     found: dict[str, str] = {}
     for name, tried in _TRIED.items():
@@ -218,7 +221,7 @@ class _Place:
         return ""
 
     def pair(self, kind: str, extended: str = "") -> str:
-        """Raises SetupRefused if the pair cannot be made; extended ones are of type RC."""
+        """Raises SetupRefused if the pair cannot be made; extended pairs are of type RC."""
         try:
             self.resources.connection(kind, "pd", extended=extended)
         except SetupRefused as refused:
@@ -229,7 +232,7 @@ class _Place:
 
     def region(self, right: str) -> str:
         memory = self.bench.allocate("anonymous", 3 * self.bench.page)
-        try:  # no byte at an end of the mapping
+        try:  # register the middle page of the mapping, not one at its ends
             return self._register(memory.addr + self.bench.page, self.bench.page, right)
         finally:
             memory.close()
@@ -246,7 +249,7 @@ class _Place:
         return ""
 
     def request(self, opcode: str) -> str:
-        """A request that a peer can carry out; the cases test whether it is carried out."""
+        """Posts a request that a peer can carry out; whether it is carried out is tested by the cases."""
         pair = self.resources.connection("RC", "pd").pair
         rights = _ACCESS.value_of("REMOTE_ATOMIC") if opcode.startswith("ATOMIC") else 0
         try:
@@ -264,12 +267,13 @@ class _Place:
 
 
 def _refusal(what: str, returned: Return) -> str:
-    """Describes a call that was refused because the device lacks what it needs; empty if it has another reason."""
+    """Describes a call that was refused because the device lacks a capability; empty if it was refused for another
+    reason."""
     missing = returned.errno in (*ABSENT, errno.EINVAL)
     return f"{what} was refused with {errno_name(returned.errno)}" if missing else ""
 
 
-# By capability, the call that shows whether it is there.
+# For each capability, the call that shows whether the device has it.
 _TRIED: Mapping[str, Callable[[_Place], str]] = {
     "mw_type_1": lambda place: place.window(1),
     "mw_type_2": lambda place: place.window(2),

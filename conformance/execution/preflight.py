@@ -1,10 +1,10 @@
-"""Trials before any case, on pairs of the device itself, and their findings.
+"""Trials before any case, on pairs of queue pairs between the device and itself or its peer, and their findings.
 
-A message of zero bytes must arrive: the positive control of all refusals. Where nothing arrives anyway, as on a device
-without loopback, every operation that must not be done would seem to be refused. If nothing answers, the path is at
-fault, and the run ends. Whatever the device answers is for the cases to judge; preflight only records it (the outcome
-of SEND, RDMA WRITE and RDMA READ, how a refusal shows, whether a pair works again after RESET, ibv_query_qp, further
-types of pairs), and the suite adapts. Not for judging the device.
+A message of zero bytes must arrive: this is the positive control of all refusals. If nothing arrived at all, as on a
+device without loopback, every operation that must not be carried out would seem to be refused. If neither end answers,
+the path is at fault, and the run ends. If the device answers, the cases judge the answer; preflight only records it
+(the outcome of SEND, RDMA WRITE and RDMA READ, the signs of a refusal, whether a pair works again after RESET,
+ibv_query_qp, further types of queue pairs), and the suite adapts. Not for judging the device.
 """
 
 import ctypes
@@ -32,21 +32,21 @@ _HINT = (
     " device with --peer"
 )
 _PEER_HINT = "connect both ports, or name another GID with --gid-index, or another --peer"
-_MEMORY_HINT = "free memory, or end other users of the device: there is no limit of locked memory here"
+_MEMORY_HINT = "free memory, or end other users of the device: no limit on locked memory is the reason"
 _PATH_HINT = "give the port's network interface an address, or name another GID with --gid-index"
 # Types of pairs that a device may have besides RC, or instead of it.
 _OTHERS = ("UC", "UD", "RC_SRQ")
-_TRIES = 3  # of a message over an unreliable transport
-# What has to work on a pair of type RC.
+_TRIES = 3  # how often a message over an unreliable transport is tried
+# The operations that have to work on a pair of type RC.
 _OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "SEND")
 _UNANSWERED = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
 
 
 class _Outcome(NamedTuple):
-    """The outcome of an operation: `failed` says what went wrong, and is empty if nothing did.
+    """The outcome of an operation: `failed` is what went wrong, empty if nothing did.
 
-    `answered`: an end has answered, so that the device is the reason, and not the path. `lost`: the requester reports
-    success, and another try may arrive.
+    If `answered`, an end has answered, so that not the path but the device is the reason. If `lost`, the requester
+    reports success although nothing arrived, and another try may arrive.
     """
 
     failed: str = ""
@@ -58,9 +58,9 @@ _DONE = _Outcome()
 
 
 def preflight(bench: Bench) -> Findings:
-    """Returns what was found. Raises UserError (status 3) if nobody answers.
+    """Returns the findings. Raises UserError (status 3) if neither end answers.
 
-    If the device has no RC, a message over another type that it has must be answered.
+    If the device has no RC, a message over another of its types of queue pairs must be answered.
     """
     pd = bench.alloc_pd()
     try:
@@ -109,7 +109,7 @@ class _Preflight:
         return found
 
     def _fails_anew(self, connection: LoopbackConnection, operations: Mapping[str, str]) -> str:
-        """Renews the pair; returns why it no longer works as before, empty if it does."""
+        """Renews the pair; returns why the pair no longer works as before, empty if it does."""
         connection.stale = True
         connection.renew_if_stale()
         failed = _sent(connection).failed
@@ -119,7 +119,7 @@ class _Preflight:
         return failed
 
     def _operation(self, connection: LoopbackConnection, opcode: str) -> str:
-        """WORKS, or the device's answer to an operation that has to work. Raises UserError if nobody answers."""
+        """WORKS, or the device's answer to an operation that has to work. Raises UserError if neither end answers."""
         connection.renew_if_stale()
         try:
             outcome = self._tried(connection, opcode)
@@ -136,11 +136,11 @@ class _Preflight:
         return self._one_sided(connection, opcode)
 
     def _other(self) -> Sge:
-        """The responder's memory. Raises SetupRefused."""
+        """Registered memory of the responder. Raises SetupRefused."""
         return self._resources.scratch(self._pd, _BYTES, "other", _RIGHTS)
 
     def _own(self, connection: LoopbackConnection) -> Sge:
-        """The requester's memory, which is on its device. Raises SetupRefused."""
+        """Memory of the requester, registered on the requester's device. Raises SetupRefused."""
         return self._resources.scratch(connection.pair.requester.pd, _BYTES, "own", _RIGHTS)
 
     def _of_type(self, kind: str) -> _Outcome:
@@ -171,7 +171,7 @@ class _Preflight:
         return _Outcome(_described(opcode, exchange.completions), _answered(exchange.completions))
 
     def _refused_write(self, connection: LoopbackConnection) -> str:
-        """The outcome of an RDMA WRITE to memory that peers must not write."""
+        """The outcome of an RDMA WRITE to memory without REMOTE_WRITE."""
         before = (repeated(BEFORE, _BYTES), pattern(_BYTES))
         try:
             closed = self._resources.scratch(self._pd, _BYTES, "closed")
@@ -187,7 +187,7 @@ class _Preflight:
     def _exchange(
         self, connection: LoopbackConnection, opcode: str, other: Sge, before: tuple[bytes, bytes]
     ) -> tuple[Exchange, Area, Area]:
-        """Executes a request on the memory `other`; `before` are the contents of it and of the requester's memory."""
+        """Executes a request on the memory `other`; before it, `other` and the requester's memory contain `before`."""
         own = self._own(connection)
         target, local = (
             Area(Part(sge.addr, _BYTES), sge.addr, _BYTES, EMPTY, contents, pattern(_BYTES))
@@ -208,7 +208,7 @@ def _check_limit(refused: SetupRefused) -> None:
 
 
 def _check(connection: LoopbackConnection, outcome: _Outcome) -> None:
-    """Raises UserError if nobody has answered."""
+    """Raises UserError if neither end has answered."""
     if outcome.answered:
         return
     if _has_peer(connection):
@@ -224,7 +224,7 @@ def _has_peer(connection: LoopbackConnection) -> bool:
 
 def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:
     """The outcome of a SEND to the responder's memory, by default of zero bytes. A message of zero bytes needs no
-    region, so that only the path and the queue pairs can keep it from arriving.
+    region, so only the path and the queue pairs can keep it from arriving.
     """
     requester, responder = connection.pair.requester, connection.pair.responder
     header = DATAGRAM_HEADER if requester.kind == "UD" else 0
@@ -247,14 +247,15 @@ def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | N
 
 
 def _answered(found: Sequence[Completion]) -> bool:
-    """Whether an end has answered. Otherwise retries are exhausted, or nothing completes."""
+    """Whether an end has answered. If not, the request completes with exhausted retries, or does not complete."""
     return bool(found) and found[0].status not in _UNANSWERED
 
 
 def _tells_state(connection: LoopbackConnection) -> bool:
     """Whether ibv_query_qp reports the state of a responder that has refused a request.
 
-    It is in the error state if a receive that is posted now is flushed or refused; an earlier one was accepted.
+    The responder is in the error state if a receive that is posted now is flushed or refused; an earlier receive was
+    accepted.
     """
     pair = connection.pair
     reported = state_of(pair, pair.responder)

@@ -20,15 +20,16 @@ from conformance.model.case import Case, MrSpec, Step, WindowSpec
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
 
-_TOLD = 64  # after so many calls progress is reported
+_TOLD = 64  # progress is reported each time this many calls were made
 
 
 def each_allocation_fails(context: CaseContext, call: Callable[[], Observation]) -> Observation:
-    """Repeats the judged call: with its first allocation failing, then its second, until no allocation is left.
+    """Repeats the judged call: first with a failure of its first allocation, then of its second, until the call makes
+    no further allocation.
 
-    Each allocation fails twice, and before that the call is made twice without a failure (number 0), because a page
-    fault of this process may use up the failure. The pages of untouched memory are removed again before each call.
-    Returns the first refusal that the row does not allow, else the last one, else the result of the call.
+    Each number is tried twice, because a page fault of this process may use up the failure; number 0 means no failure.
+    The pages of untouched memory are removed again before each call. Returns the first refusal that the row does not
+    allow, else the last refusal, else the result of the call.
     """
     step, last = context.case.when, None
     fresh = [context.memory[name] for name, spec in context.case.given.memory.items() if spec.kind == "untouched"]
@@ -89,14 +90,14 @@ def not_set_up(refusal: SetupRefused) -> Observation:
 
 
 def refused_once(refusal: SetupRefused) -> Observation:
-    """The observation of a case whose set-up was refused, and succeeded when it was made again."""
+    """The observation of a case whose set-up was refused once, but succeeded when it was repeated."""
     return {**not_set_up(refusal), "setup_refused_once": refusal.call}
 
 
 def make_calls(context: CaseContext) -> Observation:
     """Makes the judged call and the later steps of a case that is set up.
 
-    `afterwards` has the observations of the latter.
+    In the returned observation, `afterwards` has the observations of the later steps.
     """
     limit = context.case.given.memlock
     with nullcontext() if limit is None else context.bench.locked_memory_limit(context.bytes(limit)):
@@ -110,7 +111,7 @@ def make_calls(context: CaseContext) -> Observation:
 def make_all_calls(context: CaseContext, cases: Sequence[Case]) -> Iterator[Observation]:
     """Makes the calls of each case on the set-up of `context`; yields their observations.
 
-    Probes are made in batches.
+    Single RDMA operations (PROBES) are made in batches.
     """
     first = context.case
     if first.when.call in PROBES and not first.afterwards and first.given.memlock is None:
@@ -129,11 +130,11 @@ def _already_set_up(context: CaseContext) -> None:
 
 
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
-    """Makes the later steps. Makes none if the judged call should have created an object and did not.
+    """Makes the later steps. Makes none of them if the judged call should have created an object but did not.
 
-    Leaves out steps for the other outcome of the judged call, and steps whose type of queue pair the device does not
-    offer. Stops before a step whose object was released by a call that should have failed. Also stops if the harness
-    fails after a wrong answer: the first wrong step decides, whatever state it left.
+    Leaves out steps that are only for a different outcome of the judged call, and steps whose type of queue pair the
+    device does not offer. Stops before a step whose object was released by a call that should have failed. Also stops
+    if the harness fails after a wrong step: the first wrong step decides the verdict, and may leave any state.
     """
     product = context.case.when.name
     refused = product and not _is_there(context, product)
@@ -165,7 +166,7 @@ def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
         failed = failed or fault_of(step, seen[-1], later=True) is not None
         unexpected = unexpected or _succeeded_unexpectedly(step, seen[-1])
         if step.name and not _is_there(context, step.name) and step.then.outcome == "success":
-            break  # later steps use what it should have made
+            break  # later steps use the object that this step should have made
     return seen
 
 
@@ -222,7 +223,7 @@ def set_up_objects(context: CaseContext) -> None:
 def _set_up_mr(context: CaseContext, name: str, spec: MrSpec) -> None:
     entry = context.entry
     if any(window.bound and window.bound["mr"] == name for window in context.case.given.windows.values()):
-        context.entry = context.bench.entry("libibverbs")  # it has to know the region of a bound window
+        context.entry = context.bench.entry("libibverbs")  # libibverbs has to know the region of a bound window
     observed = _step(context, Step(spec.call, spec.arguments, context.case.when.then, name))
     context.entry = entry
     if observed["returned"] != "MR":

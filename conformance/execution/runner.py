@@ -1,8 +1,8 @@
 """Runs one case: makes its calls, watches the kernel, and judges the observation.
 
-The only way to run a case, and independent of pytest: the plugin, the trial and the tests call `run_case`, each with
-its own RunContext. sweeps/runners.py has the runner of each kind of case. Not for the calls themselves (procedure.py)
-and not for storing results (results/).
+`run_case` is the only way to run a case, and independent of pytest: the plugin, the trial and the tests call it, each
+with its own RunContext. sweeps/runners.py has the runner of each kind of case. Not for the calls themselves
+(procedure.py) and not for storing results (results/).
 """
 
 import itertools
@@ -42,7 +42,7 @@ class Progress(Protocol):
     """A callback that a long case calls regularly."""
 
     def __call__(self, point: str, done: int, **more: str) -> None:
-        """`point` is the name of the next part of the case, `done` the number of parts done.
+        """`point` is the name of the next part of the case, and `done` the number of finished parts.
 
         For random sequences, `more` has the sequence as a table `row` and the `rule` of its last step.
         """
@@ -57,7 +57,7 @@ def no_progress(point: str, done: int, **more: str) -> None:
 class CaseRun:
     """A case that has been run.
 
-    `case` is the case that was judged: for a point of a sweep, the row that was made of it.
+    `case` is the case that was judged: for a point of a sweep, the table row for this point.
     """
 
     case: Case
@@ -88,9 +88,9 @@ KindRunner = Callable[[Case, RunContext, Progress], CaseRun]
 def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> CaseRun:
     """Runs a case of any kind. Failures of the harness are raised as exceptions (see judging.broken).
 
-    If the host lacks what the set-up needs, the case is UNREACHABLE, and the reason says how to provide it. If the
-    device does not declare a needed capability either, the reason says that first: even a complete host would not prove
-    the rule.
+    If the host lacks what the set-up needs, the case is UNREACHABLE, and the reason tells how to provide it. If in
+    addition the device does not declare a needed capability, the reason begins with that: the case would not prove the
+    rule even on a complete host.
     """
     case = run.basis.resolved(case)  # a point of a sweep becomes a row
     run.watch.since_last()  # discards messages from before the case
@@ -106,8 +106,8 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
 
 
 def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
-    """The run of a case that cannot be run here. The reason is its observation, so that it can be judged elsewhere
-    too."""
+    """A CaseRun for a case that cannot be run here. Its observation is the reason, so that the case can be judged again
+    elsewhere."""
     kernel = run.watch.since_last()
     conclusion = conclude(case, run.basis, {"unreachable": unreachable}, kernel)
     return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, 0)
@@ -126,7 +126,8 @@ def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 
 
 def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
-    """Runs a comparison with the installed header and bindings. A compiler at work is progress, not a hang."""
+    """Runs a comparison with the installed header and bindings. While the compiler runs, progress is reported, so that
+    the case does not count as hung."""
     waits = itertools.count(1)
     return run_observing(
         case, run, lambda: _observe_api(case, run.bench, lambda: progress("the compiler", next(waits)))
@@ -136,8 +137,8 @@ def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Observation:
     """The observation of the checks of the enumeration, struct or prototype that `case` names.
 
-    `waiting` is called repeatedly while the compiler runs. `unreachable` is the reason if there were no checks, because
-    the header or a compiler is missing.
+    `waiting` is called repeatedly while the compiler runs. If there are no checks because the header or a compiler is
+    missing, `unreachable` of the observation is this reason.
     """
     item = str(case.when.arguments["item"])
     all_checks = bench.api_checks(waiting)
@@ -161,7 +162,7 @@ def _format_check(check: Check) -> str:
 
 
 def _is_about(check: str, item: str) -> bool:
-    """Whether a check is about the item or a part of it."""
+    """Whether a check is about the item or about a part of it."""
     return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
 
 

@@ -1,6 +1,6 @@
-"""Many regions at the same time, each used by its own keys; and several calls at the same time.
+"""Many regions at the same time, each accessed with its own keys; and several calls at the same time.
 
-Calls of the table language, not verbs. Not for single operations (traffic.py).
+These are calls of the table language, not verbs. Not for single operations (traffic.py).
 """
 
 import itertools
@@ -24,21 +24,22 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import CALLS, NULL, QP_RIGHTS
 from conformance.verbs import ENUMS
 
-# After each this many regions, a key is tried that must not work: a refusal costs as much as many operations.
+# In every group of this many regions, one key that must not work is tried: a refusal takes as long as many operations.
 _SAMPLED = 16
-_TOLD = 4096  # after this many regions progress is reported
-_USED = 512  # if there are more regions, about so many are used, and all that share a key
-_PROMISED = 100  # so many must be possible; more may exceed the device's limit, or what may be pinned
-_BATCH = 32  # probes that are prepared together
+_TOLD = 4096  # progress is reported each time this many regions were registered
+_USED = 512  # if there are more regions, about this many are accessed, and all regions that share a key
+_PROMISED = 100  # this many regions must be possible; more may exceed the limit of the device or of pinned memory
+_BATCH = 32  # the number of operations that are prepared together
 _RIGHTS = QP_RIGHTS.split()
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
 _QP_ACCESS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), tuple(_RIGHTS))
 
 
 def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
-    """Registers `count` regions of `length` bytes one after the other from `addr` on, and uses them by their keys.
+    """Registers `count` adjacent regions of `length` bytes from `addr` on, and accesses them with their keys.
 
-    Then every second one is deregistered, and the others are used again. `returned` is 0, or describes the first error.
+    Then every second region is deregistered, and the others are accessed again. `returned` is 0, or describes the first
+    error.
     """
     addr, length, count, access = context.numbers(step.arguments, "addr", "length", "count", "access")
     regions: list[Mr] = []
@@ -92,7 +93,8 @@ def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
 
 
 def four_threads(context: CaseContext, step: Step) -> Observation:
-    """Four threads, `rounds` times each: see the vocabulary. `returned` is 0, or the first answer that is wrong."""
+    """Four threads make calls at the same time, each `rounds` times (see the vocabulary). `returned` is 0, or describes
+    the first wrong result."""
     addr, length, access, rounds = context.numbers(step.arguments, "addr", "length", "access", "rounds")
     entry, pd = context.entry, context.pds[str(step.arguments["pd"])]
     info = BindInfo(context.mrs[str(step.arguments["mr"])], addr, length, access & ~_LOCAL_WRITE)
@@ -150,9 +152,9 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
 
 
 def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
-    """The numbers of the regions to use: a sample if they are many, and each region that shares a key with another."""
+    """The numbers of the regions to access: a sample of many regions, and regions that share a key with another."""
     count, occurs = len(keys), (Counter(lkey for lkey, _ in keys), Counter(rkey for _, rkey in keys))
-    step = max(1, count // _USED) | 1  # odd, so that some of the sample are deregistered and some stay
+    step = max(1, count // _USED) | 1  # odd, so that some regions of the sample are deregistered and some stay
     twice = (number for number, (lkey, rkey) in enumerate(keys) if occurs[0][lkey] > 1 or occurs[1][rkey] > 1)
     return sorted({*range(0, count, step), *itertools.islice(twice, _USED)})
 
@@ -195,7 +197,7 @@ def _number(value: int) -> Value:
 
 
 def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
-    """Makes operations in batches. Returns what is wrong with the first that deviates; None if none does."""
+    """Makes operations in batches. Returns the fault of the first operation that has one; None if none has."""
     for first in range(0, len(steps), _BATCH):
         batch = steps[first : first + _BATCH]
         for step, seen in zip(batch, run_probes([(context, step) for step in batch]), strict=True):
@@ -203,7 +205,7 @@ def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
                 raise seen
             fault = fault_of(step, seen)
             if fault:
-                aimed = step.then.outcome == "refused"  # by the key of another region
+                aimed = step.then.outcome == "refused"  # the operation used the key of another region
                 return replace(fault, call=str(step), operation=str(step.arguments["op"]), outside=aimed)
     return None
 

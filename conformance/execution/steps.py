@@ -26,7 +26,7 @@ from conformance.model.quantity import CONSTANTS
 from conformance.model.vocabulary import BINDS, CALLS, NULL, PRODUCTS
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec, product_of
 
-# The kernel assigns small handles, so that it never assigns this one.
+# The kernel assigns small handles, so it never assigns this one.
 _INVENTED_HANDLE = 0xFFFFFFF0
 _EXPORTED = b"exported"
 _REREG = ENUMS["ibv_rereg_mr_flags"]
@@ -50,7 +50,7 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
 
 
 def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
-    """The fields of a region's structure; `pd` is the pointer that it should have (None: that of no PD)."""
+    """The fields of a region's struct ibv_mr; `pd` is the pointer that it should have (None: NULL)."""
     fields = mr.fields()
     return {
         "addr": fields["addr"],
@@ -64,7 +64,7 @@ def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
 
 
 def call_verb(context: CaseContext, step: Step) -> Observation:
-    """A verb that is called as its prototype says; its result is observed by the convention of its page."""
+    """Calls a verb with the arguments of its prototype; its result is read by the convention on its manual page."""
     verb = VERBS[step.call]
     opened: list[int] = []
     try:
@@ -79,8 +79,8 @@ def call_verb(context: CaseContext, step: Step) -> Observation:
 
 
 def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: list[int]) -> object:
-    """The value of an argument: an object, or a number. A descriptor that was opened for this call alone is added to
-    `opened`."""
+    """The value of an argument: an object, or a number. A file descriptor that is opened for this call alone is added
+    to `opened`."""
     if spec.kind == "word":
         return given
     if spec.kind != "object":
@@ -99,7 +99,7 @@ def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: li
 
 
 def _descriptor(context: CaseContext, name: str) -> tuple[int, bool]:
-    """The descriptor of a dma-buf or one of vocabulary.BAD_FDS, and whether it must be closed afterwards."""
+    """The file descriptor of a dma-buf or one of vocabulary.BAD_FDS, and whether it must be closed afterwards."""
     if name in context.dmabufs:
         return context.dmabufs[name].fd, False
     if name == "minus_one":
@@ -130,7 +130,7 @@ def _dereg_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def _stale_handle(context: CaseContext, mr: Mr) -> int:
-    """The handle of a region that was deregistered: a second region of the same memory."""
+    """A stale handle: that of a second region on the same memory, which is deregistered here."""
     entry = context.entry
     returned = entry.reg_mr(context.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
@@ -155,7 +155,7 @@ def _rereg_mr(context: CaseContext, step: Step) -> Observation:
     moved = bool(flags & _CHANGE_TRANSLATION)
     if returned.value == 0 and context.entry.name == "uverbs":
         _update_struct(mr, moved, addr, length, pd.pointer if pd and flags & _CHANGE_PD else 0)
-    # Also after a failed call: ERR_DO_FORK_OLD comes after the change.
+    # Also after a failed call: with ERR_DO_FORK_OLD, the kernel has made the change.
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     if returned.value == 0:
         observation["asked"] = {
@@ -180,7 +180,7 @@ def _rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
 
 
 def _update_struct(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
-    """Updates the structure as the library does after a success, because the kernel does not."""
+    """Updates struct ibv_mr as the library does after a success: a command of the kernel does not change it."""
     if moved:
         mr.struct.addr, mr.struct.length = addr, length
     if pd:
@@ -224,7 +224,7 @@ def _forged(context: CaseContext, step: Step) -> Observation:
     }
     command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
     observation = result_of(context.entry.forged(command, handle, mr))
-    if command != "DESTROY_QP":  # the kernel alone cannot make a queue pair; the row destroys the one that it has
+    if command != "DESTROY_QP":  # a new queue pair cannot be made by the kernel's command alone, so there is no control
         control = context.entry.by_right_handle(command, handles["pd"], mr)
         observation |= {"no_control": errno_name(control.errno)} if control.value else {}
     return observation
@@ -252,7 +252,7 @@ def _export_buf(context: CaseContext, step: Step) -> Observation:
 
 
 def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
-    """How two exports differ from two descriptors of the buffer's memory, which they should be. Closes both."""
+    """How two exports differ from what they should be: two descriptors of the buffer's memory. Closes both."""
     different = [] if len(fds) == 2 else ["one descriptor instead of two"]
     for fd in fds:
         try:
@@ -289,7 +289,7 @@ def _import_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def _held(context: CaseContext, step: Step) -> Observation:
-    """A verb that makes an object which a program holds by a pointer, from numbers or from the handle of another
+    """Calls a verb that returns a pointer to a new object, and whose arguments are numbers or the handle of another
     object."""
     if step.call == "ibv_import_dm":
         handle = context.held[str(step.arguments["dm_handle"])].handle
@@ -379,7 +379,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
         key = context.number(given) % (1 << 32) if given else next_rkey(window.rkey)
         returned = queue.post_send(SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info))
         if returned.value == 0:
-            window.rkey = key  # after ibv_post_send the caller does what ibv_bind_mw does itself
+            window.rkey = key  # ibv_bind_mw sets the rkey itself; after ibv_post_send the caller has to
     observation = result_of(returned)
     observation["layer"] = _bind_layer(returned)
     if failed:
@@ -407,8 +407,8 @@ def _bind_notified(context: CaseContext, step: Step) -> Observation:
 def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> bool:
     """Returns whether the last completion of a queue had an event.
 
-    If it does not come soon, a later request raises an event: events come in order, so that this one comes first if it
-    was only late.
+    If the event does not come soon, a later request raises another event: events come in order, so an event that was
+    only late comes first.
     """
     if wanted and queue.took_event(SILENCE_S):
         return True
@@ -434,16 +434,16 @@ def _completions(
     if expected or queue.sq_sig_all:
         found = queue.completions(1)
         return _completed(posted, found) | {"wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]}
-    # Requests of one queue complete in order: a completion would come before that of the next request.
+    # Requests of one queue complete in order: a completion of this request would come before that of the next one.
     marker = context.next_wr_id()
-    queue.post_send(SendRequest("RDMA_WRITE", marker))  # of zero bytes: it needs no key and changes nothing
+    queue.post_send(SendRequest("RDMA_WRITE", marker))  # zero bytes, so it needs no key and changes nothing
     found = queue.completions(1)
     own = [each for each in found if each.wr_id != marker]
     return _completed(posted, own) | {"wr_id_matches": None, "marker": [each.status for each in found]}
 
 
 def _completed(posted: SendRequest, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
-    """The statuses of a request's completions, and the opcode of one that names another operation."""
+    """The statuses of a request's completions, and the opcode of a completion that names a different operation."""
     differing = other_opcode(posted.opcode, found, received)
     statuses: Observation = {"wc": [each.status for each in found]}
     return statuses | {"opcode": differing} if differing else statuses

@@ -1,8 +1,8 @@
 """Traffic: operations on a region or window, which show what the device enforces and which bytes it writes.
 
-Before each operation, memory has known contents: the range, all memory of the case around it, and guards next to the
-harness's own buffer. Afterwards every byte that differs is recorded. A pair of queue pairs is renewed after a refusal.
-Not for judging the observations.
+Before each operation, memory has known contents: the range, all memory of the case around the range, and guards next to
+the harness's own buffer. Afterwards, every byte that differs is recorded. A pair of queue pairs is renewed after a
+refusal. Not for judging the observations.
 """
 
 import ctypes
@@ -33,33 +33,35 @@ from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
 
-# The maximum of tries of a message that has to arrive over an unreliable transport.
+# How often a message that has to arrive over an unreliable transport is tried at most.
 MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
-# The bit in which the compared value differs from the one in memory.
+# The bit in which the compared value differs from the value in memory.
 _UNEQUAL = {"UNEQUAL_CMP_AND_SWP": 1, "UPPER_UNEQUAL_CMP_AND_SWP": 1 << 63}
 _ZERO_ADD = "ZERO_FETCH_AND_ADD"
-_INEFFECTIVE = (*_UNEQUAL, _ZERO_ADD)  # atomics that leave the value as it is
+_INEFFECTIVE = (*_UNEQUAL, _ZERO_ADD)  # atomics that do not change the value
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _RIGHTS = ENUMS["ibv_access_flags"]
 
 
-# A probe yields the exchange that it needs, if any, receives its result by send(), and returns its observation.
+# A probe yields the exchange that it needs, if any, gets the result of the exchange by send(), and returns its
+# observation.
 Probe = Generator[ExchangeSpec, Exchange, Observation]
 
 
 def probe(context: CaseContext, step: Step) -> Observation:
     """Makes one operation on a range, by a peer or by the range's owner. Raises SetupRefused.
 
-    Data that must arrive are sent again if an unreliable transport has lost them, up to MOST_TRIES times.
+    If data must arrive but an unreliable transport has lost them, the operation is repeated; it is made at most
+    MOST_TRIES times.
     """
     seen = _with_events(context, step)
     return again_if_lost(seen, lambda: _once(context, step)) if step.then.outcome == "success" else seen
 
 
 def _with_events(context: CaseContext, step: Step) -> Observation:
-    """One operation; if it should be refused, the observation has the asynchronous events of the responder's queue
-    pair."""
+    """Makes one operation; if it should be refused, the observation has the asynchronous events of the responder's
+    queue pair."""
     if step.then.outcome != "refused":
         return _once(context, step)
     connection = _connection(context, step)
@@ -70,7 +72,8 @@ def _with_events(context: CaseContext, step: Step) -> Observation:
 
 
 def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Observation:
-    """Returns the observation, or that of the first further try in which nothing was lost; `tries` counts them."""
+    """Returns the observation, or that of the first further try in which nothing was lost; `tries` is the number of
+    tries."""
     tries = 1
     while is_lost(seen) and tries < MOST_TRIES:
         tries += 1
@@ -115,7 +118,7 @@ def run_probes(probes: Sequence[tuple[CaseContext, Step]]) -> list[Observation |
 
 
 def _traffic(context: CaseContext, step: Step) -> Probe:
-    """A peer's operation on a range by an rkey: RDMA, the atomics, FLUSH."""
+    """A peer's operation on a range with an rkey: RDMA READ or WRITE, an atomic, or FLUSH."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     rkey, addr, at, length = _range(context, step, operation, "rkey")
     connection = _connection(context, step)
@@ -158,14 +161,14 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
 
 
 def _local_traffic(context: CaseContext, step: Step) -> Probe:
-    """An access to a range by an lkey: SEND and WRITE read from it, the others write to it."""
+    """An operation with a range as local memory, by an lkey: SEND and RDMA WRITE read the range, others write to it."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(context, step, operation, "lkey")
     connection = _connection(context, step)
     gathers, receives = operation in ("SEND", "WRITE"), operation.startswith("RECV")
     content = pattern(length)
     target = _target(context, at, length, str(step.arguments["contents"]), content if gathers else None, not gathers)
-    # The region is in the responder's PD, whichever end posts the request.
+    # The region is in the responder's PD, even if the requester posts the request.
     access = _RIGHTS.value_of(_GRANTED[operation]) if operation in _GRANTED else 0
     skipped = DATAGRAM_HEADER if kind == "UD" else 0
     size = max(0, length - skipped) if receives else length
@@ -200,12 +203,12 @@ def _local_traffic(context: CaseContext, step: Step) -> Probe:
 
 
 _PROBES: dict[str, Callable[[CaseContext, Step], Probe]] = {"traffic": _traffic, "local_traffic": _local_traffic}
-# The access right that the peer's memory needs for an operation whose local side is the range under test.
+# The access flag that the peer's memory needs for an operation whose local side is the range under test.
 _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "REMOTE_ATOMIC"}
 
 
 class _Answer(NamedTuple):
-    """The data that show whether a request was answered: its completions, those at its peer, and its opcode."""
+    """The data that show whether a request was answered: its completions, the completions at its peer, its opcode."""
 
     found: Sequence[Completion]
     received: Sequence[Completion]
@@ -278,7 +281,7 @@ def _receive(
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
     """Posts a bind and after it a SEND on the same queue pair, and awaits only the receive of the SEND.
 
-    When the peer has received it, the window must be bound: a SEND is ordered after a bind posted before it.
+    When the peer has received the SEND, the window must be bound: a SEND is ordered after a bind posted before it.
     """
     pair = context.pairs[str(step.arguments["qp"])]
     window = context.windows[str(step.arguments["mw"])]
@@ -307,9 +310,9 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
 
 
 def _target(context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
-    """A range of the case's memory. `content`: its contents before the operation, if the operation reads it.
+    """A range of the case's memory. `content` are its contents before the operation, if the operation reads the range.
 
-    `replaced`: whether the operation writes the transferred bytes to it.
+    If `replaced`, the operation writes the transferred bytes to the range.
     """
     around, prefill = AROUND[contents], contents == "made"
     before = (content if content is not None else repeated(BEFORE, length)) if prefill else repeated(around, length)
@@ -318,7 +321,7 @@ def _target(context: CaseContext, at: int, length: int, contents: str, content: 
 
 
 def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
-    """Key, address, address in this process, and length in bytes, of the operation."""
+    """The key, the address, the address in this process, and the length in bytes of the operation."""
     number, addr, length = context.numbers(step.arguments, key, "addr", "length")
     at = context.number(step.arguments["at"]) if step.arguments["at"] else addr
     offset, size = locate(str(step.arguments["position"]), operation, addr, length)
@@ -326,7 +329,7 @@ def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[
 
 
 def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
-    """The connection of an operation: over the pair that the case names, else one of the harness."""
+    """The connection of an operation: over the pair that the case names, else a connection of the harness."""
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
     posted = str(step.arguments["poster"]).removeprefix("post_send")
     flags, length = context.numbers(step.arguments, "with_flags", "length")
@@ -345,7 +348,7 @@ def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
 def _request(
     context: CaseContext, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
 ) -> SendRequest:
-    """The request. A word operation replaces the value in the first of `contents` by that in the second."""
+    """The request. `contents` are the contents before and after: an atomic replaces the first value by the second."""
     wr_id = context.next_wr_id()
     if operation in FLUSHES:
         return SendRequest(operation, wr_id, rkey=rkey, remote_addr=addr, length=length)
@@ -365,7 +368,7 @@ def _request(
 def _answered(
     returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
 ) -> Observation:
-    """The observation of the completions of the request, and of those at the other side unless all succeeded."""
+    """The observation of the completions of the request and, unless all have succeeded, of those at the other side."""
     statuses = [each.status for each in found]
     observation = result_of(returned)
     observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}
@@ -381,7 +384,7 @@ def _named(opcode: str, found: Sequence[Completion], received: Sequence[Completi
 
 
 def _received(completions: Sequence[Completion], length: int, with_imm: bool = True) -> Observation:
-    """Other fields of the receiver's completion, as [reported, expected]."""
+    """Further fields of the receiver's completion, as [reported, expected]."""
     if not completions or completions[0].status != "SUCCESS":
         return {}
     received: Observation = {"byte_len": [completions[0].byte_len, length]}
@@ -393,8 +396,8 @@ def _received(completions: Sequence[Completion], length: int, with_imm: bool = T
 def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool) -> Observation:
     """The observation of what the operation has changed in the range and around the harness's own buffer.
 
-    An operation of zero bytes counts as moved if it succeeded (`done`) and nothing changed. `late`: a completion came
-    before the last byte.
+    An operation of zero bytes counts as moved if it succeeded (`done`) and nothing changed. If `late`, a completion
+    came before the last byte.
     """
     changed = target.changed()
     if length == 0:

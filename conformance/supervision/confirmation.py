@@ -1,10 +1,10 @@
 """Confirms the violations of a run: tries each again in a fresh worker.
 
 One violation of each cause is tried alone, and so is every violation that killed its worker. The others are tried
-together, in the reverse order of the run. If a violation does not occur there, it is tried alone too; those after one
-that kills the worker are tried together again. A violation that does not occur alone depends on the cases that ran
-before it in its worker. The shortest list of such cases after which it occurs is then searched by halving. Verdicts do
-not change. Not for running a worker (repetition.py).
+together in one worker, in the reverse order of the run. A violation that does not occur there is tried alone too; if a
+violation kills this worker, those after it are tried together again. A violation that does not occur alone depends on
+the cases that ran before it in its worker: a short list of such cases after which it occurs is searched for by halving.
+Verdicts do not change. Not for running a worker (repetition.py).
 """
 
 import functools
@@ -21,7 +21,8 @@ from conformance.supervision.repetition import Violation, repeat
 from conformance.supervision.worker import TRIES, Start, Worker, run_together
 from conformance.sweeps.outcome import Points
 
-# For how many violations the suite searches the cases that make them occur again, and the workers of each search.
+# The number of violations for which the suite searches for cases that make them occur again, and the maximum number of
+# workers for each search.
 MOST_SEARCHED = 5
 MOST_WORKERS = 16
 # How often a violation is tried alone before it counts as not confirmed.
@@ -35,9 +36,9 @@ class Confirmation:
     """The violations of one run, and the outcomes of those that were tried again."""
 
     def __init__(self, found: Sequence[Violation], recording: Recording, repeats_losses: bool) -> None:
-        """`found` are to be tried again, and `recording` gets the outcomes.
+        """`found` are the violations to try again, and `recording` gets the outcomes.
 
-        `repeats_losses`: a CRASH or HANG may be tried again."""
+        If `repeats_losses`, violations with CRASH or HANG are tried again, too."""
         self._found = found
         self._waiting: list[Sequence[Violation]] = []  # each list is tried in one worker
         self._recording = recording
@@ -87,9 +88,9 @@ class Confirmation:
                 self._recording.listener.say(f"  {self._tried} tried, {left} left")
 
     def _try_together(self, violations: Sequence[Violation], start: Start) -> None:
-        """Tries violations in one worker. Violations that do not occur there as in the run are to be tried alone.
+        """Tries violations in one worker. Those that do not occur in it with the same verdict are then tried alone.
 
-        Violations after a case that ended the worker are tried together once more.
+        Violations after a case that ended the worker are tried together again.
         """
         again = self._repeated(start, [each.name for each in violations])
         for violation in violations:
@@ -102,12 +103,12 @@ class Confirmation:
             self._wait(*behind)
 
     def _wait(self, *violations: Violation) -> None:
-        """Lists of several violations are started before single ones, since they take longest."""
+        """Lists of several violations are started before single violations, since lists take longer."""
         with self._lock:
             self._waiting.insert(0 if len(violations) > 1 else len(self._waiting), violations)
 
     def _confirmed(self, violation: Violation, start: Start) -> ConfirmationRecord | None:
-        """The record about a violation; None if it could not be tried."""
+        """The record about a violation; None if the violation could not be tried again."""
         if violation.first:
             return self._about(violation, True, "run")
         if violation.seen["verdict"] != Verdict.FAIL and "observed" not in violation.seen and not self._repeats_losses:
@@ -126,7 +127,7 @@ class Confirmation:
         return about
 
     def _repeat_more(self, about: ConfirmationRecord, violation: Violation, start: Start) -> None:
-        """Tries a violation that did not occur alone a few more times; if it occurs then, it is unsteady."""
+        """Tries a violation that did not occur alone a few more times; if it then occurs, it is unsteady."""
         more = [each for _ in range(REPETITIONS - 1) if (each := self._last_repeated(start, [violation.name]))]
         seen = [each for each in more if each["verdict"] in VIOLATIONS]
         about["repetitions"] = {"seen": len(seen), "of": 1 + len(more)}
@@ -144,7 +145,7 @@ class Confirmation:
             return self._searched <= MOST_SEARCHED
 
     def _brings_it_back(self, violation: Violation, start: Start) -> list[str]:
-        """The shortest list of cases that was found after which the violation occurs again; empty if there is none."""
+        """The shortest list of cases found after which the violation occurs again; empty if none was found."""
         left = MOST_WORKERS
 
         def occurs(before: Sequence[str]) -> bool:
@@ -162,7 +163,7 @@ class Confirmation:
             middle = len(needed) // 2
             half = next((half for half in (needed[middle:], needed[:middle]) if occurs(half)), None)
             if half is None:
-                break  # it takes cases of both halves
+                break  # the violation needs cases of both halves
             needed = half
         return needed
 
@@ -171,7 +172,8 @@ class Confirmation:
         return self._repeated(start, names).get(names[-1])
 
     def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
-        """The results of one worker that runs these cases. A few workers are tried until one reaches the last case."""
+        """The results of a worker that runs these cases. If a worker does not reach the last case, a few more are
+        tried."""
         plan = self._recording.plan
         cases = {name: case for name in names if (case := plan.suite.find(name))}
         found: dict[str, ResultRecord] = {}

@@ -1,7 +1,7 @@
-"""Judges the observations of a worker in the supervisor, and the death or hang of one in a case.
+"""Judges the observations of a worker in the supervisor, and the death or hang of a worker during a case.
 
-The code under test runs in the worker's process, so that a line from there is only evidence: rules, level, call and
-source are those of the plan, and the verdict follows from the observation, as in `rdma-cts judge`; the worker's own
+The code under test runs in the worker's process, so a line from a worker is only evidence: rules, level, call and
+source are taken from the plan, and the verdict follows from the observation, as in `rdma-cts judge`; the worker's own
 verdict is only compared. Not for the order of lines (session.py) and not for writing results (recording.py).
 """
 
@@ -27,12 +27,12 @@ from conformance.supervision.worker import WorkerEnd
 MOST_LOG_LINES = 200
 MOST_ALARMS = 100
 MOST_OBSERVED_BYTES = 1 << 18
-MOST_EXAMPLES_BYTES = 1 << 22  # of all observations of a sweep
+MOST_EXAMPLES_BYTES = 1 << 22  # the limit for all observations of a sweep together
 
 
 @dataclass(frozen=True)
 class Examiner:
-    """Judges the lines of one worker, with its header and its findings about what the entries offer."""
+    """Judges the lines of one worker, with its header and its findings about the capabilities of the entry points."""
 
     registry: Registry
     basis: Basis
@@ -41,7 +41,8 @@ class Examiner:
     def of(
         cls, registry: Registry, profile: Profile, header: HeaderRecord, offered: OfferedRecord | None = None
     ) -> "Examiner":
-        """The examiner for a worker that has sent this. Both records have the shape of their types."""
+        """The examiner for a worker that has sent this header and these findings. Both have the shape of their
+        types."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
         found = (
@@ -52,9 +53,10 @@ class Examiner:
         return cls(registry, Basis(found, profile))
 
     def judged(self, case: Case, line: ResultRecord) -> ResultRecord:
-        """The result of a planned case by this side's judgement, with the points of a sweep under `points_data`.
+        """The result of a planned case as judged by the supervisor, with the points of a sweep under `points_data`.
 
-        BROKEN if the line does not have the shape of a result, cannot be judged, or has another verdict.
+        The verdict is BROKEN if the line does not have the shape of a result, cannot be judged, or has a different
+        verdict.
         """
         wrong = mismatch_of(line)
         if wrong:
@@ -67,7 +69,7 @@ class Examiner:
             return self._broken(case, f"its observations have {size:,} bytes, more than {MOST_EXAMPLES_BYTES:,}")
         try:
             found = self._judged(case, line)
-        except Exception as error:  # the line can be anything that has the right types
+        except Exception as error:  # the line can have any values of the right types
             return self._broken(case, f"what the worker observed cannot be judged ({type(error).__name__}: {error})")
         said, here = line["verdict"], found["verdict"]
         if here != said or found.get("points") != line.get("points"):
@@ -82,7 +84,7 @@ class Examiner:
         if line["observed"]:
             seen = conclude(case, self.basis, without_undeclared(line["observed"]), line["kernel"])
             judgement, observed = seen.judgement, seen.observation
-        elif line["verdict"] == Verdict.BROKEN:  # says nothing about the device
+        elif line["verdict"] == Verdict.BROKEN:  # accepted without an observation: it is no verdict on the device
             judgement, observed = Judgement(Verdict.BROKEN, line["reason"]), {}
         else:
             judgement, observed = Judgement(Verdict.BROKEN, "a verdict without an observation"), {}
@@ -91,7 +93,7 @@ class Examiner:
         )
 
     def _sweep(self, case: Case, line: ResultRecord) -> ResultRecord:
-        # Not imported before a sweep is judged: these take a while, and most runs of one case have none.
+        # Imported only when a sweep is judged: the import takes a while, and most runs of one case have no sweep.
         from conformance.results.case_record import sweep_record
         from conformance.sweeps.judging import rejudge_sweep
         from conformance.sweeps.outcome import Points
@@ -116,7 +118,7 @@ def _whole(duration_us: float | None) -> int | None:
 
 
 def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
-    """The record with as many kernel lines, alarms and texts as a result keeps, and with notes about cuts."""
+    """The record with kernel lines, alarms and texts cut to the limits of a result, and with notes about the cuts."""
     record["reason"] = cut(record["reason"])
     if "fault" in record:
         seen = record["fault"].get("seen", [])
@@ -137,12 +139,13 @@ def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
 
 
 def bounded_log(lines: Sequence[str], decisive: Collection[int] = ()) -> list[str]:
-    """The first, the decisive and the last lines of a log, each cut, with how many are left out between them."""
+    """The first, the decisive and the last lines of a log, each cut to the limit; between them, the numbers of lines
+    that are left out."""
     if len(lines) <= MOST_LOG_LINES:
         return [cut(line) for line in lines]
     half = MOST_LOG_LINES // 2
     found: list[str] = []
-    end = 0  # of the lines already handled
+    end = 0  # the end of the lines that are handled already
     for number in sorted({*range(half), *decisive, *range(len(lines) - half, len(lines))}):
         if number > end:
             found.append(f"({number - end:,} lines are left out)")

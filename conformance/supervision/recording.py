@@ -1,7 +1,7 @@
-"""The plan of a run, and its records so far: its header, a result for each case that is done, and their file.
+"""The plan of a run, and its records so far: the header, a result for each finished case, and the file of the records.
 
-Although workers run at the same time, only one thread at a time may use it (supervisor.py). Not for the streams of
-workers (session.py), nor for the file from which a run is resumed (runs/plan.py).
+Although workers run at the same time, only one thread at a time may use a Recording (supervisor.py). Not for the
+streams of workers (session.py), nor for the file from which a run is resumed (runs/plan.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,13 +50,13 @@ def _alone(case: Case, _: str) -> str:
 class RunPlan:
     """The cases of a run, and the data that decide on their verdicts.
 
-    `facts` are those of the header that workers do not know. `reproduction` returns the command that runs one case on
-    the same target, on the device of that name if several devices share the cases. `boot_id` returns what identifies
-    the boot of the kernel under test if that is the kernel of a host, which may die together with this process: the
-    file then records the start of each case, too. `waivers` determine effective verdicts, and `profile` what the device
-    must have. `devices` are the names of the devices that a worker may have, if they are known. `durations` are the
-    seconds that cases took in an earlier run, by id; they only decide which worker runs which case. Random sequences
-    are tried for `sequences_s` seconds.
+    `facts` are the facts of the header that workers do not know. `reproduction` returns the command that runs one case
+    on the same target; if several devices share the cases, on the device with the given name. `boot_id` returns an id
+    of the boot of the kernel under test if that is the kernel of a host, which may crash together with this process:
+    the file then also records the start of each case. `waivers` determine effective verdicts, and `profile` has the
+    capabilities that the device must have. `devices` are the names of the devices that a worker may have, if they are
+    known. `durations` are the seconds that cases took in an earlier run, by id; they only decide which worker runs
+    which case. Random sequences are tried for `sequences_s` seconds.
     """
 
     suite: Suite
@@ -73,13 +73,13 @@ class RunPlan:
 
     @property
     def longest_case_s(self) -> float:
-        """The maximum duration of a case in seconds, whatever progress it makes."""
+        """The maximum duration of a case in seconds, even if the case makes progress."""
         return longest_case_s(self.case_deadline_s) + self.sequences_s
 
 
 NO_WORKER = 0
-_MOST_HEADER_BYTES = 1 << 20  # of the parts that a run uses
-_MOST_ROW = 1 << 16  # characters of a random sequence that a worker was in
+_MOST_HEADER_BYTES = 1 << 20  # the limit for the parts of a worker's header that a run uses
+_MOST_ROW = 1 << 16  # the limit in characters for a random sequence during which a worker ended
 # The keys of a worker's header that a run's header takes from it.
 _FROM_WORKERS = ("type", "schema", "suite", "stack", "env", "device", "under_test", "seed", "argv", "started", "tier")
 
@@ -90,38 +90,38 @@ class Recording:
     def __init__(
         self, plan: RunPlan, file: ResultsFile, listener: Listener, prior: PriorSessions | None = None
     ) -> None:
-        """The records go to `file`; `prior` are the earlier sessions of a run that is resumed."""
+        """Records are written to `file`; `prior` are the records of earlier sessions of a resumed run."""
         self.plan = plan
         self.listener = listener
         self.cases = {case.id: case for case in plan.cases}
         self.header: HeaderRecord | None = prior.header if prior else None
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
-        self.took: dict[str, float] = {}  # seconds of a worker by case, for planning the next run
+        self.took: dict[str, float] = {}  # by case, the seconds that its worker took, for planning the next run
         self._registry = plan.suite.registry
         self._file = file
         self._prior = prior
         self._confirmations: list[ConfirmationRecord] | None = list(prior.confirmations) or None if prior else None
         self._workers = prior.boots if prior else 0
         self._uncounted: list[DerivedFiles | None] = []
-        self._device_of: dict[int, str] = {}  # by worker, if several devices share the cases
+        self._device_of: dict[int, str] = {}  # by worker, its device, if several devices share the cases
         self._footer: FooterRecord | None = None
 
     @property
     def boot_id(self) -> str:
-        """Identifies the current boot of the kernel under test, if that is the kernel of a host; else empty."""
+        """The id of the present boot of the kernel under test, if that is the kernel of a host; else empty."""
         return self.plan.boot_id()
 
     @property
     def recorded(self) -> Recorded | None:
-        """The records of this process, even if the file was changed; None if no worker has sent a header."""
+        """The records in this process, which do not depend on the file; None if no worker has sent a header."""
         if not self.header:
             return None
         others: list[OtherRecord] = list(self._confirmations or ())
         return Recorded(self.header, list(self.done.values()), self._footer, others=others)
 
     def carry_on(self) -> None:
-        """Begins a further session, if there was an earlier one. Raises UserError if its header belongs to another
+        """Begins a further session, if there was an earlier session. Raises UserError if its header belongs to another
         plan."""
         prior = self._prior
         if not prior:
@@ -143,7 +143,7 @@ class Recording:
         return self._workers
 
     def begin(self, worker_header: HeaderRecord, derived: DerivedFiles | None = None) -> None:
-        """Handles the first header of this session, of a worker that was given these derived files.
+        """Handles the first header of this session, from a worker that was given these derived files.
 
         Raises UserError if the run was begun on another stack.
         """
@@ -166,7 +166,7 @@ class Recording:
             raise UserError(f"a worker's header has {size:,} bytes", status=3)
         device, asked = worker_header["device"].get("name", ""), self.plan.devices
         if asked and device not in asked:
-            raise UserError(f"a worker has the device {device}, and was asked for {' or '.join(asked)}", status=3)
+            raise UserError(f"a worker has the device {device}, not {' or '.join(asked)}", status=3)
         if self._prior:
             self._prior.check(self._completed(worker_header))
         elif self.header and (change := stack_change(self.header, worker_header)):
@@ -183,7 +183,7 @@ class Recording:
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        """The header of the run; only facts that the worker alone can know come from its header."""
+        """The header of the run; only facts that nobody but the worker can know are taken from the worker's header."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
         header = cast(HeaderRecord, {**own, **self.plan.facts, **self._known()})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
@@ -203,20 +203,21 @@ class Recording:
         self._file.append({**record, "derived": derived} if derived else record)
 
     def case_started(self, record: StartRecord) -> None:
-        """Records that a case is in flight, if the kernel under test may take this process down with it."""
+        """Records that a case is in flight, if a crash of the kernel under test would also end this process."""
         if self.boot_id:
             self._file.append(record)
 
     def record_loss(
         self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int
     ) -> None:
-        """Records the case in flight of a worker that died or hung, with its last progress and its last output."""
+        """Records the case in flight of a worker that died or hung, with the last progress and last output of the
+        worker."""
         row = at.get("row") if at else None
         judgement = Judgement.of_fault(loss_of(case, end, log, at["point"] if at else ""))
         verdict = Verdict(judgement.verdict)
         record = self._result(case.id, replace(judgement, reason=cut(judgement.reason)), log)
         rule = at.get("rule", "") if at else ""
-        # A random sequence is recorded with its rule. All other cases have their own rules.
+        # A random sequence is recorded with the rule of its last step. All other cases have their own rules.
         if at and row and len(row) <= _MOST_ROW and case.kind is Kind.SEQUENCES and rule in case.rules:
             deviation: Deviation = {"when": cut(at["point"]), "rules": [rule], "row": row}
             record["deviations"] = [deviation]
@@ -224,7 +225,7 @@ class Recording:
         self.append(self.prepared(record, worker))
 
     def record(self, case: str, verdict: Verdict, reason: str, worker: int = NO_WORKER) -> None:
-        """Records a verdict of the supervisor's own."""
+        """Records a verdict that the supervisor gives without a line of the worker."""
         self.append(self.prepared(self._result(case, Judgement(verdict, reason), []), worker))
 
     def _result(self, case: str, judgement: Judgement, log: Sequence[str]) -> ResultRecord:
@@ -236,7 +237,7 @@ class Recording:
         return self.header_received and case in self.cases and case not in self.done
 
     def prepared(self, record: ResultRecord, worker: int) -> ResultRecord:
-        """The result of an expected case in the form in which it is recorded.
+        """The result of an expected case, in the form of a record.
 
         Explaining the deviations of a sweep takes a while; this is the only method that several threads may call.
         """
@@ -259,7 +260,7 @@ class Recording:
         self.listener.result_recorded(record, len(self.done), len(self.cases))
 
     def unconfirmed(self) -> list[Violation]:
-        """The violations that have to be confirmed now: the file does not yet say whether they occur alone."""
+        """The violations that have to be confirmed: those about which the file has no confirmation yet."""
         self._confirmations = self._confirmations or []
         known = {(record["case"], record.get("point", "")) for record in self._confirmations}
         return [each for each in violations(self.done, self.cases) if (each.case, each.point) not in known]

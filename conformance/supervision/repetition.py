@@ -1,5 +1,5 @@
-"""The violations of a run, each with the cases that ran before it in its worker; and a worker in which a few cases are
-run once more. Records nothing.
+"""The violations of a run, each with the cases that ran before it in its worker; and the repetition of a few cases in a
+worker. Records nothing.
 
 Not for deciding what to repeat (confirmation.py).
 """
@@ -26,8 +26,8 @@ from conformance.tables.suite import POINT
 class Violation:
     """A violation of a run: of a case, or at a point of a sweep.
 
-    `before` are the cases that ran before it in its worker; `first`: there was none, as far as known. `cause` is that
-    of the defect that it shows.
+    `before` are the cases that ran before it in its worker; `first` is true if no earlier case is known. `cause` is the
+    cause of the defect that the violation shows.
     """
 
     case: str
@@ -39,15 +39,15 @@ class Violation:
 
     @property
     def name(self) -> str:
-        """The case, or case and point, to run in order to see it alone."""
+        """The name of the case or the point that shows the violation alone."""
         return f"{self.case}{POINT}{self.point}" if self.point else self.case
 
 
 def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
     """The violations among results, which are in the order of completion.
 
-    Violations that random sequences found are left out: each was already repeated to make it short. A sweep whose
-    points are tries of one thing is one violation.
+    Violations that random sequences found are left out: each was already repeated when it was shortened. A sweep all of
+    whose points repeat one thing that depends on chance is one violation.
     """
     by_worker: dict[int, list[str]] = {}
     for case, record in results.items():
@@ -81,8 +81,9 @@ def repeat(
 ) -> dict[str, ResultRecord]:
     """The results of the cases that the worker reached, in their order.
 
-    The worker was started with `cases`. One that dies or is silent for `case_deadline_s` seconds in a case gives CRASH
-    or HANG, and none of those after it. Raises UserError for the header of another stack. Closes the worker.
+    The worker was started with `cases`. If it dies or is silent for `case_deadline_s` seconds during a case, this case
+    gets CRASH or HANG, and later cases get no result. Raises UserError for the header of another stack. Closes the
+    worker.
     """
     hearing = _Hearing(cases, examiner)
     found: dict[str, ResultRecord] = {}
@@ -130,7 +131,7 @@ class _Hearing:
         self._progress: Record | None = None
 
     def take(self, raw: bytes) -> ResultRecord | None:
-        """The result of the case in flight, if the line is one."""
+        """The result of the case in flight, if the line is this result."""
         record = _read(raw)
         if record is None:
             return None
@@ -155,7 +156,7 @@ class _Hearing:
 
 
 def _read(raw: bytes) -> Record | None:
-    """The record of a line; None if it is not one. A result may have any shape here; the examiner checks it."""
+    """The record in a line; None if the line is not a record. A result may have any shape; the examiner checks it."""
     try:
         record = decode(raw)
     except ValueError:

@@ -1,7 +1,7 @@
 """Reads the stream of one worker until it ends, and records its results.
 
-A line counts only for the case in flight, which the worker has begun and not yet answered; lines before it or about
-other cases are ignored. Not for verdicts (examiner.py) and not for starting another worker (supervisor.py).
+A line counts only for the case in flight, which the worker has begun but not yet answered; lines before its beginning
+or about other cases are ignored. Not for verdicts (examiner.py) and not for starting another worker (supervisor.py).
 """
 
 import threading
@@ -25,10 +25,11 @@ EVIDENCE_LINES = 80
 
 @dataclass
 class Shared:
-    """The data that the threads of a run share; hold `changed` to use it. It is notified of each change.
+    """The data that the threads of a run share. A thread must hold the condition `changed` to use them, and notifies it
+    of each change.
 
-    `external_ends` counts by case how often a worker was killed externally. `stopped`: the run has ended, so that the
-    end of a worker is not a result.
+    `external_ends` has, for each case, how often a worker was killed externally. If `stopped`, the run has ended, so
+    that the end of a worker is not a result.
     """
 
     recording: Recording
@@ -40,8 +41,8 @@ class Shared:
 class Session:
     """The supervisor's view of one worker.
 
-    After `listen`, `end_reason` says why the worker ended, `refused` whether it was unable to run any case, and
-    `progress` whether starting another one makes sense.
+    After `listen`, `end_reason` is why the worker ended, `refused` whether it was unable to run any case, and
+    `progress` whether starting another worker makes sense.
     """
 
     def __init__(self, worker: Worker, number: int, batch: Collection[str], shared: Shared) -> None:
@@ -52,13 +53,13 @@ class Session:
         self._shared = shared
         self._recording = shared.recording
         self._header: HeaderRecord | None = None
-        self._examiner: Examiner | None = None  # once the worker has sent its header
+        self._examiner: Examiner | None = None  # set when the worker has sent its header
         self._in_flight = ""
-        self._latest = ""  # the case that was begun last, and when
+        self._latest = ""  # the case that was begun last, and the time of its beginning
         self._begun = 0.0
-        self._last_progress: ProgressRecord | None = None  # of the case in flight
+        self._last_progress: ProgressRecord | None = None  # the last progress of the case in flight
         self._seen: set[str] = set()
-        self._changes = 0  # grows with each line that is new; noise does not extend the deadline
+        self._changes = 0  # grows with each valid record; other lines do not extend the deadline
         self.end_reason = ""
         self.refused = False
         self.progress = False
@@ -85,7 +86,7 @@ class Session:
                     self._handle_malformed(problem)
                 if record:
                     self._handle(record)
-                # By the clock, so that a worker that never stops writing does not delay the end.
+                # Checked by the clock, so that a worker that never stops writing cannot pass its deadline.
                 if self._in_flight and time.monotonic() >= self._begun + self._recording.plan.longest_case_s:
                     self._endless()
                     return
@@ -105,7 +106,7 @@ class Session:
         """The record of a line, or the problem of a line that is not a record.
 
         Returns neither for an incomplete last line and for the result of a case that is not in flight. A result is
-        returned as judged on this side.
+        returned as the supervisor judges it.
         """
         if not raw.endswith(b"\n"):
             return None, ""
@@ -173,7 +174,7 @@ class Session:
         self._seen.add(case)
 
     def _handle_malformed(self, problem: str) -> None:
-        """A line that the harness has marked as its own, and that is not a record."""
+        """Handles a line that has the mark of the harness but is not a record."""
         if self._in_flight:
             self._break(f"the worker sent a malformed line: {problem}")
         elif not self._header:
@@ -196,7 +197,8 @@ class Session:
         self._took()
 
     def _took(self) -> None:
-        """Stores how long the latest case has taken until now; the last call is when the next one begins."""
+        """Stores how long the latest case has taken until now; the last call for a case is when the next case
+        begins."""
         if self._latest and not self._in_flight:
             self._recording.took[self._latest] = time.monotonic() - self._begun
 
@@ -214,7 +216,7 @@ class Session:
         self._worker.kill()
 
     def _endless(self) -> None:
-        """Handles a case that makes progress forever: that says nothing about the device."""
+        """Handles a case that makes progress without end, which is no verdict on the device."""
         seconds = self._recording.plan.longest_case_s
         self.end_reason = f"{self._in_flight} was not done within {seconds:,.0f} s, although it made progress"
         self._break(f"it was not done within {seconds:,.0f} s, although it made progress")

@@ -1,7 +1,7 @@
 """Runs the cases of a run in workers, several at a time, until each case has a result.
 
-Each place for a worker has a thread, the first one the caller's own; what they share is used under one lock. Not for
-what is recorded (recording.py), for the stream of a worker (session.py) or for who runs what (schedule.py).
+Each place for a worker has a thread, of which the first is the caller's thread; one lock guards their shared data. Not
+for the records (recording.py), for the stream of a worker (session.py) or for the choice of cases (schedule.py).
 """
 
 import functools
@@ -38,8 +38,8 @@ class Supervisor:
         """Runs every case, in as many workers as necessary. Records and returns the footer.
 
         Each of `starts` starts one worker at a time. Each of `again` starts a worker in which violations are tried once
-        more; violations are not confirmed without them, or if cases are missing. Raises UserError if no worker sent a
-        header or could run a case, or if the stack in a worker's header is not that of the run.
+        more; without `again`, or if cases are missing, violations are not confirmed. Raises UserError if no worker sent
+        a header or could run a case, or if the stack in a worker's header is not that of the run.
         """
         began = time.monotonic()
         self._recording.carry_on()
@@ -60,8 +60,8 @@ class Supervisor:
         return self._recording.finish(time.monotonic() - began)
 
     def _end_broken(self, error: Exception, duration_s: float) -> None:
-        """Records a footer after a failure of the harness itself; records nothing if the file or the stack is the
-        reason."""
+        """Records a footer after a failure of the harness itself; records nothing if the file or the stack was the
+        reason for the failure."""
         if isinstance(error, UserError) or not self._recording.header_received:
             return
         reason = f"not run: the harness failed ({type(error).__name__})"
@@ -74,7 +74,7 @@ class Supervisor:
         found = self._recording.unconfirmed()
         if any(not each.first for each in found):
             self._recording.listener.say(f"trying {len(found)} violations again in fresh workers")
-        # On a device of this host, what took the process down may have damaged the kernel.
+        # On a device of this host, the violation that crashed the process may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
         Confirmation(found, self._recording, repeats_losses).run(*starts)
 
@@ -100,7 +100,7 @@ class Supervisor:
                 return
 
     def _next_batch(self) -> list[str]:
-        """The cases for the next worker; waits while other workers run, because these may die and leave some."""
+        """The cases for the next worker; waits while other workers run, because they may die and leave cases."""
         with self._shared.changed:
             while not self._shared.stopped:
                 if batch := self._schedule.take():
@@ -112,7 +112,7 @@ class Supervisor:
         return []
 
     def _run_batch(self, start: Start, batch: Sequence[str]) -> bool:
-        """Runs one worker. Returns whether starting another one makes sense."""
+        """Runs one worker. Returns whether starting another worker makes sense."""
         try:
             worker = start(batch)
         except UserError as error:
@@ -152,5 +152,5 @@ class Supervisor:
                 raise error
             self._end_reason = error.message
             if self._busy > 1:
-                self._recording.listener.say(f"going on with one worker fewer: {error.message}")
+                self._recording.listener.say(f"continuing with one worker fewer: {error.message}")
         return False

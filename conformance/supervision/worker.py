@@ -1,5 +1,5 @@
-"""The interfaces that the supervisor uses: workers, their ends, observers of the progress; and threads for several
-workers. Not for what these share."""
+"""The interfaces that the supervisor uses: workers, how they end, observers of the progress; and threads for several
+workers. Not for the data that these threads share (session.py)."""
 
 import threading
 import time
@@ -10,17 +10,17 @@ from typing import Protocol
 from conformance.model.fault import FaultKind
 from conformance.model.record import DerivedFiles, HeaderRecord, ResultRecord
 
-# The deadline until the first case, in seconds: pytest starts and reads the tables, under emulation.
+# The deadline for the first case, in seconds: before it, pytest starts and reads the tables, maybe under emulation.
 START_DEADLINE_S = 180.0
-# A busy worker is given this long, because several workers start slowly on a busy host.
+# The deadline for a worker that uses the processor, because several workers start slowly on a busy host.
 LONGEST_START_S = 900.0
-# A case whose worker is killed externally is started this many times, then it is BROKEN.
+# A case whose worker is killed externally is started at most this many times; then it is BROKEN.
 TRIES = 3
 
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How a worker ended. `external`: neither the kernel nor the process under test caused it.
+    """How a worker ended. If `external`, neither the kernel nor the process under test caused the end.
 
     Otherwise `kind` is what died, and `by` the signal or status with which a process ended.
     """
@@ -34,10 +34,10 @@ class WorkerEnd:
 class Worker(Protocol):
     """One instance of the process that runs cases; see fixtures.guest.guest.Guest.
 
-    `next_line` returns a line, an empty one at the end of the stream, or None after `timeout` seconds. `stuck_reason`
-    says why no other worker can use the device, or is empty. `held_up` says what outside the run kept it from running
-    while it was silent, or is empty; `busy` whether it has used the processor in that silence. `kill` may be called
-    from another thread. `derived` are the files that other guests had derived and that this one was given."""
+    `next_line` returns a line, an empty line at the end of the stream, or None after `timeout` seconds. `stuck_reason`
+    is why no other worker can use the device, or empty. `held_up` is the external reason why a silent worker did not
+    run, or empty; `busy` is whether it has used the processor since its last line. `kill` may be called from another
+    thread. `derived` summarises the files that other guests had derived and that this worker was given."""
 
     @property
     def derived(self) -> DerivedFiles | None: ...
@@ -52,7 +52,7 @@ class Worker(Protocol):
 
 
 def starts_slowly(worker: Worker, since: float) -> bool:
-    """Returns whether a worker that has been silent since its start at that time is busy, and may go on."""
+    """Returns whether a worker that was started at this time and has been silent since is busy, and may continue."""
     return time.monotonic() < since + LONGEST_START_S and worker.busy()
 
 
@@ -74,17 +74,17 @@ _JOIN_S = 5.0
 
 
 def run_together(functions: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
-    """Returns when all functions have returned. Calls `stop`, which must make them return soon, if one raises an
-    exception.
+    """Runs the functions in threads, and returns when all have returned. If one raises an exception, calls `stop`,
+    which must make the others return soon.
 
-    Raises that exception, the first one if there are several.
+    Raises that exception, or the first if there are several.
     """
     errors: list[BaseException] = []
 
     def guarded(function: Callable[[], None]) -> None:
         try:
             function()
-        except BaseException as error:  # of whatever kind: the caller's thread raises it
+        except BaseException as error:  # any exception is raised again in the caller's thread
             errors.append(error)
             stop()
 

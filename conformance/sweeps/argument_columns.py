@@ -1,7 +1,7 @@
 """The numeric values of a call's arguments at many points, as arrays, without a Python loop over the points.
 
-The points of a group have the same set-up and therefore the same values of the outer axes; they are numbered by the
-other, inner axes.
+The points of a group have the same set-up and therefore the same values of the outer axes; the values of the other
+axes, the inner ones, determine their numbers.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Columns:
         self._inner = [axis for axis in space.axes if axis.name not in outer]
 
     def column(self, argument: Argument | ArgumentTemplate, inner_points: PointNumbers) -> int | array[int]:
-        """An argument modulo 2^64: a number, or an array('Q') with one for each of `inner_points`.
+        """An argument modulo 2^64: a number, or an array('Q') with a number for each of `inner_points`.
 
-        The numbers at points that the sweep's constraint excludes have no meaning.
+        At points that the sweep's constraint excludes, the numbers have no meaning.
         """
         if not isinstance(argument, Varying | FlagsUnion):
             return self._number(argument)
@@ -78,7 +78,7 @@ class Columns:
         return next(axis.size for axis in self._inner if axis.name == name)
 
     def _number(self, argument: Argument) -> int:
-        # Modulo 2^64, as in a register, for int and size_t alike.
+        # Modulo 2^64, like in a register, for int and size_t.
         return self._context.number(argument) % (1 << 64)
 
     def _spread(self, axis: Axis, values: array[int], inner_points: range) -> array[int]:
@@ -99,7 +99,7 @@ class Columns:
 
 
 def _masks(part: FlagSubsets) -> list[int]:
-    """The mask of each subset, in the axis's order."""
+    """The mask of each subset of an axis, in the order of the axis."""
     masks = [0]
     for own in part.masks:
         masks += [mask | own for mask in masks]

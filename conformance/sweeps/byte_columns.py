@@ -1,7 +1,7 @@
-"""The distinct combinations of values in several columns of bytes, and which of them each index has.
+"""The distinct combinations of values in several columns of bytes, and the combination at each index.
 
-A loop in Python would take as long for a point as the verb itself, so that operations on bytes, slices and long
-integers handle all indices at once. Only with more than 256 combinations is each index handled alone.
+A loop in Python would take as long for a point as the verb itself, so operations on bytes, slices and long integers
+handle all indices at once. Each index is handled alone only if there are more than 256 combinations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Combinations:
         return self.ids.index(id_)
 
     def renumbered(self, numbers: Sequence[int]) -> array[int]:
-        """For each index the 16-bit number that `numbers` has for its id."""
+        """For each index, the 16-bit number that `numbers` has for the id at this index."""
         if not isinstance(self.ids, bytes):
             return array("H", map(numbers.__getitem__, self.ids))
         padded = [*numbers, *[0] * (_MAX_IDS - len(numbers))]
@@ -50,7 +50,7 @@ def combinations(columns: Sequence[bytes]) -> Combinations:
         if len(values) * len(known) > _MAX_IDS:
             return _one_by_one(columns)
         pairs = list(itertools.product(known, values))
-        # No byte of this sum is above 255, so that none carries into the next.
+        # No byte of this sum is above 255, so no byte carries into the next.
         total = _number(ids.translate(_table(range(0, len(pairs), len(values) or 1))))
         total += _number(column.translate(_table_of(values)))
         both = total.to_bytes(len(column), "little")

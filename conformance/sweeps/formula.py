@@ -1,8 +1,8 @@
-"""The shortest Boolean formula that describes a set of points, such as those that deviate, by flags and values.
+"""The shortest Boolean formula that describes a set of points, such as the deviating points, by flags and values.
 
-Axes on which the set does not depend are removed first, and values of an axis that make no difference are merged; sympy
-minimises the rest. Points with another expectation are ignored: the formula distinguishes the deviating points from the
-others with the same expectation. Not for finding the points that deviate (outcome.py).
+Axes on which the set does not depend are removed first, and values of an axis between which there is no difference are
+merged; sympy minimises the rest. Points with another expectation are ignored: the formula distinguishes the deviating
+points from the other points with the same expectation. Not for finding deviating points (outcome.py).
 """
 
 import functools
@@ -24,21 +24,21 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 MAX_VARIABLES = 8
 # A set is split into at most this many parts; a longer formula would not help anybody.
 _MAX_PARTS = 64
-_MOST_KEPT = 10_000  # sums of products; default runs of one stack need twenty
+_MOST_KEPT = 10_000  # the number of sums of products in the cache; default runs of one stack need twenty
 # How many sets are minimised for one sweep, at a third of a second each; no recorded sweep needed ten.
 _MOST_MINIMISED = 70
 # Points that were not tested: whether they would deviate is unknown.
 _NOT_TESTED = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 ALWAYS, NEVER = "always", "never"
-_Product: TypeAlias = "Sequence[tuple[int, int, bool]]"  # of literals: a variable, one of its classes, whether negated
+_Product: TypeAlias = "Sequence[tuple[int, int, bool]]"  # literals: variable, class of it, negated or not
 NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """`when` is the formula; `minimal`: whether it is the shortest sum of products.
+    """`when` is the formula; `minimal` is whether it is the shortest sum of products.
 
-    `of` is the number of tested points with the same expectation; `smallest` is the simplest point that deviates.
+    `of` is the number of tested points with the same expectation; `smallest` is the simplest deviating point.
     """
 
     when: str
@@ -55,7 +55,7 @@ class Effort:
 
 
 def explain(points: Points, number: int, effort: Effort | None = None, known: str = "") -> Explanation:
-    """The explanation of the points with the outcome `number`; without a formula once the effort is spent.
+    """The explanation of the points with the outcome `number`; it has no formula if the effort is spent.
 
     `known` is a formula that needs no search.
     """
@@ -77,7 +77,7 @@ def explain(points: Points, number: int, effort: Effort | None = None, known: st
 def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[str, bool]:
     """An expression (see model/predicate.py) for a set of points, and whether it is minimal.
 
-    It is true where `table` is 2 and false where it is 1; where `table` is 0, it may be either.
+    The expression is true at points where `table` is 2 and false where it is 1; where `table` is 0, it may be either.
     """
     if find_spec("sympy") is None:
         return NO_SYMPY, False
@@ -86,7 +86,7 @@ def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[
 
 @dataclass(frozen=True)
 class _Variable:
-    """A property of a point: the class of its value on an axis, or a flag, whose classes are no and yes."""
+    """A property of a point: the class of its value on an axis, or a flag, whose classes are `no` and `yes`."""
 
     axis: str
     classes: tuple[tuple[str, ...], ...]
@@ -94,7 +94,7 @@ class _Variable:
     rank: int = 0  # its position among the variables in a formula
 
     def literal(self, number: int) -> str:
-        """The literal that a point has the class."""
+        """The literal that is true if a point has the class."""
         if self.flag:
             return self.flag if number else f"!{self.flag}"
         rest = [label for other, labels in enumerate(self.classes) if other != number for label in labels]
@@ -102,7 +102,7 @@ class _Variable:
         return f"{self.axis}={_one_or_more(own)}" if len(own) <= len(rest) else f"{self.axis}!={_one_or_more(rest)}"
 
     def negated(self, number: int) -> str:
-        """The literal that a point has another class."""
+        """The literal that is true if a point has another class."""
         if len(self.classes) == 2:
             return self.literal(1 - number)
         return f"{self.axis}!={_one_or_more(self.classes[number])}"
@@ -113,7 +113,7 @@ def _one_or_more(labels: Sequence[str]) -> str:
 
 
 def _variables_of(space: Space) -> tuple[_Variable, ...]:
-    """The variables of a space; the numbers of its points count through their classes, in this order."""
+    """The variables of a space, in the order in which the numbers of its points count through their classes."""
     names = [flag for axis in space.axes for flag in axis.flags]
     found = []
     for axis in space.axes:
@@ -129,7 +129,8 @@ def _variables_of(space: Space) -> tuple[_Variable, ...]:
 
 
 class _Set:
-    """A set of points by variables, `table[marks]` being 2 inside, 1 outside and 0 where it does not matter."""
+    """A set of points, described by variables: `table` is 2 at points inside, 1 outside, and 0 at points that do not
+    matter."""
 
     def __init__(self, variables: Sequence[_Variable], table: bytes, effort: Effort) -> None:
         self.variables, self.table, self.effort = list(variables), table, effort
@@ -148,7 +149,7 @@ class _Set:
         ]
 
     def _replace(self, number: int, classes: Sequence[tuple[str, ...]], slices: Sequence[bytes]) -> None:
-        """Gives a variable other classes; removes it if only one is left."""
+        """Gives a variable other classes; removes the variable if only one class is left."""
         stride = _points(self.variables[number + 1 :])
         starts = range(0, len(slices[0]), stride)
         self.table = b"".join(part[start : start + stride] for start in starts for part in slices)
@@ -191,7 +192,7 @@ class _Set:
         return self._split(), False
 
     def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
-        """The formula if one class alone determines the result, joined with the formula for the other classes."""
+        """If one class alone determines the result, its literal joined with the formula for the other classes."""
         others = [other for other in range(len(self.variables[number].classes)) if other != value]
         classes, slices = self.variables[number].classes, self._slices(number)
         self._replace(number, [classes[other] for other in others], [slices[other] for other in others])
@@ -223,7 +224,7 @@ class _Set:
         return [(number, value) for number, size in numbered for value in ((1,) if size == 2 else range(size))]
 
     def _minimised(self) -> str:
-        """The minimal sum of products, which depends on the table and the number of classes alone."""
+        """The minimal sum of products, which depends only on the table and the numbers of classes."""
         key = cache.digest_of([bytes(len(each.classes) for each in self.variables), self.table])
         known = _found_before()
         if key not in known:

@@ -18,7 +18,7 @@ from conformance.model.sweep import Sweep
 from conformance.model.vocabulary import NULL
 from conformance.verbs import VERBS, leaves_objects
 
-# Calls that do not change the set-up, so that the next point can use it, too.
+# Calls that do not change the set-up, so that the next point can use the same set-up.
 _REPEATABLE = (*(name for name, verb in VERBS.items() if leaves_objects(verb)), "traffic", "local_traffic", "resident")
 # The maximum number of points of a group, for loops in Python and in C.
 MAX_GROUP, MAX_GROUP_IN_C = 4096, 16384
@@ -29,8 +29,8 @@ PointNumbers = range | array  # type: ignore[type-arg]
 class Group:
     """Points with one set-up, in the order in which they are run.
 
-    `inner_points` are their numbers in the product of the inner axes, on which their values differ. `like` is a point
-    with the same set-up, for a group that may be empty.
+    `inner_points` are the numbers of the points in the product of the inner axes, on which their values differ. `like`
+    is a point with the same set-up, for a group that may be empty.
     """
 
     points: PointNumbers
@@ -55,7 +55,7 @@ def setup_axes(sweep: Sweep) -> list[str]:
 
 
 def _uses_own_pair(step: StepTemplate) -> bool:
-    """Whether a step uses a queue pair of the case, whose state it may change, at any point."""
+    """Whether a step, at any point, uses a queue pair of the case, whose state it may change."""
     return "via" in step.arguments or step.first.arguments.get("via", NULL) != NULL
 
 
@@ -104,7 +104,7 @@ def groups(sweep: Sweep, outer: Sequence[str], seed: int | None = None, largest:
 
 
 def _offsets(space: Space, axes: Sequence[str]) -> PointNumbers:
-    """The offsets of the points of the product of some axes, the other axes being at their first value."""
+    """The offsets of the points of the product of some axes; all other axes have their first value."""
     found: PointNumbers = range(1)
     for name in reversed(axes):
         stride, size = space.strides[name], space.axis(name).size
@@ -115,11 +115,11 @@ def _offsets(space: Space, axes: Sequence[str]) -> PointNumbers:
     return found
 
 
-_KEPT = 4096  # steps of each call
+_KEPT = 4096  # the number of cached steps of each call
 
 
 class _Steps:
-    """The steps of one call of a row. Points that differ on other axes only share a step, which is created once."""
+    """The steps of one call of a row. Points that differ only on axes that the call does not use share a step."""
 
     def __init__(self, template: StepTemplate, sweep: Sweep, entry: str) -> None:
         self._template, self._entry = template, entry
@@ -127,7 +127,7 @@ class _Steps:
         self._known: dict[tuple[int, ...], Step] = {}
 
     def at(self, values: Values) -> Step:
-        """The step at a point, with the entry of the case."""
+        """The step at a point, with the entry point of the case."""
         key = tuple([values[axis] for axis in self._axes])
         if key not in self._known:
             if len(self._known) >= _KEPT:
@@ -153,14 +153,14 @@ class PointTemplate:
         self._setup: tuple[list[int], Given, tuple[Step, ...]] | None = None
 
     def case(self, point: int) -> Case:
-        """The case of a point. The expectation of its judged call is open."""
+        """The case of a point; its judged call has an open expectation."""
         row, values = self._row, self._sweep.space.values(point)
         key = [values[axis] for axis in self._setup_axes]
         if self._setup is None or self._setup[0] != key:
             before = tuple(step.at(values, self._entry) for step in row.before)
             self._setup = (key, row.given.at(values), before)
         _, given, before = self._setup
-        # The same as dataclasses.replace, in a tenth of its time: the steps have the entry of the case already.
+        # Like dataclasses.replace, but in a tenth of the time: the steps have the entry point of the case already.
         case = Case.__new__(Case)
         case.__dict__.update(
             self._fields,

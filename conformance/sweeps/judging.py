@@ -1,4 +1,4 @@
-"""Judges the points of a sweep: each combination of an expectation and an observation once, by the first such point.
+"""Judges the points of a sweep: each combination of expectation and observation is judged once, at its first point.
 
 Not for running a sweep (run.py).
 """
@@ -17,8 +17,7 @@ from conformance.model.verdict import Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
 from conformance.sweeps.outcome import OUTSIDE, Outcome, PointObservations, Points, overall
 
-# By the refused call: the rule that is violated if a set-up was refused at one point and succeeded when it was made
-# again.
+# For the refused call of a set-up, the rule that is violated if the set-up succeeded when it was repeated.
 _RULE_OF_SETUP = {
     "ibv_reg_mr": "REG-17",
     "ibv_reg_mr_iova": "IOVA-04",
@@ -34,7 +33,8 @@ _HEX = re.compile(r"0x[0-9a-f]+")
 class SweepResult:
     """The result of a sweep. `alarms` are kernel errors and leaked resources, each with the points around it.
 
-    `log` has the first lines of the kernel's log from all intervals between checks. `fault` is that of the first alarm.
+    `log` has the first lines of the kernel's log from all intervals between checks. `fault` is the fault of the first
+    alarm.
     """
 
     points: Points
@@ -46,12 +46,12 @@ class SweepResult:
 
     @property
     def kernel(self) -> KernelEvidence:
-        """The kernel's evidence for the record: its log if there are alarms."""
+        """The kernel's evidence for the record: the alarms, and the kernel's log if there are any."""
         return {"log": self.log} if self.alarms else {}
 
 
 def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> SweepResult:
-    """Judges recorded points by the present clauses, each by the example of its outcome. Runs nothing.
+    """Judges recorded points by the present clauses: each point by the example of its outcome. Runs nothing.
 
     Raises LookupError for points without examples and for points that the sweep excludes.
     """
@@ -69,7 +69,7 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
     if verdict == Verdict.UNREACHABLE and not alarms and _never_set_up(points):
-        verdict = Verdict.BROKEN  # not a single point could be set up: the combinations are not the reason
+        verdict = Verdict.BROKEN  # no point could be set up, so the combinations of arguments are not the reason
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{case.sweep.size:,} points: {shares}"
     fault = None
@@ -126,7 +126,7 @@ class PointJudge:
         if "setup_refused_once" in observed:
             rule = _RULE_OF_SETUP.get(observed["setup_refused_once"], rule)
         elif "setup_failed" in observed and judgement.verdict == Verdict.BROKEN:
-            # A row's set-up is known to work; one of a sweep's many combinations may be impossible on this stack.
+            # The set-up of a row is known to work; some of a sweep's many combinations may be impossible on this stack.
             judgement = Judgement(Verdict.UNREACHABLE, judgement.reason)
         seen = _HEX.sub("0x…", cut(judgement.reason))
         for step in (case.when, *case.afterwards):
@@ -142,8 +142,7 @@ class PointJudge:
 
 
 def _of_any_point(fault: Fault) -> Fault:
-    """The fault without the parts that differ from point to point: its place (see judging/circumstances.py), and
-    numbers."""
+    """The fault without the parts that differ between points: its place (see judging/circumstances.py), and numbers."""
     came = tuple(_HEX.sub("0x…", cut(each)) for each in fault.seen[:MOST_NOTES])
     allowed = tuple(_HEX.sub("0x…", each) for each in fault.expected)
     title = fault.call.partition("(")[0]

@@ -24,7 +24,7 @@ struct region {
 typedef struct region *(*make_function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 typedef int (*release_function)(struct region *);
 
-/* A value for each point (step 1), or one for all of them (step 0). */
+/* Values: one for each point (`step` is 1), or one for all points (`step` is 0). */
 struct column {
     const uint64_t *values;
     uint64_t step;
@@ -42,8 +42,8 @@ struct loop {
     release_function release;
     uint64_t context; /* expected in a region, as are the next three: */
     struct column pd, addr, length;
-    uint16_t *codes;       /* 0: a region as requested; else errno + 1 */
-    struct region *region; /* an unexpected one, which the caller must release */
+    uint16_t *codes;       /* for each point, 0 if the region is as requested, else errno + 1 */
+    struct region *region; /* an unexpected region, which the caller must release */
     int error;             /* the result of releasing a region */
 };
 
@@ -233,7 +233,7 @@ struct region *rdma_cts_rereg(const struct before *before, uint64_t old_access, 
     return code ? failed((-code & 7) << CODE_SHIFT | error, before->dereg(region)) : region;
 }
 
-/* The same by the kernel's ABI, which has no codes and returns only the keys. */
+/* Registers and re-registers by the kernel's ABI, which has no codes and returns only the keys. */
 struct region *rdma_cts_write_rereg(const struct before *before, uint64_t old_access, uint64_t flags, uint64_t pd,
                                     const uint64_t *range, uint64_t access)
 {

@@ -1,7 +1,7 @@
 """The loop of loop.c, compiled once per process if there is a compiler, and its structures.
 
-A call from Python to C takes longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler
-sweeps take longer and have the same results. Not for choosing the functions (registration_loop.py).
+A call from Python to C takes longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler,
+sweeps have the same results, but take longer. Not for choosing the functions (registration_loop.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Loop(ctypes.Structure):
 
 
 class Descriptor(ctypes.Structure):
-    """An open uverbs descriptor, and space for the single region that loop.c has on it at a time.
+    """An open uverbs file descriptor, and space for the single region that loop.c registers on it at a time.
 
     It must live at least as long as the region.
     """
@@ -56,14 +56,15 @@ class Descriptor(ctypes.Structure):
 
 
 def descriptor(entry: object) -> Descriptor:
-    """The descriptor of the uverbs entry; at libibverbs, one that is not used."""
+    """The Descriptor for the entry point uverbs; for libibverbs, a Descriptor that is not used."""
     return Descriptor(fd=entry.fd, driver=entry.driver_id) if isinstance(entry, Uverbs) else Descriptor(fd=-1)
 
 
 class Before(ctypes.Structure):
     """The constant part of re-registrations: the PD and the range of the region, and the functions.
 
-    At uverbs `on` is the address of a Descriptor and `pd` the handle of the PD, at libibverbs struct ibv_pd *.
+    For uverbs, `on` is the address of a Descriptor and `pd` the handle of the PD; for libibverbs, `pd` is a struct
+    ibv_pd *.
     """
 
     _fields_ = (
@@ -105,7 +106,8 @@ def available() -> bool:
 
 
 def function(name: str) -> Callable[..., object]:
-    """A function of loop.c that registers or releases a region by the kernel's ABI. LookupError without a compiler."""
+    """A function of loop.c that registers or releases a region by the kernel's ABI. Raises LookupError if there is no
+    compiler."""
     compiled = _library()
     if compiled is None:
         raise LookupError("loop.c was not compiled")
@@ -115,14 +117,14 @@ def function(name: str) -> Callable[..., object]:
 
 @dataclass(frozen=True)
 class Call:
-    """A function and its arguments: each a number for all points, or an array('Q') with a number for each point."""
+    """A function and its arguments. An argument is a number for all points, or an array('Q') with one for each."""
 
     function: Callable[..., object]
     arguments: Sequence[int | array[int]]
 
 
 class Loop:
-    """One run of the loop. `codes` gets 0 for a region as requested, else errno + 1."""
+    """One run of the loop. For each point, `codes` gets 0 if the region is as requested, else errno + 1."""
 
     def __init__(
         self,
@@ -139,7 +141,7 @@ class Loop:
     ) -> None:
         """`optional` is called at points whose access has a bit of `optional_mask`.
 
-        A region must have `context` and `pd`.
+        The struct ibv_mr of each region must have this `context` and `pd`.
         """
         self._kept: list[object] = [codes]
         self._loop = _Loop(

@@ -1,7 +1,8 @@
 """The observations and outcomes of a sweep's points, and how many points have each.
 
-An outcome is the record of a point: its verdict, short texts of what was expected and observed, and the rule. Points
-with equal observations, or outcomes, share one, so that a large space needs little memory.
+An outcome is the record of a point: its verdict, short texts of the expectation and the observation, and the rule.
+Points with equal outcomes share one object, and so do points with equal observations, so that a large space needs
+little memory.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ MAX_OUTCOMES = OUTSIDE - 1
 class Outcome:
     """The result of points. `expected` and `observed` are short texts for people.
 
-    `clause` is the text of the predicate, in the table, that determined the expectation. `fault` is what went wrong,
-    without what differs from point to point.
+    `clause` is the predicate in the table that determined the expectation, as text. `fault` is what went wrong, without
+    the parts that differ between points.
     """
 
     verdict: str
@@ -62,9 +63,9 @@ class Outcome:
 
 @dataclass
 class Points:
-    """The outcome of every point: `index[point]` is a number in `outcomes`, or OUTSIDE.
+    """The outcome of every point: `index[point]` is an index of `outcomes`, or OUTSIDE.
 
-    `examples` has one point of each outcome in full: the reason and the raw observation.
+    For each outcome, `examples` has one point in full: the reason and the raw observation.
     """
 
     space: Space
@@ -92,7 +93,7 @@ class Points:
         for outcome in self.outcomes:
             proving = open_ if outcome.expected == "open" else rules
             proving.setdefault(outcome.rule, set()).add(outcome.verdict)
-        # Points with an open expectation count for a rule only if it has no others, or if they failed nevertheless.
+        # Points with an open expectation count for a rule only if the rule has no other points, or if they failed.
         for rule, verdicts in open_.items():
             rules[rule] = verdicts if rule not in rules else rules[rule] | (verdicts - {Verdict.PASS})
         return {rule: Verdict(overall(verdicts)) for rule, verdicts in rules.items()}
@@ -142,10 +143,10 @@ class Points:
 
 
 def overall(verdicts: Sequence[str] | set[str]) -> str:
-    """The verdict on a sweep whose points have these.
+    """The verdict on a sweep whose points have these verdicts.
 
-    The worst verdict counts, except UNSUPPORTED and UNREACHABLE: if a part of a space is unsupported or unreachable,
-    the verdict is that of the rest.
+    It is the worst verdict, without UNSUPPORTED and UNREACHABLE: if a part of a space is unsupported or unreachable,
+    the verdict is that of the other points.
     """
     absent = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
     present = [verdict for verdict in verdicts if verdict not in absent] or list(verdicts)
@@ -170,7 +171,7 @@ def decode_index(text: str, points: int) -> array[int]:
 
 
 def little(words: array[int]) -> array[int]:
-    """The words in little-endian byte order, or such words in that of this machine."""
+    """The words converted between the byte order of this machine and little-endian."""
     if sys.byteorder == "little":
         return words
     swapped = array(words.typecode, words)
@@ -187,7 +188,7 @@ class PointObservations:
         self._numbers: dict[str, int] = {}
 
     def number(self, observed: Observation) -> int:
-        """The number of an observation. If several have the same verdict key, the first is kept."""
+        """The index of an observation. If several observations have the same verdict key, the first is kept."""
         key = repr(verdict_key(observed))
         number = self._numbers.get(key)
         if number is None:

@@ -1,9 +1,9 @@
 """Registrations and re-registrations at many points by loop.c: the same calls, with the same checks, as
 execution/steps.py makes for a row.
 
-Only the first of several equal results is recorded in full. There is no loop without a compiler, and none for entries
-other than the device's (the reference implementation, injected violations). Re-registrations are run in Python if the
-axes of the sweep occur in anything but the old access, the flags and the new access.
+Only the first of several equal results is recorded in full. The loop is not used without a compiler, and not for entry
+points other than the device's (the reference implementation, injected violations). Re-registrations are run in Python
+if an axis of the sweep occurs in anything but the old access, the flags and the new access.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ReregLoop:
     def run(
         self, context: CaseContext, group: Group, record: PointObservations, observe: Callable[[int], Observation]
     ) -> list[str]:
-        """Makes the calls of a group; returns a sentence for each region that could not be deregistered."""
+        """Makes the calls of a group; returns a text for each region that could not be deregistered."""
         region, template = self._old.first, self._sweep.row.when
         when, columns = template.first, Columns(self._sweep.space, {}, context)
         new = {**when.arguments, **template.arguments}
@@ -118,9 +118,9 @@ class ReregLoop:
         observe: Callable[[int], Observation],
         release: Callable[..., object],
     ) -> tuple[list[str], dict[int, int]]:
-        """Runs the loop to its end; points at which ibv_mr was not as expected are observed in Python.
+        """Runs the loop to its end; points at which struct ibv_mr was not as expected are observed in Python.
 
-        Returns texts about regions that could not be deregistered, and the numbers of these observations by point.
+        Returns texts about regions that could not be deregistered, and the indices of these observations by point.
         """
         not_released: list[str] = []
         unexpected: dict[int, int] = {}
@@ -134,7 +134,7 @@ class ReregLoop:
         return not_released, unexpected
 
     def _pd_argument(self, pd: Pd | None) -> int:
-        """The PD as an argument at this entry: struct ibv_pd * or the kernel's handle."""
+        """The PD as an argument of this entry point: a struct ibv_pd *, or the kernel's handle."""
         if pd is None:
             return 0
         return pd.pointer if isinstance(self._entry, Libibverbs) else pd.handle
@@ -165,11 +165,11 @@ def _either(flags: int | array[int], flag: int, if_set: int, if_not: int) -> int
     return array("Q", (if_set if each & flag else if_not for each in flags))
 
 
-# Fewer points take less time in Python than compiling the loop takes.
+# For fewer points, Python takes less time than compiling the loop.
 MIN_POINTS = 2048
 # The functions of loop.c that make a registration by ibv_reg_mr_ex.
 _BY_DOOR = {"ibv_reg_mr": "rdma_cts_ex_reg_mr", "ibv_reg_mr_iova": "rdma_cts_ex_reg_mr_iova"}
-_NO_CODE = 0xFFFF  # in `codes` at points where the loop stopped
+_NO_CODE = 0xFFFF  # the value in `codes` of points at which the loop stopped
 
 
 class Loop(Protocol):
@@ -187,7 +187,7 @@ class Loop(Protocol):
 
 
 def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
-    """The loop for a sweep at an entry, or None if loop.c cannot run it."""
+    """The loop for a sweep with an entry point, or None if loop.c cannot run it."""
     call = case.when.call
     if call == "ibv_rereg_mr":
         return rereg_loop_for(case, sweep, entry)
@@ -205,7 +205,8 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
 
 
 def _is_of_device(entry: Entry) -> bool:
-    """Whether an entry, or the library behind one of bench/doors.py, is that of a device and not altered."""
+    """Whether an entry point is the unaltered one of a device; for an entry point of bench/doors.py, whether its
+    library is."""
     return type(entry.library if isinstance(entry, RegMrEx) else entry) in (Libibverbs, Uverbs)
 
 
@@ -225,7 +226,7 @@ class RegistrationLoop:
     def run(
         self, context: CaseContext, group: Group, record: PointObservations, observe: Callable[[int], Observation]
     ) -> list[str]:
-        """Makes the calls of a group on an existing set-up; returns what could not be released, as texts.
+        """Makes the calls of a group on an existing set-up; returns a text for each object that could not be released.
 
         `observe` runs one point as a row and returns the observation.
         """
@@ -269,7 +270,7 @@ class RegistrationLoop:
         return not_released
 
     def _success(self, point: int, record: PointObservations, observe: Callable[[int], Observation]) -> int:
-        """The number of the observation of a region as requested, which is observed in full once."""
+        """The index of the observation for regions that are as requested; only the first is observed in full."""
         if self._success_number is None:
             self._success_number = record.number(observe(point))
         return self._success_number
@@ -288,7 +289,7 @@ class RegistrationLoop:
     def _calls(
         self, context: CaseContext, pd: Pd, column: Mapping[str, int | array[int]]
     ) -> tuple[native.Call, native.Call, Callable[..., object]]:
-        """The call, the call that replaces it if an optional flag is set, and the call that undoes either."""
+        """The registration, the call that replaces it if an optional flag is set, and the call that deregisters."""
         call, access, length, entry = context.case.when.call, column["access"], column["length"], self._entry
         if isinstance(entry, RegMrEx):
             library = cast(Libibverbs, entry.library)

@@ -46,10 +46,10 @@ from conformance.sweeps.registration_loop import loop_for
 
 # The minimum number of points between two checks of the kernel's log and counters, and two progress reports.
 CHECK_INTERVAL = 512
-# Seconds after which progress is reported within an interval, too: its points may have to wait for completions.
+# After this many seconds, progress is also reported within an interval, whose points may wait for completions.
 PROGRESS_S = 5.0
 _LOG_LINES = 40
-# Lost messages are sent again at so many points at most; a transport that loses more is not merely busy.
+# Operations whose messages were lost are repeated at no more than this many points; more losses are no accident.
 _MOST_LOST = 64
 
 
@@ -84,17 +84,17 @@ class _SweepPass:
         self.point_template = PointTemplate(case, sweep)
         self.alarms: list[Alarm] = []
         self.log: list[str] = []
-        self.done = self.ran = 0  # points up to the latest check, and since then
+        self.done = self.ran = 0  # the numbers of points before the latest check, and since this check
         self.reported_at = 0.0
         self.loop = loop_for(case, sweep, self.bench.entry(case.entry))
         self.outer = self.loop.outer if self.loop else setup_axes(sweep)
         self.shared = self.loop is None and case.given.memlock is None and shares_base(sweep)
         self.base: CaseContext | None = None
-        self.pairs_used = True  # the pairs of the base, since they were renewed
+        self.pairs_used = True  # whether the pairs of the base objects were used since their latest renewal
         self.before = self.bench.resources()
 
     def run_all(self, seed: int | None) -> None:
-        """Runs all points; those with the same set-up one after the other."""
+        """Runs all points; points with the same set-up are run one after the other."""
         first, last = 0, 0
         try:
             for group in groups(self.sweep, self.outer, seed, MAX_GROUP_IN_C if self.loop else MAX_GROUP):
@@ -117,8 +117,8 @@ class _SweepPass:
         self.reported_at = time.monotonic()
 
     def _report_in_time(self, point: int, done: int) -> None:
-        """Reports progress if the last report is long ago; `done` points of the present group, up to `point`, are
-        done."""
+        """Reports progress if the last report was long ago; `done` points of the present group are finished, and
+        `point` is the last of them."""
         if time.monotonic() - self.reported_at >= PROGRESS_S:
             self._report(point, self.done + self.ran + done)
 
@@ -146,7 +146,7 @@ class _SweepPass:
         self.alarms.append({"what": sentence(fault), "from": text(first), "to": text(last), "fault": data})
 
     def _release_base(self) -> list[str]:
-        """Releases the base objects that the points shared; returns what the device did not release."""
+        """Releases the base objects that the points shared; returns a text for each that the device did not release."""
         base, self.base = self.base, None
         if base is None:
             return []
@@ -154,7 +154,7 @@ class _SweepPass:
         return base.left_behind
 
     def _context(self, case: Case) -> CaseContext:
-        """A context with the base objects of the case: existing ones, if points share them.
+        """A context with the base objects of the case: the existing objects, if points share them.
 
         The queue pairs are renewed when the context is closed, if they were used. Raises SetupRefused.
         """
@@ -182,7 +182,7 @@ class _SweepPass:
     def _group(self, group: Group) -> None:
         """Runs points that share their set-up.
 
-        A refused set-up is made once more. If that succeeds, the refusal is recorded at the first point and the other
+        A refused set-up is repeated once. If that succeeds, the refusal is recorded at the first point and the other
         points are run.
         """
         refusal = self._attempt(group)
@@ -197,7 +197,7 @@ class _SweepPass:
                 self.record.record(point, not_set_up(refusal))
 
     def _attempt(self, group: Group) -> SetupRefused | None:
-        """Sets up the points of a group and makes their calls. Returns the refusal of the set-up, if any."""
+        """Makes the set-up of a group and the calls of its points. Returns the refusal if the set-up was refused."""
         points = group.points
         case = self.point_template.case(group.set_up_as)
         try:
@@ -229,8 +229,8 @@ class _SweepPass:
         call_all(context, self.point_template, group.points, self.record, self._report_in_time)
 
     def try_lost_again(self, points: Points) -> bool:
-        """Repeats operations whose message had to arrive over an unreliable transport and was lost. Returns whether
-        there were any."""
+        """Repeats operations whose message had to arrive, but was lost by an unreliable transport. Returns whether
+        there were such operations."""
         lost = [
             number
             for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
@@ -260,8 +260,8 @@ def call_all(
 ) -> None:
     """Makes the calls of each point on the set-up of `context`, and records the observations.
 
-    Handles more and more points at a time while they are quick, up to the number of exchanges that C can execute in one
-    call, and calls `report` after each time, with the last point and the number of points that are done.
+    Handles a batch of points at a time. While batches are quick, they grow, up to the number of exchanges that C can
+    execute in one call. Calls `report` after each batch, with its last point and the number of finished points.
     """
     done, size = 0, 1
     while done < len(points):

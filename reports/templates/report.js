@@ -1,6 +1,6 @@
 "use strict";
-// Conclusion, defects and rules can be read without this script. Cases, sweeps and maps are data (reports/page_data.py):
-// it builds their elements when they are opened, and whatever is in the data becomes text.
+// Conclusion, defects and rules need no script. Cases, sweeps and maps are data (reports/page_data.py);
+// the script builds their elements when they are opened, and inserts the data as text, never as markup.
 (async () => {
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -15,7 +15,7 @@
   page.classList.add("scripted");
   matrix.setAttribute("aria-busy", "true");
   const data = await inflate($("#data").textContent).then((found) => found.json()).catch(() => null);
-  if (!data) return page.classList.remove("scripted");  // a browser that cannot read it
+  if (!data) return page.classList.remove("scripted");  // the browser cannot decompress the data
   const several = data.runs.length > 1;
 
   const el = (tag, attributes = {}, ...children) => {
@@ -30,7 +30,7 @@
   const link = (name, text = name) => el("a", { class: "id", href: `#${encodeURIComponent(name)}` }, text);
   const copy = () => el("button", { class: "copy", type: "button" }, "copy");
 
-  // What is inside of an element is built when it is opened for the first time.
+  // The content of an element is built when the element is opened for the first time.
   const builders = new WeakMap();
   function build(details) {
     const make = builders.get(details);
@@ -91,7 +91,7 @@
   const title = (number, value) => [badge(value.effective), ` ${number + 1}. ${data.names[number]}`];
   const verdicts = (at) => data.runs.map((run) => data.texts[run.effective[at]] ?? "-");
   const inRuns = (at, make) => data.runs.flatMap((run, number) => run.effective[at] ? make(run, number, at) : []);
-  const kept = (make) => {  // the same element each time, as it was left
+  const kept = (make) => {  // makes the element once, then returns the same one, with its state
     const known = new Map();
     return (at) => known.get(at) ?? known.set(at, make(at)).get(at);
   };
@@ -110,7 +110,7 @@
   const search = $("#search"), verb = $("#verb"), count = $("#found"), unfold = $("#unfold");
   const unrecorded = $("#unrecorded");
   const chips = $$(".tools [data-verdict]");
-  const homeOf = (element) => {  // where an element is when nothing is searched
+  const homeOf = (element) => {  // the place of an element while there is no search
     const mark = document.createComment("");
     element.before(mark);
     return mark;
@@ -136,7 +136,7 @@
   $$("details.more").forEach((each, number) => inside(each, () =>
     fill($("div", each), data.more[number], (at) => el("div", {}, link(data.cases[at])))));
 
-  // The search goes over each text of the results once, however many cases have it.
+  // The search looks at each distinct text of the results once, however many cases have the text.
   const flat = (value) => value && typeof value === "object" ? Object.values(value).map(flat).join(" ") : value ?? "";
   const small = kept((number) => String(flat(data.texts[number])).toLowerCase());
   const names = kept((at) => data.cases[at].toLowerCase());
@@ -148,7 +148,7 @@
       columns.some((column) => has(number, column[at])));
   }
 
-  // A rule that is searched by its id comes first, with its group; otherwise all are where they were.
+  // A rule whose id is searched for comes first, with its group; all others stay in their order.
   let moved = false;
   function place(id) {
     if (moved) for (const group of groups) {
@@ -164,7 +164,7 @@
     }
   }
 
-  // The filter is in the address, so that it can be passed on.
+  // The filter is part of the page's address, so that a link can contain it.
   function remember(wanted) {
     const query = new URLSearchParams();
     if (search.value.trim()) query.set("find", search.value.trim());
@@ -234,7 +234,7 @@
     for (const rule of $$("details.rule")) rule.open = isOpen;
   });
 
-  // A link to a rule or case opens the rows that contain it. A row that is not among the first comes first.
+  // A link to a rule or case opens the rows that contain it. A row that is not built yet is moved to the front.
   const first = (shown, at) => shown.slice(0, STEP).includes(at) ? shown : [at, ...shown.filter((each) => each !== at)];
   function made(name) {
     const isSweep = name.startsWith("sweep:"), at = data.cases.indexOf(isSweep ? name.slice(6) : name);
@@ -304,7 +304,7 @@
     }
   });
 
-  // On paper are the defects and the rules; everything, with each violation open, is printed by the button.
+  // Printing the page shows the defects and the rules. The button prints everything, with each violation open.
   const isBad = (at) => verdicts(at).some((each) => ["FAIL", "CRASH", "HANG"].includes(each));
   let opened = [];
   $("#print").addEventListener("click", async () => {
