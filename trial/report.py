@@ -8,7 +8,7 @@ from pathlib import Path
 from conformance.results.files import make_directory, write_through
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
 
-# The share of violations that only cases of other rules may detect.
+# At most this share of the violations may be detected only by cases of other rules.
 MISATTRIBUTED_AT_MOST = 0.05
 
 
@@ -32,7 +32,7 @@ class Trial:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing survived, there was no false alarm, and few violations were misattributed."""
+        """Whether no violation survived, there was no false alarm, and few violations were misattributed."""
         misattributed = len(self.of(MISATTRIBUTED))
         allowed = MISATTRIBUTED_AT_MOST * len(self.findings)
         missed = [each for each in self.of(SURVIVED) if each.name not in self.undetected]
