@@ -60,7 +60,8 @@ def not_callable(files: Mapping[str, Path], calls: Collection[str]) -> Iterator[
 
 
 def entries(verbs: Mapping[str, Verb] = VERBS) -> Iterator[str]:
-    """The missing parts of a verb at an entry that cannot be derived from its description."""
+    """The missing methods of verbs at an entry or in the reference that cannot be derived from the verb's
+    description."""
     for verb in verbs.values():
         own = f"the method {verb.method}"
         plain = STEPS.get(verb.name, call_verb) is call_verb

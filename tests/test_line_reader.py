@@ -1,4 +1,5 @@
-"""Lines from a descriptor to which anything may be written; and the console of a worker, which may grow forever."""
+"""Reading lines from a descriptor to which any bytes may be written, and the console of a worker, which may grow
+forever."""
 
 import os
 import subprocess
@@ -21,7 +22,8 @@ from samples import user_error
 
 @contextmanager
 def written(*parts: bytes, repeat: int = 1) -> Iterator[LineReader]:
-    """A reader of a pipe into which another thread writes these parts, so many times, and then closes it."""
+    """A reader of a pipe; another thread writes these parts into the pipe the given number of times, and then closes
+    it."""
     ours, theirs = os.pipe()
 
     def write() -> None:
