@@ -140,7 +140,7 @@ BIND_STATUS = case(
 
 
 def traffic(expected: str, op: str = "RDMA_WRITE") -> Case:
-    """The observation of a region and of a peer's operation on it, a write if no other is given."""
+    """A case of a region and of a peer's operation on it, a write if no other is given."""
     return case(
         f"""
         - id: then-traffic

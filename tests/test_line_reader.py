@@ -83,7 +83,7 @@ def test_time_is_over_though_there_is_always_something_to_read() -> None:
 
 
 def test_the_stream_of_a_process_ends_with_it_though_the_pipe_stays_open(tmp_path: Path) -> None:
-    """A marked line also reaches the reader over a pipe that the process opens for each line."""
+    """Marked lines reach the reader over a pipe that the process opens for each line."""
     path, mark = tmp_path / "stream", new_mark()
     os.mkfifo(path)
     ours = os.open(path, os.O_RDWR)

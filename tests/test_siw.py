@@ -21,7 +21,7 @@ VERDICTS = {
     "reg_mr/atomics_and_order/immediates-in-order-of-8": Verdict.UNSUPPORTED,
     "reg_mr/element_lists/two-regions-read": Verdict.UNSUPPORTED,
     "reg_mr/element_lists/two-regions-write": Verdict.PASS,
-    # siw answers an RDMA READ of a region that does not allow it: siw_qp_sq_proc_tx checks the range alone.
+    # siw answers an RDMA READ of a region that does not allow it: siw_qp_sq_proc_tx checks only the range.
     "reg_mr/rights/remote-read-refused-by-local-write": Verdict.FAIL,
 }
 

@@ -165,7 +165,7 @@ class Sequences(RuleBasedStateMachine):
         return access if "atomics" in self.subject.has else access.replace(", REMOTE_ATOMIC", "")
 
     def among(self, names: Iterable[str], number: int) -> str:
-        """One of the existing objects among these names; an empty text if there is none."""
+        """One of the existing objects among these names; an empty text if none of them exists."""
         found = [name for name in names if name in self.live]
         return found[number % len(found)] if found else ""
 

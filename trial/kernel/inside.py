@@ -40,7 +40,8 @@ from trial.running import run_context, violations_by
 
 _FILE, _PROGRAM = Path("/tmp/mutant.ko"), Path("/tmp/tests.pyz")
 _PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
-_ONCE = Path("/sys/kernel/debug/clear_warn_once")  # a kernel that is told so reports again what it reports only once
+# Writing to this file makes the kernel report again warnings that it reports only once.
+_ONCE = Path("/sys/kernel/debug/clear_warn_once")
 # KFENCE watches every object that the kernel allocates during a case, while KFENCE has room.
 _FENCE, _EVERY_OBJECT = Path("/sys/module/kfence/parameters"), "1000000"
 _FENCED, _FRAME = Path("/sys/kernel/debug/kfence"), re.compile(r"^ ([\w.]+)\+", re.MULTILINE)

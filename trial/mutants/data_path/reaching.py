@@ -95,4 +95,4 @@ class _Iova(Granting):
 
 @violates("IOVA-02")
 class MemoryAddressesWorkToo(_Iova):
-    """A region with an hca_va of its own is reached by its address in memory as well."""
+    """A region whose hca_va differs from its address in memory can also be accessed by that address."""
