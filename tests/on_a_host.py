@@ -1,5 +1,6 @@
-"""Runs in the guest, which plays a host with a device; prints one line of JSON. Helper of test_host_device.py and
-test_kills_on_a_host.py.
+"""Runs in the guest, which plays a host with a device; prints one line of JSON.
+
+A helper of test_host_device.py and test_kills_on_a_host.py.
 
     python3 on_a_host.py            what is refused, a process that dies and one that is stuck
     python3 on_a_host.py MOMENTS    --isolate, a closed terminal, two devices that share the cases, and this many kills

@@ -1,4 +1,5 @@
-"""--isolate: the library under test runs in another user's process, or a message says why it cannot."""
+"""--isolate: the library under test runs in another user's process, or a message has the reason why that is
+impossible."""
 
 import json
 import os

@@ -28,7 +28,7 @@ from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
 from trial.kernel.peers import Peers
 from trial.kernel.trying import ACCEPTED, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
-_SHARE = 10  # each night tries one in so many of the mutants that were killed in the last trial
+_SHARE = 10  # a night tries 1/_SHARE of the mutants that were killed in the last trial
 Say = Callable[[str], None]
 
 

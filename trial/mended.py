@@ -31,7 +31,7 @@ from runs import process
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
 _WHOLE = "whole"
-SAMPLE = 40  # one in so many of the cases that have no relation to a defect or to the change is run as well
+SAMPLE = 40  # 1/SAMPLE of the cases that are related neither to a defect nor to the change is run as well
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mappin
     for case in cases:
         own = bool(set(case.rules) & set(change_rules))
         row = case.kind is Kind.ROW
-        if not own and (case.alone or not row):  # they need a guest of their own, or take long
+        if not own and (case.alone or not row):  # they need a separate guest, or take long
             continue
         if case.tier == EXHAUSTIVE and not (own and row):
             continue
@@ -177,7 +177,8 @@ def _without(
 
 
 def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say) -> dict[str, ResultRecord]:
-    """The results of a run of these cases on the mended stack, by case; those of an earlier trial if it is complete."""
+    """The results of a run of these cases on the mended stack, by case; taken from an earlier trial if its run is
+    complete."""
     if (out / "results.jsonl").exists() and (recorded := read_results(out)).footer and recorded.footer["complete"]:
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")

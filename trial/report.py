@@ -40,8 +40,8 @@ class Trial:
 
     @property
     def unexpected(self) -> list[Finding]:
-        """The mutants of `undetected` that a case has detected: either the case demands something that no document
-        says, or the mutant has become detectable."""
+        """The mutants of `undetected` that a case has detected: either the case demands more than the documents, or the
+        mutant has become detectable."""
         return [each for each in self.findings if each.name in self.undetected and each.outcome != SURVIVED]
 
     @property

@@ -48,9 +48,10 @@ class _Marking:
         return mark
 
 
-# Mark a class that violates a rule; the docstring describes how. A second mark needs a `name` of its own.
+# Marks a class that violates a rule; the class's docstring describes how. A second mark of a class needs another
+# `name`.
 violates = _Marking(permitted=False)
-# Mark a class that makes a choice which the rule leaves open: no case may fail on it.
+# Marks a class that makes a choice which the rule leaves open: no case may fail on this class.
 permits = _Marking(permitted=True)
 
 

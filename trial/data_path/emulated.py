@@ -33,7 +33,7 @@ _KINDS = {"RC": 2, "RC_SRQ": 2, "UC": 3, "UD": 4, "XRC_SEND": 9}
 _NAMES = {number: name for name, number in WR_OPCODES.items()}
 _STATUSES = {wc_status(number): number for number in range(24)}
 _OPCODES = {wc_opcode(number): number for number in (*range(10), 128, 129)}
-_IDLE = 8  # after so many polls in a row without a completion, none is expected
+_IDLE = 8  # after this number of polls without a completion, no completion is expected
 
 
 class Provider:

@@ -29,7 +29,7 @@ from trial.kernel.trying import (
 SCHEMA = "rdma-cts-kernel-trial/1"
 _FILE = "kernel.json"
 KILLED = (BY_ITS_RULE, ELSEWHERE)
-# The outcomes that count for the suite: those of mutants that were run, or should have been.
+# The outcomes that count in the figures: those of mutants that were run, or should have been run.
 COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
 _COLUMNS = (*COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
 
