@@ -185,8 +185,7 @@ class ReadsHaveOneElement(Device):
 
 
 class UnreliableWritesOnDemandAreLost(Device):
-    """An RDMA WRITE over a queue pair of type UC to on-demand memory is lost: the device does not bring the pages
-    in."""
+    """An RDMA WRITE over UC to on-demand memory is lost, because the device does not bring the pages in."""
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
         region = self.found(request.rkey)

@@ -194,8 +194,7 @@ class NoNewRightToWrite(Device):
 
 
 class LongLengthsAreRefusedUnselected(Device):
-    """A re-registration with a length of more than 32 TiB is refused, even if CHANGE_TRANSLATION does not select the
-    length."""
+    """A re-registration with a length of more than 32 TiB is refused, even if the length is not selected."""
 
     def change(self, handle: int, change: Change) -> Region:
         if self.stack.has("rereg_mr") and change.length > _LONGEST:

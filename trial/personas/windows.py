@@ -58,8 +58,7 @@ class NoRightToBind(Device):
 
 
 class BindsCheckedAtAccess(Device):
-    """A bind that could be posted succeeds; access that the region does not allow is refused when the window is
-    used."""
+    """A bind that could be posted succeeds; access that the region forbids is refused when the window is used."""
 
     def bind_refused(self, *_: object) -> bool:
         return False
