@@ -1,4 +1,4 @@
-"""Scripted workers, and a stage that runs a supervisor with them. Not itself a test."""
+"""Helpers of tests: scripted workers, and a stage that runs a supervisor with them."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -85,7 +85,7 @@ class Actor:
 
 
 def killed(*lines: bytes | None) -> Actor:
-    """A worker that sends these lines and is then ended externally."""
+    """A worker that sends these lines and is then killed from outside."""
     return Actor(iter(lines), WorkerEnd("pytest was ended externally", external=True))
 
 
@@ -112,7 +112,7 @@ class Audience:
 
 
 class Stage:
-    """Runs the suite with one actor for each script and reads back what was recorded."""
+    """Runs the suite with one actor for each script, and reads the recorded results."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "results.jsonl"
@@ -129,7 +129,7 @@ class Stage:
         carry_on: bool = False,
         boot_id: str = "",
     ) -> Recorded:
-        """Runs one worker at a time, or continues the run in the file; every script must be needed."""
+        """Runs one worker at a time, or continues the run in the file; fails if a script was not used."""
         waiting = list(scripts)
 
         def next_actor(cases: Sequence[str]) -> Worker:
@@ -162,7 +162,7 @@ class Stage:
 
 
 def verdicts(recorded: Recorded) -> list[str]:
-    """The verdict of each case in the order of the suite; no case has two results."""
+    """The verdict of each case in the order of the suite; fails if a case has two results."""
     found = {line["case"]: line["verdict"] for line in recorded.results}
     assert len(found) == len(recorded.results)
     assert sum(footer_of(recorded)["verdicts"].values()) == len(recorded.results)

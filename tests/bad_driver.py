@@ -1,4 +1,4 @@
-"""A misbehaving driver in the guest: a preloaded library, and the tables that trigger it. Not itself a test."""
+"""A misbehaving driver in the guest: a preloaded library, and the tables that trigger it. A helper of tests."""
 
 import subprocess
 from pathlib import Path
@@ -16,12 +16,12 @@ PAGES = {
     "loses": 106,
     "works-too": 4,
 }
-# The rows in which a peer writes to the region, which needs a completion.
+# The rows in which a peer writes to the region, so that a completion is needed.
 _WRITTEN_TO = ("loses",)
 
 
 def tables(folder: Path, *rows: str) -> Path:
-    """A folder for --cases with these rows, each a good registration of memory of its size."""
+    """A folder for --cases with these rows; each row is a valid registration of memory of the row's size."""
     text = f"verb: ibv_reg_mr\ncases: {len(rows)}\nrows:\n"
     for row in rows:
         text += f"  - id: {row}\n    rules: [REG-01]\n"
@@ -45,7 +45,7 @@ def overlay(folder: Path, source: str = "preload.c") -> Path:
 
 
 def library(target: Path, source: str = "preload.c") -> Path:
-    """The library itself, compiled to `target` from a file of the tests."""
+    """Compiles the library from a file of the tests to `target`."""
     command = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(target), str(ROOT / "tests" / source)]
     subprocess.run([*command, "-ldl", "-lpthread"], check=True)
     return target

@@ -1,4 +1,4 @@
-"""Places where nothing can be written or read: a disk that becomes full, directories of another user."""
+"""Helpers of tests: places where nothing can be written or read, such as a full disk or directories of another user."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ NOBODY = 65534
 
 @contextmanager
 def as_another_user() -> Iterator[None]:
-    """Makes root act as a user to whom file modes apply; any other user stays the same."""
+    """If this process is root, makes it act as a user to whom file modes apply; another user is not changed."""
     me = os.geteuid()
     if me == 0:
         os.seteuid(NOBODY)
@@ -23,7 +23,7 @@ def as_another_user() -> Iterator[None]:
 
 
 def full_disk(after: int) -> Callable[[int, bytes], None]:
-    """In place of `write_all`: a disk that is full after this many bytes."""
+    """A replacement for `write_all`: the disk is full after this many bytes."""
     left = after
 
     def write(descriptor: int, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A clean Debian in a directory, with packages that a test names and without files of this host. Not itself a test.
+"""A clean Debian in a directory, with packages that a test names and without files of this host. A helper of tests.
 
 It is made once, in about a minute, and kept in the cache as an archive; each use unpacks a copy.
 """
@@ -21,7 +21,7 @@ from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S
 
-SUITE = "bookworm"  # the oldest whose Python the suite runs on
+SUITE = "bookworm"  # the oldest Debian release with a Python on which the suite runs
 USER = "tester"
 HOME = Path("/home") / USER
 _ADD_USER = f'chroot "$1" useradd --create-home {USER}'
@@ -29,7 +29,7 @@ _ADD_USER = f'chroot "$1" useradd --create-home {USER}'
 
 @dataclass(frozen=True)
 class Tree:
-    """The root directory of such a system."""
+    """The root directory of a clean Debian system."""
 
     root: Path
 

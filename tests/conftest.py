@@ -21,11 +21,11 @@ from project import TABLE, Project
 
 # Tests read the tables hundreds of times: all processes of a session use the tables that the first one has parsed.
 if cache.DIRECTORY not in os.environ:
-    _kept = tempfile.TemporaryDirectory(prefix="rdma-cts-tests-")  # until this process ends
-    os.chmod(_kept.name, 0o755)  # also for what a test starts as another user
+    _kept = tempfile.TemporaryDirectory(prefix="rdma-cts-tests-")  # removed when this process ends
+    os.chmod(_kept.name, 0o755)  # also readable for processes that a test starts as another user
     os.environ[cache.DIRECTORY] = _kept.name
 
-# They share bytecode too, even where the environment forbids it next to the sources: otherwise each process of a
+# They share bytecode too, even where the environment forbids bytecode next to the sources: otherwise each process of a
 # session, and each that a test starts, would compile all that it imports.
 _bytecode = cache_directory() / "bytecode"
 if sys.dont_write_bytecode and cache.is_own(_bytecode.parent):
@@ -37,8 +37,9 @@ if sys.dont_write_bytecode and cache.is_own(_bytecode.parent):
 _unpacked = functools.lru_cache(maxsize=2)(suite._unpacked)
 vars(suite)["_unpacked"] = lambda data, folders: _unpacked(data, frozenset(folders))
 
-# No test depends on the speed of the machine: there is no limit on the time for running or making an example. By day
-# the examples are always the same; new ones are tried at night.
+# No test depends on the speed of the machine: Hypothesis has no limit on the time for running or making an example. By
+# day
+# the examples are always the same; at night new examples are tried.
 settings.register_profile(
     "untimed",
     deadline=None,
@@ -49,13 +50,15 @@ settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A file that needs a package which is not installed is an error of its own, and all other tests run."""
+    """If a test file needs a package that is not installed, the file is reported as an error, and all other tests
+    run."""
     config.option.continue_on_collection_errors = True
     if getattr(config.option, "numprocesses", None):
-        suite.load_suite()  # otherwise all processes would read it at once
+        suite.load_suite()  # loaded once here; otherwise all processes would parse the tables at the same time
 
 
-# Files that take more than a few seconds, or need a package that is not one of the suite's own: not in the quick loop.
+# Files that take more than a few seconds, or need a package that the suite itself does not need. `--quick` leaves them
+# out.
 _SLOW = """
 bisect_step bundle cache ci describe docs evidence examiner extending extending_page faults formats fuzzed_results
 header history hostile_host hostile_workers judge kernel_trial loader_properties manners nightly old_results
@@ -67,7 +70,7 @@ SLOW = frozenset(_SLOW.split())
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Marks the tests of the files above."""
+    """Marks the tests of the slow files listed above."""
     if item.path.stem.removeprefix("test_") in SLOW:
         item.add_marker("slow")
 
@@ -76,7 +79,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Among the selected tests, long files come first, so that all processes end at about the same time.
 
-    Next come those with guests, which wait more than they compute.
+    Next come files with guests, which wait more than they compute.
     """
     marked = {name: {item.path for item in items if item.get_closest_marker(name)} for name in ("long", "guest")}
     items.sort(key=lambda item: [item.path not in paths for paths in marked.values()])
@@ -101,7 +104,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Takes the count from a process that has ended."""
+    """Adds the count of a process that has ended."""
     node.config.stash[_LEFT] = getattr(node, "workeroutput", {}).get("left", 0)
 
 
@@ -113,7 +116,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def cli(capsys: Says) -> Cli:
-    """Runs a command in this process; its exit status must be this one, and its output is returned."""
+    """Runs a command in this process, checks its exit status, and returns its output."""
 
     def run(status: int, *arguments: object) -> Said:
         found = main([*map(str, arguments)])
@@ -126,7 +129,7 @@ def cli(capsys: Says) -> Cli:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project with one table, on the device in Python, and the rules of its verb alone."""
+    """A project with one table and only the rules of the table's verb, on the device in Python."""
     root = tmp_path / "project"
     (root / "cases" / "reg_mr").mkdir(parents=True)
     (root / "tables" / "reg_mr").mkdir(parents=True)

@@ -1,7 +1,7 @@
 """The missing parts of an incomplete extension: one line for each forgotten step, with the file to edit.
 
 docs/extending.md lists the steps. Each function looks at one kind of extension, and compares the places that have to
-name the same thing. Not for mistakes in tables, which the loader reports.
+name the same thing. The loader reports mistakes in tables.
 """
 
 import ast
@@ -30,7 +30,7 @@ _CAPABILITY = "conformance/model/capability.py"
 
 
 def flags(names: Collection[str] = ENUMS["ibv_access_flags"].short_names) -> Iterator[str]:
-    """An access flag."""
+    """The missing parts of an access flag."""
     needs = capability.FLAG_NEEDS
     for name in names:
         if name not in needs:
@@ -43,7 +43,7 @@ def flags(names: Collection[str] = ENUMS["ibv_access_flags"].short_names) -> Ite
 
 
 def described(calls: Collection[str] = vocabulary.CALLS) -> Iterator[str]:
-    """A verb: its description, and the function that makes the call."""
+    """The missing parts of a verb: its description, and the function that makes the call."""
     folders = {path.parent.name: path for path in sorted(CASES.glob("*/rules.yaml"))}
     yield from not_callable({str(yaml.safe_load(path.read_text())["verb"]): path for path in folders.values()}, calls)
     for call in calls:
@@ -52,7 +52,7 @@ def described(calls: Collection[str] = vocabulary.CALLS) -> Iterator[str]:
 
 
 def not_callable(files: Mapping[str, Path], calls: Collection[str]) -> Iterator[str]:
-    """A verb: files of rules, by the verb that they are about."""
+    """Verbs that cannot be called although a file of rules is about them."""
     for verb, path in files.items():
         if verb not in calls and verb not in vocabulary.VERBS:
             where = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
@@ -60,7 +60,8 @@ def not_callable(files: Mapping[str, Path], calls: Collection[str]) -> Iterator[
 
 
 def entries(verbs: Mapping[str, Verb] = VERBS) -> Iterator[str]:
-    """A verb: the parts of an entry that cannot be derived from its description."""
+    """The missing methods of verbs at an entry or in the reference that cannot be derived from the verb's
+    description."""
     for verb in verbs.values():
         own = f"the method {verb.method}"
         plain = STEPS.get(verb.name, call_verb) is call_verb
@@ -73,7 +74,7 @@ def entries(verbs: Mapping[str, Verb] = VERBS) -> Iterator[str]:
 
 
 def rules(suite: Suite, registry: Registry) -> Iterator[str]:
-    """A rule: a case, and a seeded violation."""
+    """The missing parts of a rule: a case, and a seeded violation."""
     proved = {rule for case in suite.cases for rule in case.rules}
     violated = {each.rule for each in catalogue.VIOLATIONS}
     for rule in registry.values():
@@ -91,7 +92,7 @@ def rules(suite: Suite, registry: Registry) -> Iterator[str]:
 
 
 def retired(suite: Suite, planned: Collection[str]) -> Iterator[str]:
-    """An access flag, or a removed row: every id that was ever used is a case, or retired in its table.
+    """For an access flag or a removed row: ids that were used once, but are neither cases nor retired in their table.
 
     An id that is retired without an entry is retired at all entries.
     """
@@ -108,7 +109,7 @@ def retired(suite: Suite, planned: Collection[str]) -> Iterator[str]:
 
 
 def capabilities(meaning: Collection[str] = capability.MEANING) -> Iterator[str]:
-    """A capability: the code that finds out whether a stack has it."""
+    """The missing parts of a capability: the code that finds out whether a stack has it."""
     known = ReferenceBench().capabilities()
     found = {*known.declared, *known.reachable, *(name for each in known.offered.values() for name in each)}
     for name in meaning:
@@ -123,7 +124,7 @@ def capabilities(meaning: Collection[str] = capability.MEANING) -> Iterator[str]
 
 
 def preconditions(reach: Collection[str] = capability.PRECONDITIONS) -> Iterator[str]:
-    """A capability that is a precondition: the code that sets it on a real stack, and a reference that meets it."""
+    """The missing parts of a precondition: the code that sets it on a real stack, and a reference that meets it."""
     files = ("conformance/execution/offered.py", "conformance/execution/capabilities.py")
     nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_bytes()))]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
@@ -135,7 +136,7 @@ def preconditions(reach: Collection[str] = capability.PRECONDITIONS) -> Iterator
 
 
 def formats(folder: Path = ROOT / "reports") -> Iterator[str]:
-    """A report format: a module with `render` that cannot be chosen."""
+    """Modules with `render` that cannot be chosen as a report format."""
     chosen = {f"reports.{name}" for name in report.FORMATS}
     for path in sorted(folder.glob("[!_]*.py")):
         names = {node.name for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.FunctionDef)}
@@ -144,14 +145,14 @@ def formats(folder: Path = ROOT / "reports") -> Iterator[str]:
 
 
 def stacks(recipes: Mapping[str, recipe.Recipe] | None = None) -> Iterator[str]:
-    """A stack of the guest."""
+    """The missing parts of a stack of the guest."""
     for name, each in (recipe.STACKS if recipes is None else recipes).items():
         if each.stack != name:
             yield f"the stack {name} calls itself {each.stack}: write stack={name!r} in fixtures/guest/recipe.py"
 
 
 def kinds(known: Collection[Kind] = tuple(Kind)) -> Iterator[str]:
-    """A kind of case: its runner, its call and its folder."""
+    """The missing parts of a kind of case: its runner, its call and its folder."""
     runners = importlib.import_module("conformance.sweeps.runners").runners(lambda case, progress: {})
     for kind in known:
         name = f"the kind of case {kind.traits.name}"

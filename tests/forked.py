@@ -1,4 +1,4 @@
-"""Makes `./rdma-cts run` without starting another Python, for scripts that run in the guest. Not itself a test."""
+"""Runs `./rdma-cts run` without starting another Python, for scripts of tests that run in the guest."""
 
 import os
 import sys
@@ -12,11 +12,11 @@ from commands.__main__ import main
 class Forked:
     """A run in a child of this process.
 
-    The child has this process's modules: in an emulator it takes seconds to load them.
+    The child has the modules that this process has loaded, because loading them takes seconds in an emulator.
     """
 
     def __init__(self, *arguments: str, before: Callable[[], object] = lambda: None) -> None:
-        """`before` is called in the child first."""
+        """Starts the run; the child first calls `before`."""
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed when it has been read
         self.pid = os.fork()
         if self.pid:
@@ -29,7 +29,7 @@ class Forked:
         os._exit(status)
 
     def wait(self) -> dict[str, Any]:
-        """Its status, and the end of its output."""
+        """Waits for the end of the run; returns its exit status and the end of its output."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         with self._said as said:
             said.seek(0)
@@ -37,5 +37,5 @@ class Forked:
 
 
 def run_forked(*arguments: str) -> dict[str, Any]:
-    """The status of such a run, and the end of its output."""
+    """Runs `./rdma-cts run` in a child; returns its exit status and the end of its output."""
     return Forked(*arguments).wait()

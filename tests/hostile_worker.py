@@ -1,10 +1,12 @@
-"""Stands in for QEMU, with a guest whose code under test is hostile. Not itself a test.
+"""Stands in for QEMU, with a guest whose code under test is hostile. A helper of tests.
 
     python3 hostile_worker.py LINES WHAT
 
 It speaks the port's protocol on its standard input and output: it is up, waits for a request, and answers. LINES is a
-file with the lines of a good worker: its header, and a result for each case. WHAT is a key of CHANGES or TEXTS, or the
-name of a function below: the attack in the second case. The functions get the worker, and return or end the process.
+file with the lines of an honest worker: its header, and a result for each case. WHAT is a key of CHANGES or TEXTS, or
+the
+name of a function below: the attack in the second case. The functions get the worker as argument, and return or end the
+process.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def say(data: bytes) -> None:
 
 
 class Worker:
-    """The guest's side: `case` is the one in flight, `good` its good line."""
+    """The guest's side: `case` is the case in flight, and `good` its honest line."""
 
     def __init__(self, lines: str) -> None:
         with open(lines, encoding="ascii") as file:
@@ -44,11 +46,11 @@ class Worker:
         self.case = ""
 
     def tell(self, record: dict[str, Any]) -> None:
-        """A line of the harness."""
+        """Sends a line of the harness."""
         self.line(json.dumps(record).encode())
 
     def line(self, text: bytes) -> None:
-        """Any text, marked as a line of the harness."""
+        """Sends any text, marked as a line of the harness."""
         say(self.mark + b" " + text + b"\n")
 
     @property
@@ -56,11 +58,11 @@ class Worker:
         return json.loads(json.dumps(self.results[self.case]))  # type: ignore[no-any-return]
 
     def result(self, **changes: Any) -> None:
-        """The result of the case in flight with these changes."""
+        """Sends the result of the case in flight with these changes."""
         self.tell(self.good | changes)
 
     def with_text(self, key: str, text: str) -> None:
-        """The result of the case in flight with this JSON as the value of a key."""
+        """Sends the result of the case in flight with this JSON as the value of a key."""
         line = json.dumps(self.good | {key: "HERE"})
         self.line(line.replace('"HERE"', text).encode("utf-8", "surrogatepass"))
 
@@ -79,7 +81,7 @@ class Worker:
         say(b'{"type":"guest","event":"exit","status":0}\n')
 
 
-# The keys of a result that differ from those of a good worker.
+# The keys of a result that differ from those of an honest worker.
 CHANGES: Mapping[str, Mapping[str, Any]] = {
     "pass_what_fails": {"observed": {"rc": None, "returned": "NULL", "errno": "EINVAL"}},
     "fail_what_passes": {"verdict": "FAIL", "effective": "FAIL"},
@@ -255,7 +257,7 @@ def a_line_that_is_too_long(worker: Worker) -> None:
     say(b'"}\n')
 
 
-# Workers that go on sending
+# Workers that send without end
 
 
 def print_one_letter_for_ever(worker: Worker) -> None:
@@ -336,7 +338,7 @@ def well(worker: Worker) -> None:
 
 
 def names() -> Iterator[str]:
-    """All attacks."""
+    """The names of all attacks."""
     own = list(globals().items())
     first = next(number for number, (name, _) in enumerate(own) if name == "forge_every_result_and_exit")
     yield from (*CHANGES, *TEXTS)

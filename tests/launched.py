@@ -1,4 +1,4 @@
-"""Programs that are run to their end, and `./rdma-cts` as a person runs it, with the Python of the tests."""
+"""Helpers of tests: run programs to their end, and run `./rdma-cts` as a user does, with the Python of the tests."""
 
 import os
 import subprocess
@@ -12,13 +12,13 @@ from patience import PATIENCE_S
 
 
 def ended(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
-    """A program that has ended, and its output."""
+    """Runs a program to its end; returns it with its output."""
     how = {"capture_output": True, "text": True, "timeout": PATIENCE_S, "check": False, **how}
     return subprocess.run([*map(str, command)], **how)
 
 
 def script(path: Path, text: str) -> Path:
-    """A shell script that can be started."""
+    """Writes an executable shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -26,7 +26,7 @@ def script(path: Path, text: str) -> Path:
 
 
 def launched(*arguments: str | Path, said: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """A call of the command in the project's directory; `said` is the typed command line."""
+    """Runs the command in the project's directory; `said` is the command line as it is typed."""
     own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, **environment}
     return ended(ROOT / "rdma-cts", *arguments, cwd=ROOT, env=own, input=said)
 
@@ -34,7 +34,7 @@ def launched(*arguments: str | Path, said: str = "", **environment: str) -> subp
 def run_in_guest(
     out: Path, *arguments: str | Path, only: Iterable[str] = (), said: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """A run in the guest that records in `out`, of the cases `only` if there are any."""
+    """Makes a run in the guest that records in `out`; with `only`, a run of only these cases."""
     chosen = [word for case in only for word in ("--only", case)]
     return launched("run", "--guest", "--yes", "--out", out, *chosen, *arguments, said=said, **environment)
 

@@ -1,4 +1,4 @@
-"""Histories for tests: nights whose results are made up. Not itself a test."""
+"""Makes histories for tests: nights whose results are made up."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ RULES = {rule.id: rule.as_data() for rule in registry().values()}
 
 
 def lines(verdicts: Mapping[int, str]) -> list[ResultRecord]:
-    """A result for each case of SUITE: PASS, except for the cases to whose numbers a verdict is given."""
+    """A result for each case of SUITE: PASS, except for cases for whose numbers another verdict is given."""
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL"}
     found = []
     for number, case in enumerate(SUITE.cases):

@@ -1,4 +1,4 @@
-"""Made-up sweeps with their points on disk. Not itself a test."""
+"""Makes sweeps for tests, with their points on disk."""
 
 import json
 from array import array
@@ -33,7 +33,7 @@ def sweep(
 ) -> ResultRecord:
     """The record of a sweep over these axes and its side file in `directory`.
 
-    `outcome` gives for a point's labels the number of its outcome, -1 for a point that is not in the space.
+    `outcome` returns the number of a point's outcome for its labels, or -1 if the point is not in the space.
     """
     space = Space.of_data(axes)
     index = array("H", (outcome(space.labels(point)) % (OUTSIDE + 1) for point in range(space.size)))

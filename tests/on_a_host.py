@@ -1,4 +1,6 @@
-"""Runs in the guest, which stands for a host with a device of its own; prints one line of JSON. Not itself a test.
+"""Runs in the guest, which plays a host with a device; prints one line of JSON.
+
+A helper of test_host_device.py and test_kills_on_a_host.py.
 
     python3 on_a_host.py            what is refused, a process that dies and one that is stuck
     python3 on_a_host.py MOMENTS    --isolate, a closed terminal, two devices that share the cases, and this many kills
@@ -26,7 +28,7 @@ from typing import Any
 
 from forked import Forked, run_forked
 
-PATIENCE_S = 1800.0  # the deadline of events that must come; it only bounds a hang
+PATIENCE_S = 1800.0  # the deadline of events that must happen; only a bound for a hang
 DEADLINE_S = "60"  # longer than any case takes, even on a slow machine
 ROOT = Path.cwd()
 AUDIT = Path("/run/audit")
@@ -53,7 +55,7 @@ def _hook(event, arguments):
     os.write(_log, f"{event} {told}\\n".encode())
 sys.addaudithook(_hook)
 """
-# Possible attacks of a library on its judge: a sitecustomize in the process under test tries them, without harm.
+# Possible attacks of a library on the supervisor: a sitecustomize in the process under test tries them, without harm.
 PROBE = """
 import json, os, sys
 from pathlib import Path
@@ -138,7 +140,7 @@ def await_true(condition: Any, seconds: float = PATIENCE_S) -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Another process has a queue pair on the device."""
+    """Makes another process hold a queue pair on the device."""
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
@@ -149,7 +151,7 @@ def held() -> Iterator[None]:
 
 
 def in_use() -> dict[str, Any]:
-    """A device that somebody else uses, and one that is not there."""
+    """Runs on a device that another process uses, and on a device that does not exist."""
     with held():
         refused = run_forked("--verb", "dealloc_mw", "--out", "refused")
     found = {"refused": refused, "left": Path("refused/results.jsonl").exists()}
@@ -157,7 +159,7 @@ def in_use() -> dict[str, Any]:
 
 
 def unbroken() -> float:
-    """The duration of an undisturbed run, in seconds."""
+    """Makes an undisturbed run; returns its duration in seconds."""
     began = time.monotonic()
     done = run(*CHOSEN, "--out", "unbroken")
     if not footer("unbroken"):
@@ -166,7 +168,7 @@ def unbroken() -> float:
 
 
 def stuck() -> dict[str, Any]:
-    """A process that dies, then one that cannot be killed: its control group is frozen while its case hangs."""
+    """Makes a process die, and another one unkillable: its control group is frozen while its case hangs."""
     AUDIT.mkdir()
     (AUDIT / "sitecustomize.py").write_text(HOOK)
     FREEZER.mkdir()
@@ -204,7 +206,7 @@ def stuck() -> dict[str, Any]:
 
 
 def isolated() -> dict[str, Any]:
-    """The same cases as this user and as another one, with the possible attacks of a library in each process."""
+    """Runs the same cases as this user and as another user, with the possible attacks of a library in each process."""
     AUDIT.mkdir()
     (AUDIT / "sitecustomize.py").write_text(PROBE)
     os.environ["PYTHONPATH"] = f"{AUDIT}:{os.environ['PYTHONPATH']}"
@@ -222,14 +224,15 @@ def isolated() -> dict[str, Any]:
 
 
 def closed() -> dict[str, Any]:
-    """A run whose terminal is closed while its process under test is stopped, so that the run is surely live."""
+    """Makes a run whose terminal is closed while its process under test is stopped, so that the run cannot end
+    before."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv("./rdma-cts", command(*CHOSEN, "--out", "closed"))
     await_true(lambda: any(line["type"] == "result" for line in lines("closed")))
     (worker,) = processes("--rdma-stream")
     os.kill(worker, signal.SIGSTOP)
-    os.close(terminal)  # SIGHUP comes from the kernel, and once more from a shell
+    os.close(terminal)  # the kernel sends SIGHUP, and a shell would send it a second time
     os.kill(pid, signal.SIGHUP)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     left = sorted(path.name for path in Path("closed").iterdir())
@@ -239,7 +242,7 @@ def closed() -> dict[str, Any]:
 
 
 def shared() -> dict[str, Any]:
-    """Two devices of one kind share the cases, with a profile; somebody else uses the first of them."""
+    """Makes a run whose cases two devices of one kind share, with a profile; another process uses the first device."""
     for words in (
         "link add h1 type veth peer name p1",
         "address add 192.0.2.9/24 dev h1",
@@ -264,7 +267,7 @@ def shared() -> dict[str, Any]:
 
 
 def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
-    """Runs cut short by a SIGKILL at random moments of the process that has `word` among its arguments."""
+    """Makes runs in which the process that has `word` among its arguments is killed by SIGKILL at random moments."""
     found = []
     dice = random.Random(7)
     for number in range(moments):
@@ -277,7 +280,7 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
             status = begun.wait(PATIENCE_S) if word != "commands" else begun.wait()
-        await_true(lambda: not processes("--rdma-stream"))  # it ends shortly after its parent
+        await_true(lambda: not processes("--rdma-stream"))  # this process ends shortly after its parent
         sessions = 0
         while not footer(out).get("complete") and sessions < 3:
             sessions += 1
@@ -299,7 +302,7 @@ def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
 
 
 def tell() -> None:
-    """Runs the tests that the command line names, and reports them."""
+    """Runs the checks that the command line selects, and reports their results."""
     if sys.argv[1:]:
         moments, took = int(sys.argv[1]), unbroken()
         found: dict[str, Any] = {"isolated": isolated(), "closed": closed(), "footer": footer("unbroken")}

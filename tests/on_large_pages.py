@@ -1,8 +1,6 @@
-"""Runs the cases on the reference as on a machine whose pages have the given size; prints one line of JSON. Not itself
-a test.
-
-The memory is this machine's, mapped in multiples of the given size. mincore(2) alone still counts this machine's pages;
-its answer is given here for the larger ones.
+"""Runs the cases on the reference as on a machine whose pages have the given size; prints one line of JSON. Helper of
+test_page_sizes.py. The memory is mapped in multiples of the given size. Only mincore(2) still counts this machine's
+pages; this module converts its answer to the larger pages.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import mmap
 import sys
 
 REAL = mmap.PAGESIZE
-vars(mmap)["PAGESIZE"] = int(sys.argv[1])  # before the modules that read it are imported
+vars(mmap)["PAGESIZE"] = int(sys.argv[1])  # set before the modules that read it are imported
 
 from conformance.device import memory as mapping  # noqa: E402
 from conformance.kernel import paging  # noqa: E402
@@ -28,7 +26,7 @@ _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 def in_core(addr: int, size: int) -> tuple[int, int]:
-    """Like paging.in_core: a larger page is in memory if any part of it is."""
+    """Like paging.in_core; a larger page is in memory if any part of it is in memory."""
     count, in_one = -(-size // REAL), mmap.PAGESIZE // REAL
     vector = (ctypes.c_ubyte * count)()
     if _libc.mincore(addr, size, vector) != 0:
@@ -38,7 +36,7 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
 
 
 def map_file(fd: int, size: int) -> int:
-    """Like memory.map_file, at the beginning of a larger page."""
+    """Like memory.map_file, but the mapping begins at the beginning of a larger page."""
     addr, _ = mapping._reserve(size, mmap.PAGESIZE)
     return mapping._map(addr, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | mapping._MAP_FIXED, fd)
 

@@ -1,6 +1,5 @@
-"""Runs in the guest, in which it makes further devices; prints one line of JSON. Not itself a test.
-
-It reports the findings of preflight on each (with IPv6 alone, with large frames, next to another device), and the
+"""Runs in the guest, and makes further devices there; prints one line of JSON. Helper of test_ports_in_guest.py. It
+reports the findings of preflight on each device (with only IPv6, with large frames, next to another device), and the
 messages about unusable ports.
 """
 
@@ -22,7 +21,7 @@ from conformance.execution.preflight import preflight
 from forked import run_forked
 
 GRANTED = "reg_mr/rights/remote-write-granted-by-local-write+remote-write"
-PATIENCE_S = 60.0  # for events that must come; it only bounds a hang
+PATIENCE_S = 60.0  # for events that must happen; only a bound for a hang
 
 
 def ip(*words: str) -> None:
@@ -38,7 +37,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def add_device(name: str, interface: str, *addresses: str) -> None:
-    """A device on one end of a veth pair of its own."""
+    """Adds a device on one end of a new veth pair."""
     ip("link", "add", interface, "type", "veth", "peer", "name", f"{interface}p")
     for end in (interface, f"{interface}p"):
         ip("link", "set", end, "up")
@@ -53,7 +52,7 @@ def usable(name: str) -> list[str]:
 
 
 def found_on(name: str, gid_index: int | None = None) -> dict[str, Any]:
-    """The findings of preflight, and its duration."""
+    """Runs preflight; returns its findings and its duration."""
     with Device(name, gid_index=gid_index) as device:
         device.check_port()
         bench = DeviceBench(device)
@@ -72,7 +71,7 @@ def found_on(name: str, gid_index: int | None = None) -> dict[str, Any]:
 
 
 def told(of: Callable[[], object]) -> list[Any]:
-    """The one line that reports a mistake, and its status."""
+    """The line that reports a mistake, and the exit status."""
     try:
         of()
     except UserError as error:
@@ -95,7 +94,7 @@ def main() -> None:
         ip("link", "set", end, "mtu", "9000")
     seen["large"] = found_on("rxe1")
 
-    # A VLAN of the second device's interface has a GID of its own, and its traffic carries the VLAN's tag.
+    # A VLAN of the second device's interface has its own GID, and traffic with this GID carries the VLAN's tag.
     for end in ("e1", "e1p"):
         ip("link", "add", "link", end, "name", f"{end}.7", "type", "vlan", "id", "7")
         ip("link", "set", f"{end}.7", "up")

@@ -1,8 +1,8 @@
-"""Finds answers that got more than one verdict in a recorded run. Not itself a test.
+"""Finds answers that got more than one verdict in a recorded run. Helper of tests.
 
 Two results contradict each other if the same call, on the same set-up at the same entry, gave the same answer and the
-verdicts on that answer differ. Results of later steps are left out, because they differ between rows for good reason.
-Rows that judge the status of a refusal and not its effect are left out, too. Whether a call is unsupported must not
+verdicts on that answer differ. Results of later steps are left out, because they may differ between rows. Rows that
+judge the status of a refusal and not its effect are left out too. Whether a call is unsupported must not
 depend on addresses and lengths: for this verdict, calls with the same flags on memory of the same kind count as the
 same call.
 """
@@ -20,7 +20,7 @@ from conformance.results.points import read_points
 from conformance.results.records import Recorded
 from conformance.results.rejudge import known_capabilities
 
-# Verdicts that say nothing about the answer.
+# Verdicts that do not judge the answer.
 _SILENT = (Verdict.UNREACHABLE, Verdict.BROKEN)
 _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOSYS")
 
@@ -50,7 +50,7 @@ def contradictions(every: Iterable[Case], recorded: Recorded, directory: Path) -
 def _calls(
     every: Iterable[Case], recorded: Recorded, directory: Path, basis: Basis
 ) -> Iterator[tuple[Case, Observation]]:
-    """Each row with its observation, and each outcome of a sweep as the row of its first point."""
+    """Each row with its observation; each outcome of a sweep is returned as a row at the outcome's first point."""
     cases = {case.id: case for case in every}
     for record in recorded.results:
         case = cases.get(record["case"])

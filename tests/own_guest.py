@@ -1,4 +1,4 @@
-"""Guests that a test boots itself, with a command of its own. Not itself a test.
+"""Boots guests for tests, each with a command of its own.
 
 Their Python uses the bytecode, tables and compiled C that other guests have left on the host.
 """
@@ -20,7 +20,7 @@ from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S
 
-# The parts of the project that a host has.
+# The parts of the project that are on a host.
 _PARTS = (
     *sorted(path.parent.name for path in ROOT.glob("*/__init__.py")),
     "cases",
@@ -29,14 +29,14 @@ _PARTS = (
     "tox.ini",
     "rdma-cts",
 )
-_HELPER = "forked.py"  # of such a script
+_HELPER = "forked.py"  # which such a script imports
 _RESULT = "RESULT "
 
 
 def boot_own(
     tree: Iterable[tuple[Path, str]], command: str, console: Path, environment: Mapping[str, str] | None = None
 ) -> Guest:
-    """A guest of the default stack that runs the command among these files; see Job."""
+    """Boots a guest of the default stack that has these files and runs the command; see Job."""
     # Makes the template, which other tests need as well, and with it the files that are derived from the suite.
     subprocess.run(
         ["./rdma-cts", "prepare", "--yes"],
@@ -58,7 +58,8 @@ def told_by(
     """The result of a script of the tests that runs in a guest with the whole project: its line after "RESULT ", as
     JSON.
 
-    `files` are laid next to the script, `settings` are assignments in front of its command. `folder` gets the console.
+    `files` are put next to the script, `settings` are assignments in front of its command, and the console is written
+    to `folder`.
     """
     console = folder / "console.log"
     tree = [*((ROOT / part, part) for part in _PARTS), *((ROOT / "tests" / name, name) for name in (script, _HELPER))]

@@ -1,4 +1,4 @@
-"""Reads the data of report.html, as its script does (reports/page_data.py has the format). Not itself a test."""
+"""Reads the data of report.html for tests, as the page's script does (reports/page_data.py has the format)."""
 
 import base64
 import json
@@ -8,14 +8,14 @@ from typing import Any
 
 
 def data_of(page: str) -> dict[str, Any]:
-    """The data in a page."""
+    """The data of a page."""
     (packed,) = re.findall(r'<script type="application/octet-stream" id="data">([^<]*)</script>', page)
     data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
     return data
 
 
 def cases_of(page: str) -> dict[str, list[dict[str, Any]]]:
-    """The values that the page shows for each case, by column for each run; none for a run without the case."""
+    """The values that the page shows for each case, by column, for each run that has the case."""
     data = data_of(page)
     return {
         case: [

@@ -1,4 +1,4 @@
-"""The documents that a Debian package installs, as plain text. Not itself a test.
+"""Reads for tests the documents that a Debian package installs, as plain text.
 
 A manual page is read from its roff source, written by hand or by pandoc, so that no formatter wraps or hyphenates it.
 """
@@ -31,7 +31,7 @@ def sections(path: Path) -> dict[str, str]:
 
 
 def installed_release() -> int:
-    """The release of rdma-core that is installed for developers."""
+    """The release of the installed development package of rdma-core."""
     folders = [*Path("/usr").glob("lib*/pkgconfig"), *Path("/usr/lib").glob("*/pkgconfig")]
     file = next(folder / "libibverbs.pc" for folder in folders if (folder / "libibverbs.pc").exists())
     found = re.search(r"^Version: \d+\.\d+\.(\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)
@@ -40,7 +40,7 @@ def installed_release() -> int:
 
 
 def stands(quote: str, text: str) -> bool:
-    """Whether the text has these words, in this order and without others; `[…]` stands for any others."""
+    """Whether the text has these words in this order, with no other words in between; `[…]` stands for any words."""
     return re.search(".*?".join(re.escape(part.strip()) for part in _spaced(quote).split("[…]")), text) is not None
 
 

@@ -1,6 +1,5 @@
-"""Waits for events that must come, with more time for a slow machine. Not itself a test.
-
-A bound here ends a test that hangs; it never decides whether a test passes. So it is longer than any machine needs.
+"""Waits for events that must happen, long enough for a slow machine. A bound in this module ends a test that hangs; it
+never decides whether a test passes. So each bound is longer than any machine needs.
 """
 
 import sys
@@ -13,7 +12,7 @@ _POLL_S = 0.01
 
 
 def await_true(condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Returns once the condition holds; AssertionError if it does not within `patience_s` seconds."""
+    """Returns once the condition holds; raises AssertionError if it does not hold within `patience_s` seconds."""
     end = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < end, f"not within {patience_s:g} s"
@@ -29,9 +28,8 @@ def is_running(pid: int) -> bool:
 
 
 def longer_and_longer(first_s: float) -> Iterator[float]:
-    """Time-outs in seconds, each four times the one before, up to PATIENCE_S.
-
-    For a test of a time-out that must not pass before something else has happened: it tries again with the next one.
+    """Time-outs in seconds, each four times the previous one, up to PATIENCE_S. They are for tests of a time-out that
+    must not expire before another event: if it does, the test is repeated with the next time-out.
     """
     while first_s < PATIENCE_S:
         yield first_s

@@ -9,7 +9,8 @@ _OLD = Path(__file__).with_name("old_results") / "results.jsonl"
 
 
 def planned_run(folder: Path, number: int) -> Path:
-    """The new directory `folder` with the old results, and `number` planned cases without a record."""
+    """Makes the directory `folder` with the results of a recorded run, and with `number` more planned cases that have
+    no record."""
     header, *rest = _OLD.read_bytes().splitlines(keepends=True)
     data = json.loads(header)
     data["planned"] = [f"reg_mr/made/up-{each}" for each in range(number)]

@@ -1,4 +1,4 @@
-"""A made-up project in which the engine runs on the device of fake_bench.py. Not itself a test."""
+"""A made-up project for tests, in which the engine runs on the device of fake_bench.py."""
 
 import subprocess
 import sys

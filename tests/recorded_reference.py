@@ -1,4 +1,4 @@
-"""A recorded run of the suite's own tables on the reference. Not itself a test."""
+"""Records runs of the suite's own tables on the reference, for tests."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -22,14 +22,15 @@ from trial.running import on_the_reference
 
 
 class QuietKernel:
-    """The watch of a kernel that has nothing to report."""
+    """A kernel watch that reports nothing."""
 
     def since_last(self) -> KernelEvidence:
         return {"taint": 0, "log": []}
 
 
 def record(directory: Path, suite: Suite, cases: Iterable[Case], device: Device | None = None, **head: Any) -> Path:
-    """Runs the cases on the reference (of `device`) and records the results like a run; returns the directory."""
+    """Runs the cases on a reference (`device` is its device) and records the results like a run; returns the
+    directory."""
     chosen = list(cases)
     with closing(ReferenceBench(device)) as bench, closing(ResultsFile(directory / FILE_NAME)) as file:
         run = replace(on_the_reference(bench), watch=QuietKernel())

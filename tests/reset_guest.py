@@ -1,4 +1,4 @@
-"""Resets the guest whose QEMU listens on a socket: the power command of a host that is a guest. Not itself a test."""
+"""Resets the guest whose QEMU listens on a socket; tests use this as the power command of a host that is a guest."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Small hand-made cases and results for the tests. Not itself a test.
-
-Cases are made from YAML, as tables are, so that they follow changes of the language.
+"""Small made-up cases and results for the tests. The cases are read from YAML like tables, so that they follow changes
+of the table language.
 """
 
 import functools
@@ -42,14 +41,14 @@ def flip(path: Path) -> None:
 
 @functools.cache
 def registry() -> Registry:
-    """The project's real rules."""
+    """The registry of the project's real rules."""
     rules, mistakes = read_registry([CASES], ROOT)
     assert not mistakes, "\n".join(map(str, mistakes))
     return rules
 
 
 def table(name: str, rows: str, cases: int = 1) -> Table:
-    """The table `<verb>/<stem>` with these rows and 4 pages of memory called buf."""
+    """The table `<verb>/<stem>` with these rows and 4 pages of memory named `buf`."""
     folder = name.partition("/")[0]
     text = f"verb: ibv_{folder}\ncases: {cases}\n"
     text += "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\nrows:\n"
@@ -60,7 +59,7 @@ def table(name: str, rows: str, cases: int = 1) -> Table:
 
 
 def case(row: str, verb: str = "reg_mr") -> Case:
-    """The one case of a row: a list of one, or its fields in braces without an id."""
+    """The case of a row; the text is a list of one row, or the row's fields in braces without an id."""
     row = textwrap.dedent(row).strip()
     (only,) = table(f"{verb}/sample", row if row.startswith("-") else f"- {{id: sample, {row[1:]}").cases
     return only
@@ -79,7 +78,7 @@ def numbered(count: int, verb: str = "reg_mr") -> Suite:
 
 
 def header(**changes: Any) -> HeaderRecord:
-    """A header of the contract, with the changes of a test."""
+    """A valid header with the changes of a test."""
     data = {
         "type": "header",
         "schema": "rdma-cts/1",
@@ -106,13 +105,13 @@ def header(**changes: Any) -> HeaderRecord:
 
 
 def changed(record: R, changes: Mapping[str, object]) -> R:
-    """The record with these changes, even if they do not fit its type."""
+    """The record with these changes, even if the changes do not fit its type."""
     data: dict[str, object] = {**record}
     return cast(R, data | dict(changes))
 
 
 def consistent(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records of a run after a careful forgery: the footer agrees with the results."""
+    """Makes the footer of changed records agree with the results, as a careful forger does."""
     results = [line for line in lines if line["type"] == "result"]
     judged = {line["case"] for line in results if line["verdict"] != "MISSED"}
     own: dict[str, Any] = {
@@ -125,7 +124,7 @@ def consistent(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**line, **own} if line["type"] == "footer" else line for line in lines]
 
 
-# Observations of a registration that should succeed, by the verdict on them.
+# For each verdict, an observation of a registration that should succeed.
 _OBSERVED: Mapping[str, Observation] = {
     "PASS": {"rc": None, "returned": "MR", "errno": "", "layer": "kernel"},
     "FAIL": {"rc": None, "returned": "NULL", "errno": "EINVAL", "layer": "kernel"},
@@ -136,7 +135,7 @@ _OBSERVED: Mapping[str, Observation] = {
 def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecord:
     """A worker's line for a case of `numbered`: an observation with the verdict PASS or FAIL.
 
-    Instead of FAIL, `verdict` can be an errno that is a FAIL of another cause.
+    Instead of FAIL, `verdict` can be an errno, which gives a FAIL by another cause.
     """
     basis = Basis(Capabilities({}, {}, {}))
     row = basis.resolved(of)
@@ -161,7 +160,7 @@ def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
 
 
 def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> ResultRecord:
-    """The result of a case with a given verdict and further changes."""
+    """A result of a case with a given verdict and further changes."""
     return changed(result_record(of, registry(), Judgement(verdict, reason), {"rc": None}), more)
 
 
@@ -173,7 +172,7 @@ def footer_of(recorded: Recorded) -> FooterRecord:
 
 @contextmanager
 def user_error(match: str, status: int) -> Iterator[None]:
-    """Checks that a mistake of the user gives this message and this exit status."""
+    """Checks that a UserError with this message and this exit status is raised."""
     with pytest.raises(UserError, match=match) as caught:
         yield
     assert caught.value.status == status

@@ -1,6 +1,6 @@
-"""Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking. Not itself a test.
-
-Their image is the default one with OpenSSH and a network card's module; it is built and kept like any other. A
+"""Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking; a helper of tests.
+Their image is the default image with OpenSSH and the module of a network card; it is built and kept like any other
+image. A
 panic does not end such a guest, and a reset starts it again, as with a host.
 """
 
@@ -26,8 +26,8 @@ from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
 from patience import await_true
 
-BOOT_S = 600.0  # it only bounds a hang
-# The network that QEMU gives a guest, and what is started in it: sshd, which is to survive the end of any session.
+BOOT_S = 600.0  # only a bound for a hang
+# Sets up the network that QEMU gives a guest, and starts sshd, which must survive the end of each session.
 _SERVE = """\
 modprobe virtio_net
 ip link set eth0 up && ip address add 10.0.2.15/24 dev eth0 || exit 1
@@ -62,12 +62,12 @@ class SshGuest:
 
     @property
     def reset(self) -> str:
-        """The command that resets it, for --power-cycle."""
+        """The command that resets the guest, for --power-cycle."""
         return shlex.join(["sh", str(self.folder / "reset.sh")])
 
     @property
     def console(self) -> str:
-        """The command that prints its console, for --console."""
+        """The command that prints the guest's console, for --console."""
         return shlex.join(["tail", "-c", "+1", "-F", str(self.guest.console)])
 
 
@@ -79,13 +79,13 @@ def free_port() -> int:
 
 
 def keys_in(folder: Path) -> None:
-    """A key for the host, one for its user, and a configuration of ssh that knows both."""
+    """Writes a key for the host, a key for its user, and a configuration of ssh that has both."""
     for name in ("host_key", "user_key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
 
 
 def ssh_on_path(folder: Path, options: Mapping[str, str]) -> Path:
-    """A directory for PATH with an ssh that uses a configuration of its own, as it would use ~/.ssh/config."""
+    """A directory for PATH with an ssh that uses the given configuration in place of ~/.ssh/config."""
     place = folder / "bin"
     place.mkdir(exist_ok=True)
     config = folder / "config"
@@ -98,7 +98,7 @@ def ssh_on_path(folder: Path, options: Mapping[str, str]) -> Path:
 
 
 def started_with(client: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The command, with the ssh of `ssh_on_path`; its input is empty, and its whole output is read."""
+    """Starts the command with the ssh of `ssh_on_path`; its input is empty, and its whole output is read."""
     path = os.pathsep.join([str(client), os.environ["PATH"]])
     return subprocess.Popen(
         ["./rdma-cts", *arguments],

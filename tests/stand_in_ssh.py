@@ -1,9 +1,7 @@
-"""Stands in for ssh: runs the command for the host on this machine, and forwards its input and output. Not itself a
-test.
-
-When it is killed, both ends see the connection break, as with ssh. Its environment selects further failures: with
+"""Stands in for ssh: runs the command for the host on this machine, and forwards its input and output. When this
+program is killed, both ends see the connection break, as with ssh. Its environment selects further failures: with
 STAND_IN_SAYS, it prints that file and ends with STAND_IN_STATUS instead of connecting; if STAND_IN_STATUS is empty, it
-stays silent. STAND_IN_BYTES is how many bytes from the host pass before the connection breaks.
+stays silent. STAND_IN_BYTES is the number of bytes from the host that are forwarded before the connection breaks.
 """
 
 import os
@@ -29,7 +27,7 @@ def main() -> None:
         ["sh", "-c", prefix + sys.argv[-1]],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # as on a host, which signals of this end do not reach
+        start_new_session=True,  # as on a host, so that signals to this program do not reach the command
     ) as host:
         assert host.stdin
         assert host.stdout

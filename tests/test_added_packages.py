@@ -1,5 +1,5 @@
-"""Packages added to a guest's image: an image of its own, packages that it may not replace, and the messages of
-refusals."""
+"""Packages added to a guest's image: they make another image, must not replace packages of the image, and are otherwise
+refused with a message."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ def _base(recipe: Recipe, place: Path, log: Path, progress: Callable[[str], None
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
-    """The packages of each addition, by a stand-in for the package manager."""
+    """Replaces the package manager by a stand-in; returns the packages of each addition."""
     calls: list[Sequence[str]] = []
 
     def add(recipe: Recipe, base: Path, packages: Sequence[str], place: Path, *_: object) -> tuple[str, ...]:

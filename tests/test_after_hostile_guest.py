@@ -1,4 +1,5 @@
-"""A guest with a hostile overlay forges bytecode of the suite; a later run of the image alone does not use it."""
+"""A guest with a hostile overlay forges bytecode of the suite; a later run of the plain image does not use that
+bytecode."""
 
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from launched import run_in_guest
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 CASE = "dereg_mr/deregistration/of-none"
 MODULE = "conformance/execution/runner.py"
-# Each Python of the guest writes bytecode that Python accepts as the module's, and the host as a derived file.
+# Each Python of the guest writes bytecode that Python accepts as that of the module, and the host as a derived file.
 FORGER = f"""
 import importlib.util, os
 from importlib._bootstrap_external import _code_to_timestamp_pyc
@@ -35,7 +36,7 @@ def cache(tmp_path: Path) -> Path:
 
 
 def run(cache: Path, out: Path, *more: str) -> tuple[Recorded, str]:
-    """A run of one case: its records, and its console."""
+    """Runs one case; returns its records and its console."""
     done = run_in_guest(out, "--guests", "1", *more, only=[CASE], RDMA_CTS_CACHE=str(cache))
     assert done.returncode == 0, done.stdout + done.stderr
     return read_results(out), (out / "console.log").read_text(errors="replace")
@@ -53,7 +54,7 @@ def test_an_honest_run_is_not_touched_by_an_overlay_before_it(cache: Path, tmp_p
     first, said = run(cache, tmp_path / "first")
     assert "FORGED" not in said
     assert "derived" not in first.header
-    # A second guest with an overlay, which makes another template, gets the files that the honest guest has derived.
+    # A second guest with an overlay, which needs another template, gets the files that the honest guest has derived.
     (packages / "forger.py").write_text("")
     second, said = run(cache, tmp_path / "second", "--overlay", str(tmp_path / "overlay"))
     assert "FORGED" not in said

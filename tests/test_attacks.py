@@ -1,7 +1,7 @@
 """Attacks on the judge, as a table: the attempt, and the message that reports it.
 
-Each row tries to get "conforms", or a better verdict, out of a run that has not earned it. A new attack needs a row,
-and a function in TRIED if none fits.
+Each row tries to get the conclusion "conforms", or a better verdict, from a run that does not deserve it. A new attack
+needs a row, and a function in TRIED if no existing one fits.
 """
 
 import functools
@@ -45,9 +45,9 @@ WAIVER = {"for": "reg_mr/sample/c3", "issue": "x", "owner": "me", "expires": "20
 
 @dataclass(frozen=True)
 class Attack:
-    """`how` changes the lines of a run in which the case c3 fails, or has none to change; `by` is a key of TRIED.
+    """`how` changes the lines of a run in which the case c3 fails, or does not use them; `by` is a key of TRIED.
 
-    That function checks the outcome; `said` is part of the message for the user.
+    That function makes the attempt and checks its outcome; `said` is part of the message for the user.
     """
 
     by: str
@@ -57,12 +57,12 @@ class Attack:
 
 
 def footer(**changes: Any) -> Callable[[list[Line]], list[Line]]:
-    """With these changes of the footer."""
+    """Changes these keys of the footer."""
     return lambda lines: [*lines[:-1], {**lines[-1], **changes}]
 
 
 def unconfirmed(**evidence: Any) -> Callable[[list[Line]], list[Line]]:
-    """With a confirmation of the violation that says that it did not occur again."""
+    """Adds a confirmation that says that the violation did not occur again."""
     tried = {"type": "confirmation", "case": "reg_mr/sample/c3", "confirmed": False, "by": "repetition", **evidence}
     return lambda lines: footer(confirmation={"confirmed": 0, "not_confirmed": 1, "not_tried": 0})(
         [*lines[:-1], tried, lines[-1]]
@@ -70,12 +70,12 @@ def unconfirmed(**evidence: Any) -> Callable[[list[Line]], list[Line]]:
 
 
 def head(**changes: Any) -> Callable[[list[Line]], list[Line]]:
-    """With these changes of the header, and a matching footer."""
+    """Changes these keys of the header, and makes the footer agree."""
     return lambda lines: consistent([{**lines[0], **changes}, *lines[1:]])
 
 
 def failing(**changes: Any) -> Callable[[list[Line]], list[Line]]:
-    """With these changes of the result that fails, and a matching footer."""
+    """Changes these keys of the failing result, and makes the footer agree."""
 
     def changed(lines: list[Line]) -> list[Line]:
         return consistent([{**line, **changes} if line.get("case", "").endswith("c3") else line for line in lines])
@@ -84,18 +84,18 @@ def failing(**changes: Any) -> Callable[[list[Line]], list[Line]]:
 
 
 def passes(lines: list[Line]) -> list[Line]:
-    """With a verdict that no judging has produced."""
+    """Replaces the verdict by one that does not follow from the observation."""
     changed = failing(verdict="PASS", effective="PASS", fault=None)(lines)
     return [*changed[:-1], {**changed[-1], "rules": {"REG-01": "PASS"}, "rule_totals": {"PASS": 1, "without_case": 0}}]
 
 
 def without_waivers(lines: list[Line]) -> list[Line]:
-    """A waived violation, in a run that says nothing of waivers."""
+    """Marks the violation as waived, in a run without waivers."""
     return failing(effective="WAIVED", waiver=WAIVER)(lines)
 
 
 def of_waivers(**waiver: Any) -> Callable[[list[Line]], list[Line]]:
-    """A waived violation whose waiver is changed."""
+    """Marks the violation as waived, and changes the waiver."""
     file = {"file": "w.yaml", "sha256": "0" * 64}
     return lambda lines: failing(effective="WAIVED", waiver={**WAIVER, **waiver})(
         [{**lines[0], "waivers": file}, *lines[1:]]
@@ -103,7 +103,7 @@ def of_waivers(**waiver: Any) -> Callable[[list[Line]], list[Line]]:
 
 
 def given(**builds: Any) -> Callable[[list[Line]], list[Line]]:
-    """With these builds under test."""
+    """Adds these builds under test to the header."""
     return head(under_test={"given": builds})
 
 
@@ -210,7 +210,7 @@ ATTACKS = (
         "the controls of its header are not those",
         head(controls={"refused X": "granted Y"}),
     ),
-    # A worker that wants another verdict, or to be waited for
+    # Workers that try to get another verdict, or to make the supervisor wait
     Attack("crash", "a crash names a sequence and another rule", "CRASH"),
     Attack("progress", "progress without end", "although it made progress"),
     Attack("large", "a record for which the file has no room", "a file of results has"),
@@ -232,7 +232,7 @@ ATTACKS = (
         "on a host: the library under test ran as the user nobody there, who could not write what was recorded",
         head(stack="host", isolated="nobody"),
     ),
-    # What makes a reader work forever, or fill the memory
+    # Files that try to make a reader work forever, or fill the memory
     Attack("sweep", "a sweep whose points differ in 500 ways", "400"),
     Attack("bomb", "a bundle that expands without end", "100 times as large unpacked"),
     Attack("records", "a file of a million small records", "lines, more than the"),
@@ -267,7 +267,7 @@ ATTACKS = (
     Attack("stranger", "a stranger's signature", "bundle.sig is not a signature of"),
     Attack("namespace", "a signature of something else", "bundle.sig is not a signature of"),
     Attack("garbage", "what is no signature", "bundle.sig is not a signature of"),
-    # A verdict that nobody has judged
+    # Verdicts that follow from no observation
     Attack("judged", "a verdict is edited", "PASS -> FAIL", passes),
     Attack(
         "good judged",
@@ -287,7 +287,7 @@ ATTACKS = (
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Suite:
-    """In place of the suite: eight cases of one rule."""
+    """Replaces the suite by eight cases of one rule."""
     eight = numbered(8)
     suite: Suite = Suite(Registry([eight.registry["REG-01"]]), eight.tables, eight.tables_sha256)
     monkeypatch.setattr(verify, "load_suite", lambda _: suite)
@@ -299,7 +299,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Suite:
 
 @pytest.fixture
 def good(small: Suite, tmp_path: Path) -> list[Line]:
-    """The lines of a run in which nothing is violated."""
+    """The lines of a run in which no rule is violated."""
     data = record(tmp_path / "good", small, small.cases, started=STARTED)
     lines = [json.loads(line) for line in (data / "results.jsonl").read_bytes().splitlines()]
     lines[0]["suite"]["version"] = VERSION
@@ -307,7 +307,7 @@ def good(small: Suite, tmp_path: Path) -> list[Line]:
 
 
 def failed(good: list[Line]) -> list[Line]:
-    """The same, in which one case fails."""
+    """The lines of a run in which one case fails."""
     observed = {"returned": "NULL", "errno": "EINVAL", "layer": "kernel"}
     lines = failing(verdict="FAIL", effective="FAIL", observed=observed, fault={"kind": "refused"})(good)
     return [*lines[:-1], {**lines[-1], "rules": {"REG-01": "FAIL"}, "rule_totals": {"FAIL": 1, "without_case": 0}}]
@@ -320,7 +320,7 @@ def written(lines: Sequence[Line], folder: Path) -> Path:
 
 
 def said_by(capsys: Says, *arguments: object) -> tuple[int, str]:
-    """The exit status of a command, and all that it says."""
+    """The exit status and the whole output of a command."""
     capsys.readouterr()
     status = main(list(map(str, arguments)))
     out, err = capsys.readouterr()
@@ -330,7 +330,7 @@ def said_by(capsys: Says, *arguments: object) -> tuple[int, str]:
 
 
 def by_file(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """Every reader refuses the file."""
+    """Checks that every reader refuses the file."""
     run = written(lines, folder / "run")
     for reader in (["report", "--format", "summary"], ["judge"], ["bundle"], ["compare", run], ["coverage", "--run"]):
         if reader[0] in ("report", "judge", "bundle") or attack.by == "file":
@@ -339,20 +339,20 @@ def by_file(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -
 
 
 def by_judge(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`judge` corrects the verdict."""
+    """Checks that `judge` corrects the verdict."""
     status, said = said_by(capsys, "judge", written(lines, folder / "run"))
     assert (status, attack.said in said) == (1, True), said
 
 
 def by_founded(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`judge` reports that nothing supports the verdict, and its exit status is 1."""
+    """Checks that `judge` reports that nothing supports the verdict, with exit status 1."""
     status, said = said_by(capsys, "judge", written(lines, folder / "run"))
     assert (status, attack.said in said) == (1, True), said
     assert "nothing: 1 recorded verdict not founded on what was observed (exit status 1)" in said
 
 
 def by_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`verify` reports that the bundle supports nothing."""
+    """Checks that `verify` reports that the bundle supports nothing."""
     run = written(lines, folder / "run")
     pack(folder / "bundle", claims(digest.read(run)), {"results.jsonl": (run / "results.jsonl").read_bytes()})
     status, said = said_by(capsys, "verify", folder / "bundle")
@@ -360,7 +360,7 @@ def by_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says)
 
 
 def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """A worker dies, and its last progress named a row and a rule of its own invention for a case of the tables."""
+    """A worker dies after progress that named an invented row and rule for a case of the tables."""
     row = {"type": "progress", "case": IDS[0], "point": "p", "row": "- {}", "rule": "REG-15"}
     stage = Stage(folder)
     recorded = stage.play([HEADER, start(0), encode(row)], ran(1, 2, 3))
@@ -370,7 +370,7 @@ def by_crash(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
 
 
 def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """A worker makes progress forever, by a clock of the test."""
+    """A worker reports progress forever, with a clock that the test controls."""
     clock = itertools.count(0.0, 60.0)
     points = ({"type": "progress", "case": IDS[0], "point": "p", "done": done} for done in itertools.count())
     with pytest.MonkeyPatch.context() as patch:
@@ -381,7 +381,7 @@ def by_progress(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> No
 
 
 def by_large(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """The file is nearly full."""
+    """The results file has nearly reached its limit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("conformance.results.writer.MOST_RESULTS_BYTES", 3500)
         recorded = Stage(folder).play(ran(0, 1, 2, 3))
@@ -390,7 +390,7 @@ def by_large(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
 
 
 def by_examples(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """More than 4 MiB of a sweep's observations."""
+    """A worker sends more than 4 MiB of observations of a sweep."""
     example = {"point": "a=b", "reason": "x" * (5 << 20), "observed": {}}
     data = {"case": IDS[0], "axes": {"a": ["b"]}, "outcomes": [], "examples": [example], "index": ""}
     line = observed_result(SUITE.cases[0], points_data=data)
@@ -399,7 +399,7 @@ def by_examples(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> No
 
 
 def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """Another process writes to the file, or puts another one in its place."""
+    """Another process writes to the results file, or replaces it."""
     for name in ("appended", "replaced"):
         path = folder / name / "results.jsonl"
         with closing(ResultsFile(path)) as file:
@@ -417,12 +417,12 @@ def by_changed(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says
 
 
 def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """`verify` reports the assumptions."""
+    """Checks that `verify` reports the assumptions."""
     assert attack.said in said_by(capsys, "verify", bundled(lines, folder))[1]
 
 
 def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """Each of 500 outcomes is explained, as far as a record keeps them."""
+    """A sweep has 500 outcomes; each of those that a record keeps is explained."""
     space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(9)]}})
     outcomes = [Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(500)]
     index = array("H", (point * 7919 % 500 for point in range(space.size)))
@@ -435,7 +435,7 @@ def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
 
 
 def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """A small file that is much larger unpacked."""
+    """A small bundle that is much larger when unpacked."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_ALWAYS_UNPACKED", "_SLACK"):
             patch.setattr(f"bundles.archive.{name}", 1 << 20)
@@ -449,7 +449,7 @@ def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> No
 
 
 def by_values(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """A line of empty lists."""
+    """A results file with a line of millions of empty lists."""
     run = written(lines, folder / "run")
     with (run / "results.jsonl").open("ab") as file:
         file.write(b'{"type":"x","y":[' + b"[]," * (MOST_VALUES // 2) + b"[]]}\n")
@@ -458,7 +458,7 @@ def by_values(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says)
 
 
 def by_records(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """Workers without end, and no footer."""
+    """A results file with a million records of workers, and without a footer."""
     run = written([line for line in lines if line["type"] != "footer"], folder / "run")
     with (run / "results.jsonl").open("ab") as file:
         file.write(encode({"type": "worker", "boot_id": ""}) * MOST_RECORDS)
@@ -467,14 +467,14 @@ def by_records(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says
 
 
 def by_file_in_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """A bundle with that file."""
+    """A bundle contains the file, and is refused."""
     more = {attack.by: b"x: 1\n"} if attack.by != "nothing" else {}
     status, said = said_by(capsys, "verify", bundled(lines, folder, **more))
     assert (status, attack.said in said) == (2, True), said
 
 
 def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
-    """A bundle of these lines whose manifest is right."""
+    """A bundle of these lines with a correct manifest."""
     run = written(lines, folder / "run")
     files = {"results.jsonl": (run / "results.jsonl").read_bytes(), **more}
     pack(folder / "bundle", claims(digest.read(run)), files)
@@ -482,7 +482,7 @@ def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
 
 
 def by_told(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """The builds under test are in the first line of `verify` and of reports."""
+    """Checks that the builds under test are in the first line of `verify` and of reports."""
     bundle = bundled(lines, folder)
     told = attack.said.removesuffix("; ")
     assert told in said_by(capsys, "verify", bundle)[1].splitlines()[0]
@@ -493,7 +493,7 @@ def by_told(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -
 
 
 def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """A bundle with a signature that no allowed signer has made of it."""
+    """A bundle has a signature that no allowed signer has made for it."""
     for name in ("own", "strange"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", folder / name], check=True)
     (folder / "signers").write_text(f"me@lab {(folder / 'own.pub').read_text()}")

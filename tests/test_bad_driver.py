@@ -1,4 +1,4 @@
-"""A driver that panics, hangs, dies, leaks or taints its kernel: each costs one case, and the run is complete."""
+"""A driver that panics, hangs, dies, leaks or taints its kernel: each fault costs one case, and the run is complete."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from launched import run_in_guest
 from samples import footer_of
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
-# A deadline that no good case reaches, even on a slow machine; the hanging case takes that long.
+# A deadline that no valid case reaches, even on a slow machine; the hanging case takes that long.
 DEADLINE_S = "60"
 ROWS = ("works", "panics", "hangs", "leaks", "dies", "taints", "loses", "works-too")
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """A run of the bad driver's cases."""
+    """Runs the bad driver's cases."""
     return run_in(tmp_path_factory.mktemp("bad"), "--no-confirm")
 
 

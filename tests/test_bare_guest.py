@@ -16,7 +16,7 @@ ANSWERS = {
     "reg_mr/on_demand_pages/swapped-out-rdma-write": (Verdict.UNREACHABLE, "mkswap"),
     "reg_mr/limits_and_pages/persistent-beside-binding": (Verdict.UNREACHABLE, "RDMA_CTS_PMEM"),
     "api/declarations/enum-ibv-node-type": (Verdict.UNREACHABLE, "install gcc or clang"),
-    # The device comes first: Soft-RoCE registers no dma-bufs, wherever they are from.
+    # What the device lacks is reported first: Soft-RoCE registers no dma-bufs, whatever their exporter.
     "reg_dmabuf_mr/parts/structure-of-1-at-100@libibverbs": (Verdict.UNSUPPORTED, ""),
     "reg_mr/rights/remote-write-refused-by-local-write": (Verdict.PASS, ""),
 }

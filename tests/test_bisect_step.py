@@ -29,7 +29,7 @@ sys.exit(test_bisect_step.step())
 
 
 def of_the_driver(arguments: argparse.Namespace) -> int:
-    """Stands for a run: the verdict is what the file `driver` of the current commit says."""
+    """A stand-in for a run: the verdict is the content of the file `driver` in the current commit."""
     said = Path("driver").read_text().strip()
     if said == "a mistake of the suite":
         raise KeyError(said)
@@ -42,7 +42,7 @@ def of_the_driver(arguments: argparse.Namespace) -> int:
 
 
 def step() -> int:
-    """A step as `git bisect run` starts it, with the stand-in for a run."""
+    """Makes a step as `git bisect run` does, with the stand-in for a run."""
     run.execute = of_the_driver
     return main(["bisect-step", "--only", CASE])
 

@@ -1,4 +1,4 @@
-"""`rdma-cts bundle` and `verify`: what a bundle supports, and that no change or forgery in it goes unnoticed."""
+"""`rdma-cts bundle` and `verify`: what a bundle supports, and that every change or forgery in it is noticed."""
 
 import hashlib
 import io
@@ -69,7 +69,7 @@ def bundle(run: Path, tmp_path: Path) -> Path:
 
 
 def verified(path: Path, capsys: Says) -> tuple[int, str]:
-    """The exit status of `verify`, and all that it says."""
+    """The exit status and the whole output of `verify`."""
     capsys.readouterr()
     status = main(["verify", str(path)])
     out, err = capsys.readouterr()
@@ -99,7 +99,7 @@ def repacked(run: Path, to: Path, lines: list[dict[str, Any]], **more: bytes) ->
 
 
 def about(results: bytes, near: Path) -> dict[str, Any]:
-    """The manifest's statements about these results, if they can be read."""
+    """The manifest's statements about these results, if the results can be read."""
     path = near.with_name("results.jsonl")
     path.write_bytes(results)
     try:
@@ -144,13 +144,13 @@ def test_a_violated_rule(tmp_path: Path, capsys: Says) -> None:
 
 @pytest.fixture(autouse=True)
 def loaded(monkeypatch: Patch) -> None:
-    """The suite is read only once for all tests."""
+    """Loads the suite once for all tests."""
     monkeypatch.setattr(verify, "load_suite", lambda _: SUITE)
 
 
 @pytest.fixture
 def small(monkeypatch: Patch) -> Suite:
-    """In place of the suite: eight cases of one rule."""
+    """Replaces the suite by eight cases of one rule."""
     eight = numbered(8)
     suite = replace(eight, registry=Registry([eight.registry["REG-01"]]))
     monkeypatch.setattr(verify, "load_suite", lambda _: suite)
@@ -159,7 +159,7 @@ def small(monkeypatch: Patch) -> Suite:
 
 @pytest.fixture
 def eight(small: Suite, tmp_path: Path) -> Path:
-    """A run of this suite."""
+    """A run of these eight cases."""
     return record(tmp_path / "eight", small, small.cases, started=NOW.isoformat())
 
 
@@ -228,7 +228,7 @@ def test_a_bundle_is_a_tar_that_others_can_read(run: Path, bundle: Path) -> None
     assert sorted(manifest["files"]) == names[1:]
 
 
-# What was changed
+# What `verify` reports as changed
 
 
 SAMPLE: Mapping[str, bytes] = {"results.jsonl": b"one\n", "console.log": b"x" * 700, f"points/{'n' * 180}.json": b"{}"}
@@ -266,7 +266,7 @@ def tar_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
 
 
 def xz(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
-    """The same, compressed."""
+    """The bytes, compressed with xz."""
     return lzma.compress(tar_of(*members))
 
 
@@ -527,12 +527,12 @@ def test_a_case_left_out_of_the_plan_is_missed(
     assert (found, said in text) == (status, True), text
 
 
-# The statements of another version about a run: other words, and names of facts that this one does not know.
+# The statements of another version about a run: other words, and names of facts that this version does not know.
 OTHER = {"bundled_by": {"version": "0.2.0", "engine_sha256": "e" * 64}, "words": "127 rules, all of them verified"}
 
 
 def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
-    """A bundle of the run whose manifest another version has put in its own words."""
+    """A bundle of the run whose manifest has the words of another version."""
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
     own = claims(read(folder))
     facts = {name: own["run"][name] for name in ("device", "kernel", "tables")} | {"judged calls": "about a thousand"}

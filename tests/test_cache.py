@@ -29,7 +29,7 @@ from patience import PATIENCE_S
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory in which derived files are kept, of a suite with the tables of two verbs."""
+    """The directory of derived files for a suite with the tables of two verbs."""
     place = tmp_path / "derived"
     monkeypatch.setenv(cache.DIRECTORY, str(place))
     for verb in ("fork_init", "import_mr"):
@@ -141,7 +141,7 @@ def test_the_files_used_last_are_kept(folder: Path) -> None:
     for number in range(cache.KEPT):
         cache.store(f"{number}", b"")
         os.utime(folder / f"{number}", (number, number))
-    assert cache.lookup("0")  # counts as a use
+    assert cache.lookup("0")  # this counts as a use
     cache.store("new", b"")
     assert {path.name for path in folder.iterdir()} == {"0", "new", *map(str, range(2, cache.KEPT))}
 
@@ -160,7 +160,7 @@ def test_a_compiled_source_is_compiled_once(
         monkeypatch.setattr("shutil.which", lambda _: None)
     else:
         (file,) = folder.glob("source-*.so")
-        file.unlink()  # not overwritten: the loaded library is a mapping of it
+        file.unlink()  # removed and not overwritten, because the loaded library is a mapping of the file
         file.write_bytes(damage)
     again = find(source, layout)
     assert isinstance(again, ctypes.CDLL)
@@ -353,7 +353,7 @@ def test_what_is_private(monkeypatch: pytest.MonkeyPatch, owner: int, mode: int,
 
 
 def test_bytecode_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module that everybody may write has bytecode that differs from its source."""
+    """The bytecode of a module that everybody may write differs from the module's source."""
     root, folder = tmp_path / "suite", tmp_path / "bytecode"
     root.mkdir()
     source = root / "planted.py"

@@ -1,4 +1,5 @@
-"""How many guests run at the same time, by the processors and the memory that the host and its control groups give."""
+"""The number of guests that run at the same time follows from the processors and the memory of the host and its control
+groups."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ Host = Callable[..., None]
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Makes a host with these processors, memory in MiB, and limits of control groups by the name of the file."""
+    """Makes a host with this number of processors, this memory in MiB, and limits of control groups by the names of
+    their files."""
 
     def make(processors: int, total_mb: int, available_mb: int, **limits: list[str]) -> None:
         def meminfo(_path: Path, **_: str) -> str:
@@ -80,7 +82,7 @@ def test_the_figures_of_this_host_are_sound() -> None:
 
 
 class FakeGuests:
-    """Stands in for targets.guests.Guests; `obstacle` is why no guest can be resumed."""
+    """A stand-in for targets.guests.Guests; `obstacle` is the reason why no guest can be resumed."""
 
     obstacle = ""
     asked: Sequence[Any] = ()

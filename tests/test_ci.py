@@ -48,7 +48,8 @@ def write(folder: Path, run: Recorded) -> None:
 
 
 class Scripts:
-    """A copy of ci/ next to a program whose `run` only copies the results that a test has made; the rest is real."""
+    """A copy of ci/ next to a stand-in for the program; its `run` only copies results that a test has made, and all
+    other commands are real."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -213,4 +214,4 @@ def test_restraint_gets_what_did_not_pass_and_the_whole(scripts: Scripts) -> Non
     assert "results.jsonl" in (scripts.root / "rstrnt-report-log.calls").read_text()
 
 
-# The workflows' scripts in a clean Debian, as root, as in their containers
+# The workflows' scripts in a clean Debian system, as root, as in the workflows' containers

@@ -23,7 +23,7 @@ from reports.digest import Digest, digest, read
 from samples import header, numbered, registry, result
 
 SUITE = numbered(4)
-# The outcomes of made-up sweeps, and one of a device that does not offer a point.
+# The outcomes of made-up sweeps; one is of a device that does not offer a point.
 NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15")]
 
 
@@ -70,7 +70,7 @@ def test_every_change_has_a_kind_and_no_change_has_none() -> None:
 
 
 def changes(tmp_path: Path, old: Sequence[ResultRecord], new: Sequence[ResultRecord]) -> tuple[list[Change], int]:
-    """What has changed, and the exit status."""
+    """Compares two runs; returns the changes and the exit status."""
     found = compare(read(run(tmp_path / "old", old)), read(run(tmp_path / "new", new)))
     return list(found.changes), found.status
 
@@ -139,7 +139,7 @@ def test_a_case_that_was_not_run_this_time_leaves_the_comparison_undecided(tmp_p
 
 
 def swept(directory: Path, *accepted: str, axes: dict[str, Any] = FLAGS) -> list[ResultRecord]:
-    """A run of one sweep in which these combinations are wrongly accepted."""
+    """A run of one sweep; these combinations are wrongly accepted."""
     return [sweep(directory, SUITE.cases[0], axes, lambda at: 2 if at["access"] in accepted else 0)]
 
 

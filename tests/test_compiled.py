@@ -1,4 +1,4 @@
-"""C next to Python: compiled where there is a compiler, and used only if both sides have the same structures."""
+"""The C code is compiled if there is a compiler, and used only if its structures equal those of Python."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from conformance.sweeps import native
 
 @pytest.fixture(autouse=True)
 def afresh() -> Iterator[None]:
-    """Nothing that an earlier test has compiled is used."""
+    """Makes sure that nothing that an earlier test has compiled is used."""
     library.cache_clear()
     yield
     library.cache_clear()

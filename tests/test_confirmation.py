@@ -1,5 +1,5 @@
-"""Violations are tried again alone: they are confirmed, or the cases that bring them back are found; and how that is
-recorded and shown."""
+"""Violations are tried again alone: each is confirmed, or the earlier cases that it needs are found. The tests also
+check how this is recorded and shown."""
 
 import itertools
 import json
@@ -26,12 +26,12 @@ from samples import footer_of, numbered, observed_result, observed_sweep, result
 COUNT = 12
 SUITE = numbered(COUNT)
 IDS = [case.id for case in SUITE.cases]
-# The verdict of a case, after these cases in the same worker.
+# A function: the verdict of a case after these cases in the same worker.
 Device = Callable[[str, Sequence[str]], str]
 
 
 def lines(cases: Sequence[str], device: Device) -> Iterator[bytes | None]:
-    """The records of a worker for these cases: CRASH and HANG are its end, and EXTERNAL is an external kill."""
+    """The records of a worker for these cases. CRASH and HANG end the worker, and EXTERNAL is a kill from outside."""
     yield HEADER
     for number, id_ in enumerate(cases):
         yield encode({"type": "start", "case": id_})
@@ -44,7 +44,7 @@ def lines(cases: Sequence[str], device: Device) -> Iterator[bytes | None]:
 
 
 class Run:
-    """Runs the suite on a device that misbehaves, and confirms what it finds."""
+    """Runs the suite on a device that misbehaves, and tries the violations again."""
 
     def __init__(self, folder: Path, device: Device) -> None:
         self.folder = folder
@@ -83,7 +83,7 @@ def always(*cases: int) -> Device:
 
 
 def after(case: int, *needed: int) -> Device:
-    """A case fails if all of the others ran before it."""
+    """A case fails if all of these other cases ran before it."""
     names = {IDS[number] for number in needed}
     return lambda id_, before: "FAIL" if id_ == IDS[case] and names <= set(before) else "PASS"
 
@@ -176,7 +176,7 @@ def test_a_search_uses_a_bounded_number_of_workers(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(confirmation, "MOST_WORKERS", 3)
     run = Run(tmp_path, after(11, 0))
     (record,) = run().confirmations
-    assert len(run.again) <= 1 + 3 + 1  # alone, and the last halving may need both halves
+    assert len(run.again) <= 1 + 3 + 1  # one try alone, and the last halving may need both halves
     assert IDS[0] in record["after"]
 
 
@@ -363,12 +363,12 @@ def test_a_point_that_fails_only_after_another_case_names_that(tmp_path: Path) -
     assert record["after"] == [ORDINARY]
 
 
-# What people see
+# What reports show
 
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """A run with one violation that is confirmed and one that depends on another case."""
+    """A run with one violation that is confirmed and another that depends on an earlier case."""
     (tmp_path / "mixed").mkdir()
     depends = after(11, 2)
     Run(tmp_path / "mixed", lambda case, before: "FAIL" if case == IDS[5] else depends(case, before))()

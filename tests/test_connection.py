@@ -1,4 +1,4 @@
-"""Exchanges: the memory of one is examined before the next is executed, and late data is detected."""
+"""Exchanges: the memory of an exchange is examined before the next exchange is executed, and late data is detected."""
 
 import ctypes
 import itertools
@@ -30,7 +30,7 @@ from conformance.model.deadline import TURNS_PER_S, Wait
 from conformance.model.transport import INFINIBAND, IWARP
 
 SIZE = 64
-# Of enum ibv_wc_status and ibv_wc_opcode.
+# Values of enum ibv_wc_status and ibv_wc_opcode.
 LOC_QP_OP_ERR, WR_FLUSH_ERR, RECV = 2, 5, 128
 
 
@@ -46,10 +46,10 @@ class RecordingConnection:
         return Exchange(Return(0, 0))
 
     def check_answered(self, *_: object) -> None:
-        """Does nothing: each request has an answer."""
+        """Does nothing, because each request has an answer."""
 
     def native(self) -> None:
-        """None: C cannot be used."""
+        """Returns None, because the C code cannot be used."""
 
 
 def specs(stub: RecordingConnection, count: int) -> list[ExchangeSpec]:
@@ -95,9 +95,8 @@ class Memory:
 
 
 class Side:
-    """One end of a pair.
-
-    Each poll calls `polled` with the number of polls so far, and returns the next of `opcodes`.
+    """One end of a pair. Each poll calls `polled` with the number of earlier polls, and returns a completion with the
+    next of `opcodes`.
     """
 
     number, kind, sq_sig_all, state = 1, "RC", False, "RTS"
@@ -121,7 +120,7 @@ class Side:
 
 
 class Pair:
-    """Two ends."""
+    """A pair of two such ends."""
 
     renews_by_reset = tells_state = True
     transport = INFINIBAND
@@ -132,7 +131,7 @@ class Pair:
 
 
 def area(wanted: bytes) -> Area:
-    """A range whose contents are to become `wanted`."""
+    """A range that must have the contents `wanted` after the exchange."""
     memory = Memory()
     return Area(cast(Any, memory), memory.addr, len(wanted), BEFORE, repeated(BEFORE, len(wanted)), wanted)
 
@@ -158,7 +157,7 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
 
 @pytest.mark.parametrize(("failed", "waited", "state"), [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
 def test_nothing_is_waited_for_on_a_pair_that_has_failed_before(failed: bool, waited: float, state: str) -> None:
-    """A state that is not ERR would be waited for a second."""
+    """For a state other than ERR, the code would wait a second."""
     asked: list[float] = []
     states: list[str] = []
 
@@ -195,7 +194,7 @@ def test_data_of_a_write_must_be_in_memory_when_its_immediate_data_is_received(p
 
 
 class Unending(Side):
-    """An end that never enters the error state, and counts how often it is asked for its state."""
+    """An end that never enters the error state, and counts the queries of its state."""
 
     def __init__(self) -> None:
         super().__init__([], lambda _: None)
@@ -214,7 +213,7 @@ def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def times_asked(pair: Pair, loopback: LoopbackConnection, opcode: str, status: str) -> int:
-    """How often the requester is asked for its state after a refusal."""
+    """The number of queries of the requester's state after a refusal."""
     side = cast(Unending, pair.requester)
     before = side.asked
     loopback.mark_failed(opcode, [Completion(1, status)], cast(Any, side))
@@ -243,7 +242,8 @@ def test_where_no_document_demands_the_error_state_each_kind_of_refusal_is_waite
 
 
 class Refused(Side):
-    """The end whose request the peer refuses, or a peer that flushes no receive; `waited` has the waits."""
+    """The end whose request the peer refuses, or a peer that flushes no receive; `waited` has the lengths of the
+    waits."""
 
     def __init__(self, *statuses: str) -> None:
         super().__init__([], lambda _: None)
@@ -255,8 +255,8 @@ class Refused(Side):
 
 
 def test_where_states_are_not_reported_a_flush_that_did_not_come_is_awaited_briefly_again() -> None:
-    """The short wait applies to any connection of the device. After another kind of refusal, or after an answer with
-    the state, the full time is waited."""
+    """The short wait applies to any connection of the device. After another kind of refusal, or after a refusal with a
+    reported state, the full time is waited."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()
@@ -279,7 +279,7 @@ def test_where_states_are_not_reported_a_flush_that_did_not_come_is_awaited_brie
 
 
 class MadeAnew(Pair):
-    """Two ends that a renewal replaces."""
+    """A pair of ends that a renewal replaces."""
 
     renews_by_reset = False
 
@@ -309,7 +309,7 @@ def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> No
     made.state = True, (0, 0)
     assert native_exchange.available(), "the project's tests need gcc"
     spec = native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_WRITE", 1), (area(pattern(8)), area(pattern(8))))
-    assert native_exchange.exchanges([spec]) == []  # anything else would use the queue pair at address 0
+    assert native_exchange.exchanges([spec]) == []  # otherwise the C code would use the queue pair at address 0
 
 
 @pytest.mark.parametrize(
@@ -318,12 +318,12 @@ def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> No
         ("RC", INFINIBAND, "RDMA_WRITE", "REM_ACCESS_ERR", "", True),
         ("RC", INFINIBAND, "RDMA_WRITE", "LOC_PROT_ERR", "", True),
         ("RC", INFINIBAND, "SEND", "RNR_RETRY_EXC_ERR", "", True),
-        ("RC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", True),  # acknowledged
+        ("RC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", True),  # an acknowledged request
         ("RC", INFINIBAND, "RDMA_WRITE", "RETRY_EXC_ERR", "", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "WR_FLUSH_ERR", "WR_FLUSH_ERR", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "FATAL_ERR", "", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "", "", False),
-        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the message after it has come
+        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the message after the request has arrived
         ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", False),
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "WR_FLUSH_ERR", False),
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),
@@ -385,7 +385,8 @@ def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
     post = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     refuse = post(lambda *_: 12)
     context = (ctypes.c_uint64 * 64)()
-    context[1 + 26] = ctypes.cast(refuse, ctypes.c_void_p).value or 0  # post_recv, of the functions behind the device
+    # Post_recv, among the functions that follow the device pointer.
+    context[1 + 26] = ctypes.cast(refuse, ctypes.c_void_p).value or 0
     queue = (ctypes.c_uint64 * 32)(ctypes.addressof(context))
     device = SimpleNamespace(pointers=SimpleNamespace(attributes=lambda _: 0))
     end: Any = SimpleNamespace(
@@ -400,8 +401,8 @@ def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
 @pytest.fixture
 def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
     """Makes a connection over one queue pair of a made-up provider; returns it and the queue pair's address. The
-    completions in `polled`, each a wr_id, a status and an opcode of <infiniband/verbs.h>, come in turn, the last one
-    again and again.
+    completions in `polled`, each a wr_id, a status and an opcode of <infiniband/verbs.h>, are returned in turn; the
+    last one is repeated.
     """
     assert native_exchange.available(), "the project's tests need gcc"
     take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
@@ -435,7 +436,7 @@ def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
 
 
 def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_does_not_renew(provided: Any) -> None:
-    """Requests complete with an error, and no end has a state."""
+    """Requests complete with an error, and no end reports a state."""
     made, _ = provided((1, LOC_QP_OP_ERR, 0))
     request = SendRequest("RDMA_WRITE", 1)
     two = [native_exchange.NativeSpec(made, 0, 1, request, (area(pattern(8)), area(pattern(8)))) for _ in range(2)]
@@ -446,7 +447,8 @@ def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_
 
 
 def test_a_flushed_send_behind_an_earlier_request_is_no_completion_of_the_next_one(provided: Any) -> None:
-    """The first exchange succeeds. The second fails at once, before the SEND behind the first is acknowledged."""
+    """The first exchange succeeds. The second fails at once, before the SEND that follows the first request is
+    acknowledged."""
     flushed, failed = (1 | BEHIND, WR_FLUSH_ERR, 0), (2, LOC_QP_OP_ERR, 0)
     made, _ = provided((1, 0, 1), (0, 0, RECV), flushed, failed)
     still = repeated(BEFORE, 8)

@@ -17,7 +17,7 @@ from conformance.errors import UserError
 
 ACTIVE, PASSIVE = 17, 42
 ADDRESS_RESOLVED, ROUTE_RESOLVED, REQUEST, REJECTED, ESTABLISHED, DISCONNECTED = 0, 2, 4, 8, 9, 10
-# The reports of the real manager after each call, as (event, id): the id of the call, or a new one.
+# The events of the real manager after each call, as (event, id): the id is that of the call, or a new one.
 REPORTS = {
     "rdma_resolve_addr": [(ADDRESS_RESOLVED, "own")],
     "rdma_resolve_route": [(ROUTE_RESOLVED, "own")],
@@ -27,7 +27,7 @@ REPORTS = {
 
 
 class Library:
-    """A librdmacm without a device: `alive` are its ids, `connected` the queue pairs that each call named."""
+    """A librdmacm without a device: `alive` are its existing ids, `connected` the queue pairs that each call named."""
 
     def __init__(self) -> None:
         self.read, self.write = os.pipe()
@@ -159,7 +159,7 @@ def test_an_address_is_laid_out_as_the_system_calls_expect_it(address: str, pack
 
 
 class End:
-    """A queue pair without a device, which records what is done to it."""
+    """A queue pair without a device, which records its calls."""
 
     def __init__(self, number: int) -> None:
         self.number, self.state, self.moves = number, "RESET", list[str]()

@@ -1,4 +1,4 @@
-"""The coverage: the cases that prove each rule, and the rules that no case proves."""
+"""The coverage: the cases of each rule, and the rules without a case."""
 
 import re
 from collections.abc import Sequence
@@ -51,7 +51,8 @@ def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True
 
 
 def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
-    """The numbers of cases and of successes, refusals and open ones, of each rule that has a case."""
+    """For each rule that has a case: the number of its cases, and the numbers that expect success, a refusal and an
+    open outcome."""
     return {rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases}
 
 
@@ -179,7 +180,7 @@ def test_the_exit_status_says_whether_a_rule_has_no_case(
     assert capsys.readouterr().out.startswith("rule ")
 
 
-@pytest.mark.usefixtures("project")  # with no tables but these
+@pytest.mark.usefixtures("project")  # the project has only these tables
 def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = tmp_path / "own"
     (own / "reg_mr").mkdir(parents=True)

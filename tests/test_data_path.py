@@ -27,7 +27,7 @@ _LOCAL, _REMOTE, _ALL = 0x100, 0x200, 0xF
 
 
 class Provider:
-    """A struct ibv_context with a requester and a responder, whose requests are executed when they are posted."""
+    """A struct ibv_context with a requester and a responder; their requests are executed when they are posted."""
 
     def __init__(self) -> None:
         self.context = (ctypes.c_uint64 * 64)()
@@ -86,7 +86,7 @@ class Provider:
         ctypes.memmove(address, bytes(self.done.pop(0)), ctypes.sizeof(wire.WorkCompletion))
         return 1
 
-    # What a program does
+    # The calls of a program
 
     def call(self, name: str, *arguments: int) -> int:
         index, kind = FUNCTIONS[name]
@@ -212,15 +212,15 @@ class Made:
         self.setup()
 
     def setup(self) -> None:
-        """Keeps nothing."""
+        """Does nothing: the class has no state."""
 
     def answer(self, number: int, unit: int = 1) -> int:
-        """A multiple of the size."""
+        """Returns a multiple of the size."""
         return number * unit * self.size
 
 
 def made(folder: Path, text: str) -> Iterator[Violation]:
-    """The mutants of a package with only this table."""
+    """The mutants of a package that has only this table."""
     (folder / "topic.yaml").write_text(text)
     package = types.ModuleType("package")
     package.__file__ = str(folder / "__init__.py")

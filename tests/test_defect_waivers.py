@@ -1,4 +1,5 @@
-"""Waivers of defects: made from recorded runs, read again, and applied to the same run, another one and a worse one."""
+"""Waivers of defects: they are made from recorded runs, read again, and applied to the same run, to another run and to
+a worse one."""
 
 import json
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ def recorded(name: str) -> Digest:
 
 @cache
 def text_of(*names: str) -> str:
-    """The file of waivers that is made of these runs."""
+    """The text of the waiver file that is made from these runs."""
     runs = [Run(name, recorded(name).header, recorded(name).results) for name in names]
     text = waivers_text(runs, "the rdma team", ISSUE, EXPIRES)
     jsonschema.validate(json.loads(json.dumps(yaml.safe_load(text), default=str)), SCHEMA)
@@ -44,7 +45,7 @@ def text_of(*names: str) -> str:
 
 
 def made(tmp_path: Path, *names: str) -> Waivers:
-    """Waivers of these runs, read from the file that was made."""
+    """The waivers of these runs, read from the file that was made from them."""
     path = tmp_path / "waivers.yaml"
     path.write_text(text_of(*names))
     return read_waivers(path, NO_SUITE, TODAY)
@@ -165,7 +166,8 @@ def test_a_mistake_in_the_file_is_reported_with_its_place(tmp_path: Path, old: s
 
 
 def command(*more: str, run: str = "forky", expires: str = "", issue: str = ISSUE) -> tuple[str, ...]:
-    latest = expires or (date.today() + timedelta(days=1)).isoformat()  # midnight may pass before it is used
+    # The next day, because midnight may pass before the waiver is used.
+    latest = expires or (date.today() + timedelta(days=1)).isoformat()
     of_file = ("--owner", "me", "--issue", issue, "--expires", latest)
     return ("waivers", "--run", str(RUNS / f"{run}.jsonl"), *of_file, *more)
 

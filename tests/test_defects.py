@@ -92,7 +92,8 @@ def test_one_cause_that_shows_at_many_rules_is_one_defect() -> None:
 
 @pytest.mark.parametrize("name", ["forky", "trixie"])
 def test_title_and_severity_do_not_depend_on_which_cases_ran_and_in_which_order(name: str) -> None:
-    """This is tried with the cases of each verb, in other orders, and with thirds. One defect kills only at times."""
+    """The test uses the cases of each verb, other orders, and thirds of the cases. One defect kills the kernel only
+    sometimes."""
     every, shorts = list(results(name)), {rule.id: rule.short for rule in load_suite().registry.values()}
     unsteady = "7862f7654354"
     whole = {defect.fingerprint: defect for defect in defects_of(every, shorts)}
@@ -127,7 +128,7 @@ def test_the_most_severe_defect_comes_first_and_each_result_counts_once() -> Non
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw"])
 def test_severity_is_that_of_what_was_observed(name: str) -> None:
-    """The lines about rows agree with the rows' raw observations."""
+    """The severities of rows are compared with the rows' raw observations."""
     for record in results(name):
         seen = [record["observed"], *record["observed"].get("afterwards", ())]
         for symptom in symptoms_of(record):

@@ -1,4 +1,4 @@
-"""`rdma-cts describe` as a person and as a program would use it."""
+"""`rdma-cts describe` with its output for people and for programs."""
 
 import argparse
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
-    """The output of a command line, which must succeed."""
+    """Runs a command line, which must succeed; returns its output."""
 
     def of(*arguments: str) -> str:
         assert run(*arguments) == 0

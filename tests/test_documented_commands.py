@@ -1,4 +1,5 @@
-"""The commands of the pages: each is run as it is written, unless NOT_RUN has the reason; all are parsed.
+"""The commands of the pages: all are parsed, and each is run as it is written, unless NOT_RUN has a reason not to run
+it.
 
 Names in capitals exist as files: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle.
 """
@@ -19,7 +20,7 @@ from conformance.errors import UserError
 from conformance.tables.suite import ROOT, load_suite
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
-# A command is at a prompt, in a script, a crontab or a unit of systemd, or, with arguments, within a sentence.
+# A command stands at a prompt, in a script, a crontab or a unit of systemd, or, if it has arguments, within a sentence.
 _PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*/)?(?:\./)?"
 _COMMAND = re.compile(
     rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`", re.MULTILINE
@@ -44,7 +45,7 @@ FOR_READERS = {
     "kept": "DIR",
     "85c569cb": "85c569cb8aca",
 }
-# These read two whole runs.
+# These commands read two whole runs.
 _READ_TWO = ("compare",)
 # The reasons why commands with these beginnings are not run here.
 NOT_RUN = {
@@ -84,14 +85,14 @@ COMMANDS = sorted(set(documented()))
 
 
 def why_not(line: str) -> str:
-    """Why a command is not run; empty if it is."""
+    """The reason why a command is not run; empty if it is run."""
     if "--list" in line.split():
         return ""
     return next((reason for begin, reason in NOT_RUN.items() if f"{line} ".startswith(f"{begin} ")), "")
 
 
 def words_of(line: str) -> list[str]:
-    """The arguments, with values in place of the placeholders."""
+    """The arguments of a command, with values in place of the placeholders."""
     words = shlex.split(line)
     return [FOR_READERS.get(word, word) for word in words]
 
@@ -126,12 +127,12 @@ def test_every_command_of_a_page_is_parsed(page: str, line: str, shelf: Path, mo
         parser_of(words[:1]).parse_args(words)
     except UserError as error:
         pytest.fail(f"{page}: {line}: {error}")
-    for option, name in pairwise(words):  # also of a command that is not run here
+    for option, name in pairwise(words):  # this is also checked for a command that is not run here
         assert option != "--only" or "/" not in name or load_suite().find(name), f"{page}: {line}"
 
 
 def runs() -> Iterator[Any]:
-    """Each command that is run here, once: regardless of the number of pages and of their placeholders."""
+    """Each command that is run here, only once even if several pages have it or its placeholders differ."""
     for words, (page, line) in {tuple(words_of(line)): (page, line) for page, line in COMMANDS}.items():
         if not why_not(line):
             yield pytest.param(page, words, marks=pytest.mark.slow if words[0] in _READ_TWO else (), id=line)

@@ -19,7 +19,8 @@ KERNEL = "7.0-test"
 
 @dataclasses.dataclass
 class Compiler:
-    """Stands for mmdebstrap with its hook: writes the module and counts; `log` is its output when it fails."""
+    """A stand-in for mmdebstrap with its hook: writes the module and counts its calls; `log` is its output if it
+    fails."""
 
     count: int = 0
     log: str = ""
@@ -43,7 +44,7 @@ class Compiler:
 
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
-    """Replaces the build by one that takes no time."""
+    """Replaces the build by a stand-in that takes no time."""
     made = Compiler()
     made.may_end.set()
     monkeypatch.setattr(build, "run_logged", made)

@@ -20,7 +20,7 @@ CASE = SUITE.cases[2].id
 
 @pytest.fixture(autouse=True)
 def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two runs: the first has two violations, and one case that is not decided; the second is clean."""
+    """Two runs: the first has two violations and an undecided case; the second has no violation."""
     monkeypatch.chdir(tmp_path)
     runs = {"first": {2: "FAIL", 4: "FAIL", 5: "MISSED"}, "second": {}}
     for at, (name, verdicts) in enumerate(runs.items(), 1):

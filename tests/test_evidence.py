@@ -1,4 +1,4 @@
-"""A rule is verified by evidence: operations at each entry, granted and refused, and for each refusal a control."""
+"""A rule is verified by its evidence: operations at each entry, granted and refused, and a control for each refusal."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +62,7 @@ BOTH = Needs({"REG-05": ("granted RDMA_WRITE at libibverbs", "refused RDMA_WRITE
 
 
 def line(of: Case, verdict: str = "PASS", **more: object) -> ResultRecord:
-    """A result with its evidence, as in a results file."""
+    """A result with this evidence, as in a results file."""
     made = result(of, verdict, **more)  # type: ignore[arg-type]
     return {**made, "evidence": shown_in(of, made)}
 
@@ -111,7 +111,7 @@ def test_what_was_not_run_is_missing_by_name() -> None:
 
 @pytest.mark.parametrize("verdict", ["FAIL", "UNREACHABLE", "BROKEN"])
 def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict: str) -> None:
-    """The control is evidence of another rule, so that this rule has only the evidence that passed."""
+    """The control belongs to another rule, so that this rule only has evidence that passed."""
     control = changed(line(GRANTED, verdict), {"rules": ["REG-17"]})
     needs = Needs({"REG-05": BOTH.items["REG-05"][1:]})
     found = conclude_rules([control, line(REFUSED)], needs)["REG-05"]
@@ -130,7 +130,8 @@ def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict
 
 @pytest.mark.parametrize("effective", ["FAIL", "WAIVED", "STACK", "BROKEN"])
 def test_what_passed_in_a_sweep_is_evidence_whatever_its_violation_counts_as(effective: str) -> None:
-    """The granted write is evidence of REG-05 and the control of its refusal; other points violate another rule."""
+    """The granted RDMA WRITE is evidence of REG-05, and the control of the refused one; other points violate another
+    rule."""
     verdicts = {"REG-05": "PASS", "REG-17": "FAIL"}
     (shown,) = line(GRANTED)["evidence"]
     evidence = [{**shown, "rule": rule, "verdict": verdict} for rule, verdict in verdicts.items()]
@@ -236,7 +237,7 @@ def test_smoke_shows_of_every_rule_each_direction_that_a_case_can_show() -> None
 
 
 def test_the_smallest_tier_is_found_once() -> None:
-    """So that the forks of a process (one for each host of a lab) need not compute it again."""
+    """The forks of a process (one for each host of a lab) then need not compute the tier again."""
     suite = replace(SUITE)
     first, again = (calls_of(lambda: Selection(tier="smoke").apply(suite)) for _ in range(2))
     assert again < first / 5

@@ -1,4 +1,4 @@
-"""The supervisor's judgement of a worker's line: the worker's own verdict if it is honest, and never a forged one."""
+"""The supervisor judges a worker's line: its verdict equals that of an honest worker, and is never a forged one."""
 
 import errno
 from array import array
@@ -169,7 +169,7 @@ CLAIMED = ("mw_type_1", "mw_type_2", "xrc", "atomics", "odp", "odp_implicit", "f
 
 
 def claiming(*names: str) -> Device:
-    """A reference that declares these capabilities and lacks them."""
+    """A reference that declares these capabilities but lacks them."""
     return Device(replace(without(*names), claims=frozenset(names)))
 
 
@@ -188,7 +188,7 @@ def test_nothing_is_absent_on_a_device_that_has_what_it_declares() -> None:
 @pytest.mark.parametrize("name", CLAIMED)
 def test_what_is_declared_and_absent_is_found(name: str) -> None:
     assert name in absent(claiming(name))
-    assert name not in absent(Device(without(name)))  # a capability that is not declared is not claimed
+    assert name not in absent(Device(without(name)))  # an undeclared capability is not tried
 
 
 def test_what_goes_wrong_otherwise_is_for_the_cases() -> None:

@@ -42,7 +42,7 @@ def test_every_rule_has_a_case_and_a_violation(suite: Suite) -> None:
     assert not found, found
 
 
-# The ids that runs of earlier versions had planned: an old one, and the one that the documentation quotes.
+# The case ids that runs of earlier versions had planned: an old run, and the run that the documentation quotes.
 with lzma.open(ROOT / "docs" / "runs" / "rxe.jsonl.xz", "rt") as recorded:
     PLANNED = [
         *(Path(__file__).with_name("old_results") / "planned.txt").read_text().splitlines(),

@@ -1,4 +1,5 @@
-"""The examples of docs/extending.md, followed literally in a copy of the tree: the steps of the page suffice."""
+"""The examples of docs/extending.md are followed literally in a copy of the tree, to check that the steps of the page
+suffice."""
 
 import re
 import shutil
@@ -26,7 +27,7 @@ def section(heading: str) -> str:
 
 
 def followed(tree: Path, text: str) -> set[str]:
-    """Makes the edits of a section in a tree; returns the files."""
+    """Makes the edits of a section of the page in a tree; returns the changed files."""
     edits = list(EDIT.finditer(text))
     assert len(edits) == text.count("```") // 2, "a block that is not an edit"
     for edit in edits:
@@ -49,7 +50,7 @@ def followed(tree: Path, text: str) -> set[str]:
 
 
 def run(tree: Path, command: str) -> str:
-    """The output of a command in the tree, which must succeed."""
+    """Runs a command in the tree, which must succeed; returns its output."""
     done = subprocess.run(command, shell=True, cwd=tree, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -26,7 +26,8 @@ Found = list[tuple[str, str, str, int, str]]
 
 
 def judged_again(suite: Suite, file: Path, to: Path) -> Iterator[ResultRecord]:
-    """The violations of a recorded run, judged by their observations; without those that are no longer violations."""
+    """The violations of a recorded run, judged again by their observations; results that are no longer violations are
+    left out."""
     recorded, directory = read_results(file), file if file.is_dir() else file.parent
     recorded.results = [
         each for each in recorded.results if not each.get("points_file") or (directory / each["points_file"]).exists()
@@ -48,7 +49,7 @@ def found_in(suite: Suite, file: Path, to: Path) -> Found:
 
 @pytest.fixture(scope="module")
 def of_reference(tmp_path_factory: Folders) -> Path:
-    """A run of a reference with a violation that shows in rows and in sweeps."""
+    """A run on a reference with a violation that rows and sweeps detect."""
     cases = [
         case
         for case in SUITE.cases

@@ -1,4 +1,4 @@
-"""Findings as texts for a list and as objects of KCIDB."""
+"""Findings as texts for a mailing list and as objects of KCIDB."""
 
 import json
 import re

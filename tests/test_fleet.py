@@ -1,4 +1,4 @@
-"""Many nodes on one page: every difference is found, and nothing else; an unreadable directory affects only its
+"""Many nodes on one page: exactly the real differences are reported, and an unreadable directory affects only its
 node."""
 
 import json
@@ -38,12 +38,12 @@ def changing(*keys: str, to: Any) -> Change:
 
 
 def no_defect(data: dict[str, Any]) -> None:
-    """One defect that the other nodes have does not show."""
-    del data["defects"][0]  # the last ones may not be confirmed, and do not count
+    """Removes a defect that the other nodes have."""
+    del data["defects"][0]  # the last defects may be unconfirmed, and then do not count
 
 
 def one_case_more(data: dict[str, Any]) -> None:
-    """One more case violates a rule that is violated anyway."""
+    """Makes one more case violate a rule that is already violated."""
     data["violations"][0]["cases"].append("reg_mr/made/up")
 
 
@@ -64,7 +64,8 @@ DIFFERENCES: Mapping[str, tuple[Change, str]] = {
 
 
 def nodes(folder: Path, count: int, changes: Mapping[int, Change] | None = None) -> Path:
-    """Summaries of `count` nodes n0, n1, … that differ in their clocks, how long they took, and in `changes`."""
+    """Writes the summaries of `count` nodes n0, n1, … that differ in their clocks, in their durations, and in
+    `changes`."""
     for number in range(count):
         data = json.loads(summary())
         data["started"] = data["stack"]["started"] = f"2026-01-02T{number % 24:02}:{number % 60:02}:00+00:00"
@@ -77,7 +78,7 @@ def nodes(folder: Path, count: int, changes: Mapping[int, Change] | None = None)
 
 
 def told(folder: Path, capsys: Says) -> tuple[int, dict[str, Any], str]:
-    """The exit status, the data of the page, and what was printed."""
+    """Runs `fleet`; returns the exit status, the data of the page, and the output."""
     status = main(["fleet", str(folder), "--out", str(folder.parent / "out")])
     return status, json.loads((folder.parent / "out" / "fleet.json").read_text()), capsys.readouterr().out
 
@@ -117,7 +118,8 @@ def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: Sa
     (folder / "n1" / "summary.json").write_text("{")
     (folder / "n2" / "summary.json").write_text(json.dumps({**json.loads(summary()), "complete": False, "rules": {}}))
     status, data, said = told(folder, capsys)
-    assert data["groups"][0]["nodes"] == ["n0", "n3", "n4"]  # a run that was cut short differs in all missing results
+    # A run that was cut short is not compared, because it would differ in all missing results.
+    assert data["groups"][0]["nodes"] == ["n0", "n3", "n4"]
     assert data["groups"][0]["differences"] == []
     assert data["missing"] == {
         "empty": "no results",
@@ -144,7 +146,7 @@ def test_results_under_two_names_are_reported(tmp_path: Path, capsys: Says) -> N
 
 def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, capsys: Says) -> None:
     folder = nodes(tmp_path / "nodes", 9, dict.fromkeys((2, 5), DIFFERENCES["limit"][0]))
-    for name in ("a b'$(touch x)", "ALL"):  # to Slurm, ALL is every node
+    for name in ("a b'$(touch x)", "ALL"):  # Slurm takes ALL for every node
         (folder / name).mkdir()
     told(folder, capsys)
     script = tmp_path / "out" / "drain.sh"

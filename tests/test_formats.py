@@ -1,4 +1,4 @@
-"""The other formats of a report, each read by a parser that is not ours."""
+"""The other formats of a report, each read by a parser from another project."""
 
 import io
 import json
@@ -31,7 +31,7 @@ ANY_TEXT = st.text(st.characters(blacklist_categories=()))
 
 
 def tap(text: str) -> list[Any]:
-    """The lines of a KTAP document as a parser of TAP takes them; it ignores subtests."""
+    """The lines of a KTAP document as a TAP parser reads them; the parser ignores subtests."""
     version, *lines = Parser().parse(io.StringIO(text))
     assert version.category == "version"
     return [line for line in lines if line.category != "unknown"]
@@ -45,7 +45,7 @@ _OUTCOME = re.compile(r"(ok|not ok) ([0-9]+) (?:- )?([^#]*?)( # .*)?$")
 
 
 def as_the_kernel_reads(lines: Iterator[str]) -> list[bool]:
-    """Whether each test of a document, or of a subtest, is ok. Fails where the kernel's reader would count an error."""
+    """Whether each test of a document, or of a subtest, is `ok`. Fails if the kernel's reader would count an error."""
     found: list[bool] = []
     planned, subtest = None, ""
     for line in map(str.lstrip, lines):
@@ -75,7 +75,7 @@ def results_in(text: str) -> list[Any]:
 
 
 def tables(text: str) -> list[list[str]]:
-    """The text of the cells of each row of a Markdown page's tables; raw HTML and links must not be there."""
+    """The text of the cells of each row of a Markdown page's tables; fails if the page has raw HTML or links."""
     rows: list[list[str]] = []
     inside = False
     for token in MarkdownIt("commonmark", {"html": True}).enable("table").parse(text):
@@ -267,7 +267,7 @@ def test_whatever_a_results_file_holds_is_a_report_or_one_clear_line(key: str, v
     try:
         records = [decode(encode(each)) for each in (head, line, footer)]
     except ValueError:
-        return  # the reader of the file refuses it
+        return  # the reader of the file refuses this value
     first, second, last = records
     assert first["type"] == "header"
     assert second["type"] == "result"

@@ -1,7 +1,7 @@
 """Results files that are damaged in every way: each reader accepts them or refuses them in one line, without a
 traceback.
 
-RDMA_CTS_FUZZED says how many files there are; each is read by all readers. The files are those of a seed.
+RDMA_CTS_FUZZED is the number of files; each is read by all readers. The damage is made from a fixed seed.
 """
 
 import io
@@ -134,7 +134,7 @@ def _with_changed_values(line: bytes, dice: random.Random) -> bytes:
 
 
 def read_in_every_way(folder: Path, suite: Suite) -> None:
-    """Everything that reads a run. Raises UserError."""
+    """Reads a run with every reader. Raises UserError."""
     run = read(folder)
     for render in (renderer(name).render for name in FORMATS):
         report = render([run])
@@ -163,7 +163,8 @@ def test_each_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, suite:
     good = [path.read_bytes() for path in points]
     refused: list[str] = []
     for number in range(FILES):
-        data = damaged(lines[:-1] if number % 2 else lines, dice)  # no figure contradicts a run that was cut short
+        # Every second file is cut short, so that no figure of a footer contradicts it.
+        data = damaged(lines[:-1] if number % 2 else lines, dice)
         (folder / "results.jsonl").write_bytes(data)
         for path, content in zip(points, good, strict=True):
             path.write_bytes(damaged([content], dice) if number % 3 == 0 else content)
@@ -199,13 +200,14 @@ def test_each_command_refuses_a_file_with_what_no_reader_can_handle(command: str
 
 
 READERS = (*(f"report --out - --format {name}" for name in FORMATS), *COMMANDS[1:-1])
-# The maximum number of function calls, Python's own included, for each case that was only planned. For 300,000 cases,
+# The maximum number of function calls, calls of builtins included, for each case that was only planned. For 300,000
+# cases,
 # 10 s suffice for more than this.
 MOST_CALLS = 100
 
 
 def calls(arguments: list[str]) -> int:
-    """The number of function calls of a command."""
+    """The number of function calls that a command makes."""
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         return calls_of(lambda: main(arguments))
 
@@ -214,5 +216,5 @@ def calls(arguments: list[str]) -> int:
 def test_each_reader_does_little_for_a_case_that_was_only_planned(command: str, tmp_path: Path) -> None:
     few, many = (planned_run(tmp_path / str(number), number) for number in (1000, 3000))
     words = [word.replace("OLD", str(OLD)) for word in command.split()]
-    main([*words, str(few)])  # fills the cache for the next call
+    main([*words, str(few)])  # this run fills the cache for the next one
     assert (calls([*words, str(many)]) - calls([*words, str(few)])) / 2000 < MOST_CALLS

@@ -1,7 +1,6 @@
-"""API-01 with headers of our own, each broken in one place, so that no test depends on this machine's.
-
-A C compiler is needed; without one these tests fail. Only the last one looks at an installed header,
-and says so when there is none.
+"""API-01 with headers written by the tests, each broken in one place, so that no test depends on the header of this
+machine. A C compiler is needed; without it these tests fail. Only the last test reads an installed header, and reports
+if there is none.
 """
 
 import enum
@@ -29,7 +28,8 @@ Edit = tuple[str, str]
 
 @pytest.fixture
 def header(tmp_path: Path) -> Callable[..., Path]:
-    """Writes the header with pieces of it replaced, each exactly once. Returns its directory."""
+    """Writes the header with some pieces replaced; each piece must occur exactly once. Returns the header's
+    directory."""
 
     def write(*edits: Edit) -> Path:
         text = own_header()
@@ -44,7 +44,7 @@ def header(tmp_path: Path) -> Callable[..., Path]:
 
 
 def findings(checks: list[Check]) -> dict[str, str]:
-    """The outcomes other than PASS by item, without the vendor's dialect, which no header here has."""
+    """The outcomes other than PASS by item. The vendor's dialect is left out, because no header here has it."""
     return {
         each.item: each.outcome for each in checks if each.outcome != PASS and not each.item.endswith("(experimental)")
     }
@@ -57,7 +57,8 @@ def only(checks: list[Check], item: str) -> Check:
 
 
 def struct_with(name: str, old: str, new: str) -> Edit:
-    """An edit of one field, which includes the struct's text before the field, so that it fits only once."""
+    """An edit of one field. It includes the struct's text before the field, so that the edited text occurs only
+    once."""
     text = own_header()
     start = text.index(f"struct {name} {{")
     body = text[start : text.index("};", start)]
@@ -72,7 +73,8 @@ def test_a_header_like_the_descriptions_passes_in_everything(header: Callable[..
     assert len(items) == len(set(items))
     values = sum(len(described.values) for described in ENUMS.values())
     fields = sum(len(struct.fields) for struct in STRUCTS.values())
-    # Every enumerator, constant and prototype once; every struct's size; offset, size, type of a field.
+    # Each enumerator, constant and prototype, and the size of each struct, is changed once; also the offset, size and
+    # type of a field.
     assert len(items) == values + len(CONSTANTS) + len(VERBS) + len(STRUCTS) + 3 * fields
 
 
@@ -107,7 +109,7 @@ def test_a_vendors_header_is_compared_with_the_vendors_dialect(header: Callable[
 
 
 def doctored() -> list[list[dict[str, Any]]]:
-    """The doctored pieces in as few headers as possible: the pieces in one header concern different items."""
+    """Puts the doctored pieces into as few headers as possible; the pieces in one header concern different items."""
     headers: list[tuple[set[str], list[dict[str, Any]]]] = []
     for piece in yaml.safe_load(Path(__file__).with_name("doctored_headers.yaml").read_text()):
         about = {re.split(r"[ .]", item)[1] for item in piece["findings"]}
@@ -208,7 +210,7 @@ def test_a_header_need_not_have_what_is_newer_than_its_release(header: Callable[
 
 
 def test_no_header_is_unreachable_and_names_the_package(tmp_path: Path) -> None:
-    # -nostdinc hides an installed header, the empty directory keeps the search path from being empty.
+    # -nostdinc hides an installed header; without the empty directory, the search path would be empty.
     checks = check_header(compiler="cc -nostdinc", include_dirs=[tmp_path])
     assert checks == [
         Check("<infiniband/verbs.h>", UNREACHABLE, reason="no <infiniband/verbs.h> installed; install libibverbs-dev")
@@ -260,9 +262,9 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
     for timeout_s in longer_and_longer(0.5):
         [check] = check_header(compiler=str(hanging), timeout_s=timeout_s)
         assert (check.outcome, check.reason) == (UNREACHABLE, f"{hanging} did not end within {timeout_s:g} s")
-        if child.exists() and child.read_text():  # else it was killed before it had a child
+        if child.exists() and child.read_text():  # otherwise it was killed before it had a child
             break
-    # A killed orphan may wait for its new parent to collect it; a zombie runs no more.
+    # A killed orphan may still exist as a zombie until its new parent collects it.
     status = Path("/proc") / child.read_text().strip() / "stat"
     assert not status.exists() or status.read_text().split()[2] in "ZX"
 
@@ -279,11 +281,12 @@ def test_nothing_is_left_behind(broken: bool, monkeypatch: Patch, header: Callab
     assert list(scratch.iterdir()) == []
 
 
-# The bindings, with modules of our own in place of pyverbs'.
+# The bindings, with modules of the tests in place of pyverbs.
 
 
 def own_bindings() -> ModuleType:
-    """The enumerations of pyverbs, made from the descriptions; macros have the underscore that pyverbs gives them."""
+    """The enumerations of pyverbs, made from the suite's descriptions; macros have a leading underscore, as in
+    pyverbs."""
     module = ModuleType("own_bindings")
     for described in ENUMS.values():
         members = {each.name: each.value for each in described if each.value is not None}
@@ -329,7 +332,7 @@ def fake_pyverbs(directory: Path, module: str, text: str) -> None:
 
 @pytest.fixture
 def no_pyverbs(monkeypatch: Patch, tmp_path: Path) -> Path:
-    """A search path on which pyverbs can only be what the test puts there."""
+    """A search path on which the only pyverbs is the one that the test makes."""
     for name in [each for each in sys.modules if each.partition(".")[0] == "pyverbs"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])

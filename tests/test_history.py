@@ -1,4 +1,4 @@
-"""The page of a history, in a real browser: when each violation began, in a light and a dark scheme."""
+"""The page of a history in a real browser: it shows when each violation began, in a light and a dark scheme."""
 
 import json
 import os
@@ -80,13 +80,13 @@ def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
 
 
 def long_history(folder: Path, nights: int) -> Path:
-    """Nights on four stacks, of runs recorded on Soft-RoCE in which verdicts come and go."""
+    """Nights on four stacks, made from runs recorded on Soft-RoCE in which verdicts come and go."""
     for stack, recorded in STACKS.items():
         texts = [json.dumps(each) for each in variants(stack, recorded)]
         for night in range(nights):
             cell = folder / name_of(night) / stack
             keep(cell, Outcome(GOOD))
-            steady = night // 3 if night % 7 else night  # mostly the same for some nights
+            steady = night // 3 if night % 7 else night  # the kernel usually stays the same for three nights
             (cell / "summary.json").write_text(texts[steady % VARIANTS])
     return folder
 

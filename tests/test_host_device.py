@@ -1,7 +1,7 @@
-"""A device of a host: a process that dies, one that cannot be killed, and files that are left alone.
+"""A device of a host: a process that dies, a process that cannot be killed, and files that must not be touched.
 
-The guest stands for the host: the project's own command line runs in it, on its device. Kills at any moment, and two
-devices, are in test_kills_on_a_host.py.
+The guest stands for the host: the project's own command line runs in the guest, on the guest's device. Kills at random
+moments and runs on two devices are tested in test_kills_on_a_host.py.
 """
 
 from typing import Any
@@ -60,7 +60,8 @@ def test_a_run_whose_device_was_suspect_is_carried_on_once_it_is_not(found: dict
 
 def test_nothing_is_written_elsewhere_and_nobody_is_listened_to(found: dict[str, Any]) -> None:
     output = found["stuck"]
-    allowed = (output["out"], "/dev/", "/proc/", "/run/audit/", "/sys/bus/pci/devices/")  # the BAR of a test device
+    # The last one is the BAR of a test device.
+    allowed = (output["out"], "/dev/", "/proc/", "/run/audit/", "/sys/bus/pci/devices/")
     assert len(output["audit"]) > 5
     for line in output["audit"]:
         event, _, what = line.partition(" ")

@@ -1,6 +1,5 @@
-"""Hosts that attack the program that has connected to them, as a table: their messages, and the outcome.
-
-A host may lie about its device; it may not choose a name, a size or a time here.
+"""Hosts that attack the program that has connected to them, as a table of messages and outcomes. A host can lie about
+its device, but must not choose a file name, a size or a waiting time on this side.
 """
 
 import json
@@ -107,11 +106,11 @@ class Hostile:
         monkeypatch.setenv("HOSTILE", str(self.script))
 
     def sends(self, **answers: Any) -> None:
-        """Sets the messages by request; see hostile_ssh.py."""
+        """Sets the messages for each request; see hostile_ssh.py."""
         self.script.write_text(json.dumps({"hello": [HELLO], "check": [CHECKED], "close": [CLOSED], **answers}))
 
     def open(self, device: str = "") -> RemoteHost:
-        """The host, after the check of its device."""
+        """Opens the host and checks its device."""
         host = RemoteHost(ADDRESS, b"", {"device": device}, Means(1.0), self.said.append)
         try:
             host.open()

@@ -1,6 +1,5 @@
-"""Libraries in the real guest that attack the program that has loaded them: none gets a PASS that it has not earned.
-
-One preloaded library has all attacks (hostile.c), and the row selects one. All rows are of one run.
+"""Libraries in the real guest that attack the program that has loaded them: none gets a PASS for a case that did not
+pass. One preloaded library (hostile.c) has all attacks, and each row selects one of them. All rows are of one run.
 """
 
 from pathlib import Path
@@ -16,19 +15,19 @@ DEADLINE_S = "30"
 FIRST_PAGES = 201
 # The attacks in the order of hostile.c, and the allowed verdicts on their rows.
 ATTACKS: dict[str, tuple[str, ...]] = {
-    "everywhere": ("PASS",),  # forged lines to every descriptor that is open; then it does its work
-    "forge": ("CRASH",),  # the same, and _exit(0)
-    "forge-on-port": ("CRASH",),  # forged lines to the port by its name, and _exit(0)
-    "end": ("CRASH",),  # says that the session has ended
-    "refuse": ("CRASH",),  # says that the device cannot be tested, and ends
+    "everywhere": ("PASS",),  # writes forged lines to every open descriptor, and then works normally
+    "forge": ("CRASH",),  # writes the same lines, and then calls _exit(0)
+    "forge-on-port": ("CRASH",),  # opens the port by its name, writes forged lines, and calls _exit(0)
+    "end": ("CRASH",),  # sends the message that the session has ended
+    "refuse": ("CRASH",),  # sends the message that the device cannot be tested, and ends
     "hold": ("CRASH",),  # keeps the port, so that the harness cannot write
     "babble": ("PASS",),  # a thread that prints a megabyte without a newline
     "loop": ("HANG",),
     "abort": ("CRASH",),
-    "kill": ("BROKEN",),  # SIGKILL may come from anybody: it is tried three times
-    "kill-parent": ("BROKEN", "PASS"),  # it is a matter of time whether its result comes before its parent is gone
-    "child": ("CRASH",),  # leaves a process that goes on forging
-    "alter": ("BROKEN",),  # changes FAIL to PASS in the line on its way
+    "kill": ("BROKEN",),  # SIGKILL may come from outside, so the case is started three times
+    "kill-parent": ("BROKEN", "PASS"),  # it depends on timing whether the result arrives before the parent has died
+    "child": ("CRASH",),  # leaves a process that continues to forge
+    "alter": ("BROKEN",),  # changes FAIL to PASS in the line while it is sent
     "drop": ("BROKEN",),
     "garbage": ("BROKEN",),
 }
@@ -36,7 +35,7 @@ ROWS = ("first", *ATTACKS, "last")
 
 
 def tables(folder: Path) -> Path:
-    """A folder for --cases: a good registration for each attack, and one before and after all of them."""
+    """A folder for --cases: a valid registration for each attack, and one more before and after all of them."""
     text = f"verb: ibv_reg_mr\ncases: {len(ROWS)}\nrows:\n"
     for number, row in enumerate(ROWS):
         pages = FIRST_PAGES + number - 1 if row in ATTACKS else 4

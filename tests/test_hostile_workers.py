@@ -1,7 +1,8 @@
-"""Workers that forge, babble, stall and break: none gets a PASS that the device has not earned, and every run ends.
+"""Workers that forge, babble, stall and break: none gets a PASS for a case that the device did not pass, and every run
+ends.
 
-Each is a process that stands in for QEMU and speaks the port's protocol (hostile_worker.py), read as a guest is. The
-first worker of a run is hostile in its second case, and all later ones are good.
+Each worker is a process that stands in for QEMU and speaks the port's protocol (hostile_worker.py). The first worker of
+a run is hostile in its second case, and all later workers are honest.
 """
 
 import json
@@ -33,10 +34,10 @@ from reports.digest import read
 from samples import footer_of, header, observed_result
 
 SCRIPT = Path(hostile_worker.__file__)
-# Deadlines of a case, in seconds. A good case takes a millisecond. Hanging cases are tried with the short deadline, and
-# with the longer one on a machine that is so slow that good cases hang with the short one.
+# Deadlines of a case, in seconds. A valid case takes a millisecond. Hanging cases are tried with the short deadline
+# first, and with longer deadlines on a machine so slow that valid cases exceed the short one.
 DEADLINE_S, SHORT_S = 60.0, 0.4
-# The verdict of the case in which the worker is hostile. The case of a killed worker is run again in a good worker;
+# The verdict of the case in which the worker is hostile. The case of a killed worker is run again in an honest worker;
 # PASS is right if the forgery concerns other rules or a waiver.
 _EXPECTED = {
     "CRASH": """
@@ -97,7 +98,8 @@ class Stand:
         return guest
 
     def run(self, what: str) -> Recorded:
-        """A run in which the first worker is hostile, with a deadline in which every good case has its result."""
+        """Makes a run in which the first worker is hostile, with a deadline that is long enough for every valid
+        case."""
         for deadline_s in longer_and_longer(SHORT_S) if EXPECTED[what] == "HANG" else [DEADLINE_S]:
             recorded = self.run_once(what, deadline_s)
             if verdicts(recorded).count("HANG") <= 1:
@@ -135,13 +137,13 @@ def test_a_hostile_worker_costs_its_case_alone_and_gets_what_it_has_earned(
 
 
 def assert_verified(run: Path, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run with a hostile worker is still an honest one: it can be bundled, and verifies."""
+    """Checks that the run with a hostile worker can be bundled and verified."""
     suite = replace(SUITE, tables_sha256=header()["suite"]["tables_sha256"])
     monkeypatch.setattr(verify, "load_suite", lambda _: suite)
     bundle = run.parent / "bundle"
     assert main(["bundle", str(run), "--out", str(bundle)]) == 0
     support = verify.support_of(bundle, [])
-    without_a_case = 3  # most rules of the sample
+    without_a_case = 3  # most rules of the sample have no case
     assert (list(support.unfounded), support.status) == ([], status or without_a_case)
 
 
@@ -154,7 +156,7 @@ def test_a_verdict_that_differs_is_reported_with_both(stand: Stand) -> None:
 
 
 def test_a_console_that_grows_forever_is_cut_in_its_middle(stand: Stand) -> None:
-    for deadline_s in longer_and_longer(SHORT_S):  # the amount of its output depends on the machine
+    for deadline_s in longer_and_longer(SHORT_S):  # the amount of the worker's output depends on the machine
         stand.run_once("print_on_the_console_for_ever", deadline_s)
         consoles.bound(stand.console)
         if cut := b"bytes of output are left out here)" in stand.console.read_bytes():

@@ -1,5 +1,5 @@
-"""The instrumented stack: its kernel, which is built once, options that exclude it, and calls whose allocations
-fail."""
+"""The instrumented stack: its kernel is built only once, some options cannot be combined with it, and it can make the
+allocations of a call fail."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

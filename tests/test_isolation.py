@@ -1,4 +1,5 @@
-"""--isolate: the library under test runs in another user's process, or a message says why it cannot."""
+"""--isolate: the library under test runs in another user's process, or a message has the reason why that is
+impossible."""
 
 import json
 import os
@@ -20,7 +21,7 @@ from patience import PATIENCE_S
 from targets import builds, hosts
 
 USER = "nobody"
-# Stands in for pytest: reports its user, its rights, and its access to the kernel's log through the stream.
+# A stand-in for pytest: reports through the stream its user, its rights, and whether it can read the kernel's log.
 WORKER = """\
 #!{python}
 import json, os, sys
@@ -51,7 +52,7 @@ with open(stream, "w") as file:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory that every user can enter, unlike pytest's own."""
+    """A directory that every user can enter, unlike pytest's temporary directory."""
     folder = Path(tempfile.mkdtemp(prefix="rdma-cts-"))
     folder.chmod(0o755)
     yield folder
@@ -60,7 +61,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def root(monkeypatch: Patch) -> None:
-    """This process is root, or pretends to be until real rights are needed."""
+    """Makes this process act as root: it is root, or pretends to be root where no real rights are needed."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
 
 

@@ -1,4 +1,5 @@
-"""Recorded runs judged again: nothing changes by itself, and today's rules decide."""
+"""Recorded runs are judged again: without a change of the rules no verdict changes, and otherwise today's rules
+decide."""
 
 import json
 import shutil
@@ -28,7 +29,7 @@ SOME = [case for case in SUITE.cases if not case.hazardous and not case.sweep][:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: Folders) -> Path:
-    """Some cases and a sweep on a device that lacks something, so that there is more than one verdict."""
+    """A run of some cases and a sweep on a device that lacks a capability, so that there are several verdicts."""
     sweeps = [case for case in SUITE.cases if case.sweep and case.sweep.size <= 2048]
     device = Device(without("odp", "rereg_mr"))
     return record(tmp_path_factory.mktemp("judge") / "run", SUITE, [*SOME, *sweeps[:1]], device)
@@ -42,7 +43,7 @@ def again(suite: Suite, directory: Path) -> dict[str, tuple[ResultRecord, str]]:
 
 
 def plain(run: Path) -> ResultRecord:
-    """The first result of a run that is about one call and has an observation."""
+    """The first result of a run that is of a single call and has an observation."""
     return next(line for line in read_results(run).results if line["observed"])
 
 

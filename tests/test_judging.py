@@ -1,4 +1,4 @@
-"""Verdicts on hand-made observations: the document's statement against the device's behaviour."""
+"""Verdicts on hand-made observations: what the document requires is compared with the device's behaviour."""
 
 import copy
 import re
@@ -140,7 +140,7 @@ BIND_STATUS = case(
 
 
 def traffic(expected: str, op: str = "RDMA_WRITE") -> Case:
-    """A region that a peer then writes to, or uses by another operation."""
+    """A case of a region and of a peer's operation on it, a write if no other is given."""
     return case(
         f"""
         - id: then-traffic
@@ -164,12 +164,13 @@ def invalidation(then: str) -> Case:
 
 
 def null(errno: str = "EINVAL", /, **more: Unpack[Observation]) -> Observation:
-    """A registration that failed."""
+    """The observation of a registration that failed."""
     return {"rc": None, "returned": "NULL", "errno": errno, "layer": "kernel", **more}
 
 
 def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) -> Observation:
-    """A successful registration; `fields` of the MR are those that differ from the request."""
+    """The observation of a successful registration; `fields` are those fields of the MR that differ from the
+    request."""
     asked: AskedRange = {"addr": 0x7000, "length": 4096}
     mr: Any = {**asked, "pd_is_the_asked": True, "context_is_the_pds": True, "handle": 1, "lkey": 2, "rkey": 3}
     seen: Observation = {"rc": None, "returned": "MR", "errno": "", "layer": "kernel", "mr": mr | (fields or {})}
@@ -177,17 +178,17 @@ def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) ->
 
 
 def status(code: str, **more: Unpack[Observation]) -> Observation:
-    """A call that returns an int: 0, an errno's name, or a negative number."""
+    """The observation of a call that returns an int: 0, the errno of a name, or a negative number."""
     return {"rc": 0 if code == "0" else 22, "returned": code, "errno": "", "layer": "kernel", **more}
 
 
 def deregistered(code: str, errno: str = "", then: str = "0") -> Observation:
-    """A refused deregistration, and the proper one afterwards."""
+    """The observation of a refused deregistration, and of the successful one afterwards."""
     return {**status(code, afterwards=[status(then)]), "errno": errno}
 
 
 def bound(*statuses: str, after: int = 2, **more: Unpack[Observation]) -> Observation:
-    """A bind that was posted, with the statuses of its completions."""
+    """The observation of a bind that was posted, with the statuses of its completions."""
     return {**status("0", wc=list(statuses), rkey={"before": 1, "after": after}), **more}
 
 
@@ -198,14 +199,14 @@ def invalidated(output: int | None, responder: str = "SUCCESS") -> Observation:
 def moved(
     how: str, wc: str, *changed: tuple[int, int], step: Observation | None = None, unchanged: bool = False
 ) -> Observation:
-    """A region and the outcome of a peer's write to it; `changed` are the changed bytes as (place, size)."""
+    """The observation of a region and of a peer's write to it; `changed` are the changed bytes as (place, size)."""
     found = changed if changed or unchanged or how == "nothing" else ((0, 8),)
     seen = status("0", wc=[wc], moved=how, changed=[list(each) for each in found])
     return region(afterwards=[{**seen, **(step or {})}])
 
 
 def done(**step: Unpack[Observation]) -> Observation:
-    """A request that has moved all bytes, with further observations."""
+    """The observation of a request that has moved all bytes, with further keys."""
     return moved("all", "SUCCESS", step=step)
 
 
@@ -223,7 +224,7 @@ def received(kind: str, *changed: tuple[int, int]) -> Observation:
 
 
 def requested(status: str | None, how: str = "nothing", step: Observation | None = None) -> Observation:
-    """A request of a peer that is the judged call itself."""
+    """The observation of a peer's request that is the judged call itself."""
     seen = Observation(rc=0, returned="0", errno="", layer="device", peer_wc=[], side="remote", qp_type="RC")
     seen |= {"state": "ERR", "wc": [status] if status else [], "moved": how, "changed": [[0, 8]] * (how == "all")}
     return {**seen, **(step or {})}
@@ -234,7 +235,7 @@ def left(seen: Observation) -> Observation:
 
 
 def row(name: str, of: Case, seen: Observation, verdict: str, *words: str, lacking: str = "") -> Any:
-    """A row of JUDGED: the judgement of the observation has this verdict, and these words."""
+    """A row of JUDGED: the judgement of the observation must have this verdict and these words."""
     return pytest.param(of, [lacking] if lacking else [], seen, verdict, words, id=name)
 
 
@@ -407,7 +408,7 @@ JUDGED = [
     row("a bind that is flushed", BIND_STATUS, bound("WR_FLUSH_ERR", wr_id_matches=True), FAIL),
     row("a refusal without a control", REFUSE, null("EINVAL", no_control="EPERM"), UNREACHABLE, "EPERM$"),
     row("a bind that is granted", BIND_STATUS, bound("SUCCESS", wr_id_matches=True), UNREACHABLE),
-    # Open, undeclared, not set up
+    # Open outcomes, undeclared capabilities, set-ups that failed
     row("out of reach", REGISTER, {"unreachable": "no such call"}, UNREACHABLE, "^no such call$"),
     row("open, refused", OPEN, null(), PASS, "open"),
     row("open, accepted", OPEN, region(), PASS, "open"),
@@ -435,7 +436,7 @@ JUDGED = [
     row("undeclared, before", ATOMIC, requested(ACCESS, step={"changed": [[-8, 8]]}), FAIL, lacking=ATOMICS),
     row("undeclared, a part", ATOMIC, requested("SUCCESS", "part", {"changed": [[0, 4]]}), FAIL, lacking=ATOMICS),
     row("undeclared operation refused", ATOMIC, requested(INV_REQ), UNSUPPORTED, lacking=ATOMICS),
-    # A leak fails the case whatever the call did, and hides no failure
+    # A leak fails the case whatever the call did, and does not hide another failure
     *(
         row(f"left behind: {name}", of, left(seen), FAIL, "MR new", lacking=lacking)
         for name, of, lacking, seen in (
@@ -454,7 +455,7 @@ JUDGED = [
 def test_a_verdict_and_its_words(
     of: Case, undeclared: list[str], seen: Observation, verdict: str, words: tuple[str, ...]
 ) -> None:
-    """Words are in the reason, or in a note of what passed; `^` and `$` say where."""
+    """The words must be in the reason or, for a PASS, in a note; `^` and `$` mark its beginning and end."""
     kernel: KernelEvidence = {"taint": 0, "log": ["a line"]}
     before = copy.deepcopy((undeclared, seen, kernel))
     judgement = judge(of, undeclared, seen, kernel)
@@ -583,7 +584,8 @@ def iova(hca_va: str, more: str = "addr: buf + 100") -> Case:
         (iova("4 GiB + 200"), "EINVAL", "kernel core"),
         (iova("0"), "EINVAL", "kernel core"),
         (iova("4 GiB + 100"), "EINVAL", "kernel"),
-        (iova("4 GiB + 4196"), "EINVAL", "kernel"),  # another offset within a page of 64 KiB only: not known
+        # The offsets differ only within a page of 64 KiB, so that the layer is not known.
+        (iova("4 GiB + 4196"), "EINVAL", "kernel"),
         (iova("3 pages + 100"), "EINVAL", "kernel"),
         (iova("3 pages + 99"), "EINVAL", "kernel core"),
         (iova("1 hugepage + 64 KiB + 99"), "EINVAL", "kernel core"),

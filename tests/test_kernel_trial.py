@@ -1,4 +1,4 @@
-"""The trial of mutants of the driver: files, runs and outcomes, without guest and compiler."""
+"""The trial of mutants of the driver: its files, runs and outcomes, without a guest and a compiler."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
 
 
 class Driver:
-    """Stands for compiler and guests: `violated` are the rules that a case reports with a mutant, by their names."""
+    """A stand-in for compiler and guests: `violated` are the rules that a case reports with a mutant, by the names of
+    mutant and case."""
 
     def __init__(self, violated: dict[tuple[str, str], str] | None = None) -> None:
         self.violated = violated or {}
@@ -248,7 +249,7 @@ def test_the_history_keeps_what_was_not_tried_and_reports_what_is_no_longer_kill
 
 
 class WithPeers(Driver):
-    """A driver on which rdma-core's tests are run: `failing` are the mutants with which each of them fails."""
+    """A driver on which rdma-core's tests are run: `failing` are the mutants with which each test fails."""
 
     failing: ClassVar[dict[str, tuple[str, ...]]] = {
         "bad": ("",),
@@ -264,7 +265,7 @@ class WithPeers(Driver):
             by = [each for each in self.failing[name] if each in (*self.module.split(), "")]
             if "hangs" in by:
                 raise Lost(f"HANG in {name}", name)
-            if self.module == "flaky" and by:  # alone, the first time only
+            if self.module == "flaky" and by:  # when it is alone, it fails only the first time
                 by = [] if self.unfit else by
                 self.unfit.add("shown")
             yield name, "failed" if by else "passed"

@@ -1,6 +1,6 @@
 """Kills at random moments of the run's own process, of QEMU and of pytest in the guest; then --resume.
 
-RDMA_CTS_MOMENTS says how many of each; the moments are those of a seed, and are printed.
+RDMA_CTS_MOMENTS is the number of kills of each kind; their moments are computed from a seed, and are printed.
 """
 
 import os
@@ -22,14 +22,15 @@ MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 SEED = 7
 SAME = ("complete", "verdicts", "rules", "rule_totals", "points", "confirmation")
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
-# Runs by name: one of few cases, and one that keeps two guests busy, has violations and a hazardous case. Every verdict
+# Runs by name: a run of few cases, and a run that keeps two guests busy and has violations and a hazardous case. Every
+# verdict
 # must be the same in each run: cases that race with traffic in flight are left out by a word of their ids.
 RUNS = {
     "one guest": ("--guest", "--yes", "--guests", "1", "--verb", "dealloc_mw", "--verb", "alloc_mw", "-q"),
     "two guests": ("--guest", "--yes", "--guests", "2", "--rule", "BIND-15", "--rule", "BIND-17", "-k", "type", "-q"),
 }
-# Guests are booted where pytest is killed: with two guests that takes as long as all other kills, so that only a run
-# with more moments does it.
+# Guests are booted if pytest is killed. With two guests that takes as long as all other kills, so that it is done only
+# in a run with more moments.
 VICTIMS = {
     "one guest": ("supervisor", "qemu", "pytest"),
     "two guests": ("supervisor", "qemu", *(["pytest"] if MOMENTS > 1 else [])),
@@ -41,7 +42,8 @@ KILLS = [
     for name, victims in VICTIMS.items()
     for victim in victims
 ]
-# Loaded by the guest's Python: ends it at a moment of the clock that host and guest share, unless that is past.
+# Loaded by the guest's Python: ends the process at a moment of the clock that host and guest share, unless the moment
+# has passed.
 KILLER = """
 import os, signal, sys, threading, time
 if any("rdma-stream" in word for word in sys.orig_argv):
@@ -58,7 +60,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """An undisturbed run."""
+    """Makes an undisturbed run."""
     return subprocess.run(
         command(*arguments), cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
@@ -87,7 +89,7 @@ def guests_of(out: Path) -> list[int]:
 
 @dataclass(frozen=True)
 class Unbroken:
-    """A run that was not disturbed, its arguments, and how long it took."""
+    """A run that was not disturbed, with its arguments and its duration."""
 
     arguments: tuple[str, ...]
     footer: dict[str, object]
@@ -99,8 +101,8 @@ def unbroken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """Each of RUNS, undisturbed."""
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"
-    # Files that are made only once would make this run longer than the following ones, so that moments would fall after
-    # their end.
+    # Files that are made only once would make this run longer than the later runs, so that moments would fall after the
+    # end of those.
     subprocess.run(
         ["./rdma-cts", "prepare", "--yes"],
         cwd=ROOT,
@@ -152,7 +154,7 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
         text=True,
     ) as process:
         if victim != "pytest":
-            time.sleep(moment)  # the moment of the kill is what varies
+            time.sleep(moment)  # a fixed time, because the moment of the kill is what the test varies
         print(f"the run {'was still going on' if process.poll() is None else 'had ended'}")
         if victim == "supervisor":
             process.kill()

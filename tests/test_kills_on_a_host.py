@@ -1,6 +1,6 @@
 """On a device of this host: another user, a closed terminal, two devices, and kills of a run and of its pytest.
 
-The guest stands for the host. RDMA_CTS_MOMENTS says how many of each there are.
+The guest stands for the host. RDMA_CTS_MOMENTS is the number of kills of each kind.
 """
 
 import os
@@ -18,7 +18,7 @@ MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What tests/on_a_host.py saw."""
+    """The report of tests/on_a_host.py."""
     return told_by("on_a_host.py", tmp_path_factory.mktemp("host"), str(MOMENTS), settings="PYTHONDONTWRITEBYTECODE=")
 
 

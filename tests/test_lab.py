@@ -1,4 +1,4 @@
-"""A lab: its file with located mistakes, runs on several hosts at once, and the page that compares them."""
+"""A lab: located mistakes in its file, runs on several hosts at once, and the page that compares the hosts."""
 
 import io
 import os
@@ -103,12 +103,12 @@ def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, output: 
 
 
 def client_of(folder: Path, does: str) -> Path:
-    """An ssh that writes its process id into the file `connecting`, and does this."""
+    """An ssh that writes its process id into the file `connecting`, and then runs these shell commands."""
     return script(folder / "bin" / "ssh", f"echo $$ >{folder}/pid && mv {folder}/pid {folder}/connecting\n{does}")
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """`rdma-cts run` with the ssh of `client_of`."""
+    """Starts `rdma-cts run` with the ssh of `client_of`."""
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
     return subprocess.Popen(
         [sys.executable, "-m", "commands", "run", *arguments],
@@ -121,7 +121,7 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The same in this process, with an ssh that only prints ssh's message for an unknown host."""
+    """Runs `rdma-cts run` in this process, with an ssh that only prints ssh's message for an unknown host."""
     client_of(folder, "echo 'ssh: Could not resolve hostname: Name or service not known' >&2; exit 255")
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -144,13 +144,13 @@ def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:
 
 
 def planned(folder: Path, *argv: str) -> None:
-    """A run with these arguments that has no result yet."""
+    """Writes the directory of a run with these arguments that has no result yet."""
     folder.mkdir(exist_ok=True)
     write_plan(Plan(argv, str(folder.parent), ("reg_mr/a",), "0" * 64, "host", {}), folder)
 
 
 def test_a_resumed_lab_leaves_a_host_alone_that_has_ended(tmp_path: Path) -> None:
-    """Of three hosts one is complete, one was cut short, one has not begun; none can be reached now."""
+    """One of three hosts is complete, one was cut short, and one has not begun; none can be reached now."""
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
     assert run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw").returncode == 3
     write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
@@ -161,7 +161,7 @@ def test_a_resumed_lab_leaves_a_host_alone_that_has_ended(tmp_path: Path) -> Non
     assert done.returncode == 3, done.stderr
     reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
     assert f"one: the run in {tmp_path / 'out/one'} is complete" in done.stdout
-    # A run of other tables does not show how much that is.
+    # A run of other tables does not show how many cases of the default tier were left out.
     assert "one: partial: not known how much of the default tier was run" in done.stdout
     assert f"two: not run: two {reason}" in done.stdout
     assert f"three: not run: three {reason}" in done.stdout
@@ -282,7 +282,7 @@ def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
     assert lab_run.returncode == 128 + signal.SIGTERM
     assert output == "rdma-cts: ended by SIGTERM: ./rdma-cts run --resume out runs the rest\n"
     pid = int((tmp_path / "connecting").read_text())
-    await_true(lambda: not Path(f"/proc/{pid}").exists())  # and no connection is left
+    await_true(lambda: not Path(f"/proc/{pid}").exists())  # no connection is left
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_what_a_lab_cannot_have_is_reported_once(tmp_path: Path, arguments: list
     assert done.returncode == 2
     assert output in done.stderr
     assert done.stderr.count("\n") == 1
-    assert done.stdout == ""  # no host has been connected to
+    assert done.stdout == ""  # no connection to a host was made
     assert not (tmp_path / "out").exists()
 
 

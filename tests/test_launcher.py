@@ -1,4 +1,4 @@
-"""The launcher and the installation of packages, on a path of stubs; and the findings of the doctor."""
+"""The launcher and the installation of packages, with stubs on the path, and the findings of `doctor`."""
 
 import argparse
 import os
@@ -39,7 +39,7 @@ class Host:
 
     @property
     def log(self) -> Path:
-        """Where apt-get's output is kept."""
+        """The file in which apt-get's output is kept."""
         return self.root / "cache" / "install.log"
 
     def stub(self, name: str, script: str) -> None:
@@ -63,7 +63,7 @@ class Host:
         }
 
     def launch(self, *arguments: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs the launcher; with an `answer`, its input is a terminal on which that was typed."""
+        """Runs the launcher; with an `answer`, its input is a terminal on which the answer was typed."""
         command = [str(self.bin / "sh"), str(LAUNCHER), *arguments]
         if answer is None:
             return ended(*command, env=self.environment(), stdin=subprocess.DEVNULL)
@@ -78,7 +78,7 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """A Debian without Python; its apt-get installs one that prints what it has to run."""
+    """A Debian host without Python; its apt-get installs a stub of Python that prints its arguments."""
     host = Host(tmp_path)
     host.bin.mkdir()
     for name in BORROWED:
@@ -95,7 +95,7 @@ def host(tmp_path: Path) -> Host:
     return host
 
 
-NEEDED = "python3 python3-yaml python3-jinja2"  # what every command needs
+NEEDED = "python3 python3-yaml python3-jinja2"  # the packages that every command needs
 FOR_A_RUN = f"{NEEDED} qemu-system-x86 mmdebstrap erofs-utils busybox-static python3-sympy"
 INSTALL = "apt-get install --no-install-recommends"
 INSTALLING = ["update", f"install -y --no-install-recommends {FOR_A_RUN}"]
@@ -280,18 +280,18 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
     done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
-    # Labs and nights start runs in this way.
+    # Labs and nights start runs in the following way.
     runs = [*process.COMMAND, "--help"]
     done = ended(*runs, cwd=tmp_path, env=process.environment())
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# The same from Python, for the needs of a command
+# Installation from Python, for packages that a command needs
 
 
 @pytest.fixture
 def python_host(host: Host, monkeypatch: Patch) -> Host:
-    """The stub host as seen by this process: it lacks mmdebstrap and qemu, which its apt-get installs."""
+    """Makes this process see the stub host: it lacks mmdebstrap and qemu, which its apt-get installs."""
     for name, value in host.environment().items():
         monkeypatch.setenv(name, value)
     for name in ("RDMA_CTS_YES", "CI", "container"):
@@ -435,7 +435,8 @@ def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(cli: Cli, monke
 def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> None:
     page = (ROOT / "docs" / "nics.md").read_text()
     named = {name for row in re.findall(r"^\| ([a-z][\w, ]+) \| ", page, re.MULTILINE) for name in row.split(", ")}
-    named -= {"driver", "every driver", "bng_re"}  # no kernel names a device as the last one does
+    # Rows without a driver of their own, and a driver that registers no device.
+    named -= {"driver", "every driver", "bng_re"}
     assert named == {driver_name(number) for number in range(1, 22)} - {"cxgb3", "nes", "qib", "rxe"}
     for driver in named:
         assert [found for found in doctor.driver_findings(driver) if found.about == driver], driver

@@ -1,4 +1,5 @@
-"""The layers of `conformance/`, each importing itself and those above it, and what each other folder may import."""
+"""Each layer of `conformance/` imports only itself and the layers above it, and each other folder only what it may
+import."""
 
 import ast
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ FOLDERS = {
 
 
 def imported(file: Path) -> Iterator[str]:
-    """The modules of this project that a file imports, those for type checking among them, as dotted names."""
+    """The modules of this project that a file imports, including those for type checking, as dotted names."""
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -1,4 +1,5 @@
-"""Lines from a descriptor to which anything may be written; and the console of a worker, which may grow forever."""
+"""Reading lines from a descriptor to which any bytes may be written, and the console of a worker, which may grow
+forever."""
 
 import os
 import subprocess
@@ -21,7 +22,8 @@ from samples import user_error
 
 @contextmanager
 def written(*parts: bytes, repeat: int = 1) -> Iterator[LineReader]:
-    """A reader of a pipe into which another thread writes these parts, so many times, and then closes it."""
+    """A reader of a pipe; another thread writes these parts into the pipe the given number of times, and then closes
+    it."""
     ours, theirs = os.pipe()
 
     def write() -> None:
@@ -81,7 +83,7 @@ def test_time_is_over_though_there_is_always_something_to_read() -> None:
 
 
 def test_the_stream_of_a_process_ends_with_it_though_the_pipe_stays_open(tmp_path: Path) -> None:
-    """A marked line also reaches the reader over a pipe that the process opens for each line."""
+    """Marked lines reach the reader over a pipe that the process opens for each line."""
     path, mark = tmp_path / "stream", new_mark()
     os.mkfifo(path)
     ours = os.open(path, os.O_RDWR)

@@ -1,6 +1,5 @@
-"""Whatever a file contains, the loader returns cases or located mistakes, and the same ones every time.
-
-Derandomized, so that a run in CI fails because of a change and not by chance.
+"""Whatever a file contains, the loader returns cases or located mistakes, and the same ones every time. The examples
+are derandomized, so that a run in CI fails because of a change and not by chance.
 """
 
 import functools
@@ -26,7 +25,7 @@ from samples import registry
 REAL = sorted(path for path in CASES.glob("*/*.yaml"))
 NAME = "cases/reg_mr/sample.yaml"
 
-# More at night. test_fuzzed_results.py reads RDMA_CTS_FUZZED too.
+# There are more examples at night. test_fuzzed_results.py reads RDMA_CTS_FUZZED too.
 FUZZED = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
 quick = settings(derandomize=True, max_examples=FUZZED)
 HEALTH_CHECKS = quick.suppress_health_check
@@ -172,7 +171,7 @@ MUTATIONS: list[Mutation] = [
 
 @functools.cache
 def excerpt(path: Path) -> bytes:
-    """A table cut so that it is read within a few milliseconds: its head and some of its rows."""
+    """A table that is cut to its head and some of its rows, so that it is read within a few milliseconds."""
     text = path.read_text()
     head, rows, body = text.partition("\nrows:\n")
     pieces = re.split(r"(?m)^(?=  - id: )", body)
@@ -201,14 +200,14 @@ registry, _ = read_registry([CASES], ROOT)
 found = [read_table(path, path.name, registry) for path in sorted((CASES / "bind_mw").glob("*.yaml"))]
 cases = [case for table, _ in found if table for case in table.cases]
 everything = "\\n".join(map(repr, cases))
-# A set is the same in whatever order it is shown.
+# Sets are sorted, because their order may differ.
 everything = re.sub(r"frozenset\\(\\{([^}]*)\\}\\)", lambda found: str(sorted(found[1].split(", "))), everything)
 print(*(case.id for case in cases), hashlib.sha256(everything.encode()).hexdigest(), sep="\\n")
 """
 
 
 def dump(hash_seed: str) -> str:
-    """Each case's id and a digest of all data of these cases, from a process of its own."""
+    """The ids of the cases and a digest of all their data, computed in a separate process."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     done = ended(sys.executable, "-c", DUMP, env=environment)
     assert done.returncode == 0, done.stderr

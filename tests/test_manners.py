@@ -34,7 +34,7 @@ MISTAKES = (TESTS / "mistakes.txt").read_text()
 
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A shell script, in which "$@" begins the suite's command line."""
+    """Runs a shell script; in the script, "$@" stands for the beginning of the suite's command line."""
     return ended("bash", "-c", script, "bash", *COMMAND, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
 
 
@@ -128,7 +128,7 @@ def test_what_may_not_be_looked_into_is_one_line_and_status_2(open_folder: Path)
     assert done.stderr.count(f"rdma-cts: {locked}") == len(lines), done.stderr
 
 
-# Variables between the suite's parts and its tests; not for users.
+# Variables that only the suite's parts and its tests use, and not users.
 INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
 
 
@@ -250,7 +250,8 @@ def test_a_run_interrupted_before_its_first_result_says_how_to_start_again(tmp_p
 ENDED = """
 import os, signal, sys
 from commands import __main__ as program
-signal.signal({number}, signal.SIG_DFL)  # the tests may have been started by nohup, which is heeded, too
+# Because the tests may have been started by nohup, whose setting the suite respects.
+signal.signal({number}, signal.SIG_DFL)
 os.fsync = lambda descriptor: os.kill(os.getpid(), {number})
 program.heed_signals()
 sys.exit(program.main(["report", "run", "--out", "page.html"]))

@@ -1,4 +1,5 @@
-"""Memory of every kind is as described, between guards, and unmapped after use; limits are restored."""
+"""Each kind of memory has its described properties, lies between guard pages, and is unmapped after use; limits are
+restored."""
 
 import ctypes
 import errno
@@ -45,7 +46,7 @@ def mappings() -> list[Mapping]:
 
 
 def protection(addr: int) -> str:
-    """`rw-p` and the like for the page at `addr`; empty where nothing is mapped."""
+    """The protection of the page at `addr`, such as `rw-p`; empty if nothing is mapped there."""
     return next((each.protection for each in mappings() if each.start <= addr < each.end), "")
 
 
@@ -117,7 +118,7 @@ def test_huge_memory_is_of_huge_pages_or_says_that_there_are_none() -> None:
 
 @pytest.fixture
 def dax(tmp_path: Path, monkeypatch: Patch) -> persistent.Device:
-    """A file in place of a device DAX with room for two ranges."""
+    """A file with room for two ranges, in place of a DAX device."""
     made = persistent.Device(tmp_path / "dax0.0", 2 * PAGE, 5 * PAGE)
     made.path.write_bytes(b"old" * 5 * PAGE)
     monkeypatch.setattr(persistent, "device", lambda: made)
@@ -149,7 +150,8 @@ def test_persistent_memory_is_used_where_it_was_named_and_nowhere_else(monkeypat
 
 
 def test_a_device_dax_is_known_by_what_the_kernel_says_of_it(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setenv(persistent.VARIABLE, "/dev/null")  # stands for one, by its number
+    # Stands for a DAX device, which is recognised by its device number.
+    monkeypatch.setenv(persistent.VARIABLE, "/dev/null")
     folder = tmp_path / "1:3"
     folder.mkdir()
     (folder / "subsystem").symlink_to("../bus/dax")
@@ -196,7 +198,7 @@ def state() -> tuple[tuple[int, int], str]:
 
 
 def limit_and_look() -> None:
-    """In a process of its own, since dropping a capability is permanent."""
+    """Sets the limit in a separate process, because dropping a capability is permanent."""
     obey_locked_memory_limit()
     before = state()
     assert can_lock(3 * PAGE)

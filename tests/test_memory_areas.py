@@ -1,4 +1,4 @@
-"""Memory around a range: positions in it, known contents, and which changes are detected."""
+"""Memory around a range: the positions, the known contents, and the detection of changes."""
 
 import ctypes
 
@@ -85,9 +85,9 @@ def requester(memory: Buffer, source: Area) -> Area:
         (b"", "nothing"),
         (pattern(16), "all"),
         (pattern(8), "part"),
-        (repeated(EMPTY, 3) + pattern(4)[3:], "part"),  # one byte, in its place
-        (b"\0" + pattern(8), "part"),  # some of them, elsewhere
-        (bytes([CANARY]) * 4, "part"),  # from outside of the range
+        (repeated(EMPTY, 3) + pattern(4)[3:], "part"),  # one byte has arrived, in its place
+        (b"\0" + pattern(8), "part"),  # some bytes have arrived, elsewhere
+        (bytes([CANARY]) * 4, "part"),  # the bytes come from outside of the range
         (b"\0" * 16, "other"),
         (bytes(range(16)), "other"),
     ],

@@ -1,4 +1,4 @@
-"""The mended stack: built once for each set of changes, refused with options that exclude it, and named in every
+"""The mended stack: it is built once for each set of changes, refused with options that exclude it, and named in every
 report."""
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "a
 
 
 class Workshop:
-    """Stands for mmdebstrap with its hook, and for the compilers: their output contains the text of the sources."""
+    """A stand-in for mmdebstrap with its hook, and for the compilers: their output contains the text of the sources."""
 
     def __init__(self) -> None:
         self.made, self.compiled, self.log = 0, 0, ""
@@ -71,7 +71,7 @@ class Workshop:
 
 @pytest.fixture
 def workshop(monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    """Replaces system and compilers by ones that take no time."""
+    """Replaces system and compilers by stand-ins that take no time."""
     made = Workshop()
     monkeypatch.setattr(build, "run_logged", made)
     monkeypatch.setattr(build, "check_tools", lambda *_: None)
@@ -121,7 +121,7 @@ def test_several_sets_are_made_in_one_workshop_each_from_the_pristine_sources(
 
 
 def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(tmp_path: Path, workshop: Workshop) -> None:
-    for _ in range(2):  # built, and from the cache
+    for _ in range(2):  # first it is built, then it comes from the cache
         said: list[str] = []
         made = ensure_mended([MISFIT, WHY], RECIPE, image(tmp_path), tmp_path, said.append)
         line = "the change misfit does not fit and is left out: 'gone' occurs 0 times in linux/rxe_m.c, not once"

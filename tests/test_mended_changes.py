@@ -1,4 +1,5 @@
-"""Changes of the project to the driver's sources: anchors that fit or do not, and the files of changes."""
+"""The project's changes to the driver's sources: anchors that fit, anchors that do not fit, and the form of the
+files."""
 
 import re
 from pathlib import Path

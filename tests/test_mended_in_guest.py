@@ -1,5 +1,5 @@
-"""The mended stack in the guest: violated rules are kept, and rows run on a driver with features that Debian's
-lacks."""
+"""The mended stack in the guest: cases that fail on Debian's driver pass, and rows of features that Debian's driver
+lacks are run."""
 
 from pathlib import Path
 
@@ -12,16 +12,16 @@ from launched import run_in_guest
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 VERDICTS = {
-    # Violated by rxe as shipped: a window without bounds, on-demand data in wrong places, a process that dies.
+    # These cases fail on rxe as shipped: a window without bounds, on-demand data in wrong places, a process that dies.
     "bind_mw/type_1/part-from-buf": Verdict.PASS,
     "reg_mr/on_demand/rdma-write-at-buf-+-100": Verdict.PASS,
     "bind_mw/rebinding/unbind-without-a-region": Verdict.PASS,
-    # Not offered by rxe as shipped: dma-bufs at both entries, re-registration by the library, implicit regions.
+    # rxe as shipped does not offer these: dma-bufs at both entries, re-registration by the library, implicit regions.
     "reg_dmabuf_mr/parts/whole-of-a-buffer-of-8-pages@libibverbs": Verdict.PASS,
     "reg_dmabuf_mr/parts/whole-of-a-buffer-of-8-pages@uverbs": Verdict.PASS,
     "rereg_mr/changes/from-nothing-to-every-remote-right": Verdict.PASS,
     "reg_mr/rights/implicit-region": Verdict.PASS,
-    # The kernel's core answers it before any driver.
+    # The kernel's core answers this call before any driver does.
     "reg_mr_iova/translation/other-page-offset-registers@uverbs": Verdict.FAIL,
 }
 

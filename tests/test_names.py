@@ -1,4 +1,4 @@
-"""A name at the top of a module means one thing: it is assigned once."""
+"""A name at the top level of a module has one meaning: it is assigned only once."""
 
 import ast
 from collections import Counter
@@ -17,7 +17,8 @@ FILES = sorted(
 
 
 def assigned(source: str) -> Iterator[str]:
-    """The names that a module's own statements assign, define or declare, once for each time."""
+    """The names that a module's top-level statements assign, define or declare; a name occurs as often as it is
+    assigned."""
     for statement in ast.parse(source).body:
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             yield statement.name

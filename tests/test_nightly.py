@@ -36,10 +36,8 @@ Made = Recorded | str | BaseException
 
 
 class Nights:
-    """Nights on made-up runs: the results of `rdma-cts run` are those that a test has put into `cells`, by the name of
-    the stack.
-
-    A text stands for the output of a run without results; an exception ends the night.
+    """Nights with made-up runs: `rdma-cts run` gives the results that a test has put into `cells`, by the name of the
+    stack. A text is the output of a run without results; an exception ends the night.
     """
 
     def __init__(self, folder: Path, says: Says) -> None:
@@ -52,7 +50,7 @@ class Nights:
         self.no_network = False
 
     def finished(self, command: list[str], environment: Mapping[str, str], output: int) -> int:
-        """In place of a process."""
+        """Replaces the process of a run."""
         self.asked.append(command)
         made = self.cells[option(command, "--stack") or "forky"]
         if isinstance(made, BaseException):
@@ -65,7 +63,7 @@ class Nights:
         return 1
 
     def renewed(self, recipe: Recipe, cache: Path, days: float, progress: Progress) -> None:
-        """In place of building an image."""
+        """Replaces the building of an image."""
         self.ages[recipe.stack] = days
         if self.no_network:
             raise UserError("the mirror cannot be reached", status=3)
@@ -283,7 +281,7 @@ def test_a_damaged_cell_costs_itself_alone_and_is_named_in_one_line(nights: Nigh
     assert len(named) == 1, said
     assert nights.status == 1
     assert nights.outcomes("sid") == [BASELINE, REGRESSED]
-    # A damaged cell may have been good; anything else than a cell is left alone.
+    # A damaged cell may have been good; files that are not part of a cell are left alone.
     assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
 
 
@@ -375,7 +373,7 @@ def test_a_clock_that_is_wrong_is_reported(nights: Nights) -> None:
 
 
 def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, cli: Cli) -> None:
-    """With a real process."""
+    """The run is a real process."""
     kernel = bzimage(tmp_path / "k", "7.3.0")
     command = f"nightly --history {tmp_path / 'h'} --stack forky --renew 99999 --kernel mine={kernel}"
     command += " --tier exhaustive --verb sequences --sequences 0"

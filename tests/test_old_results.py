@@ -1,7 +1,6 @@
 """A results file of an earlier version: every reader accepts it, and its records are written as they were read.
-
-`old_results` is part of a real run in the Soft-RoCE guest, by the version before records had types; of that run only
-the directory in `argv` was replaced, and header and footer were reduced to that part.
+`old_results` is a part of a real run in the Soft-RoCE guest, made by the version before records had types. Only the
+directory in `argv` was replaced, and header and footer were reduced to that part.
 """
 
 import json
@@ -59,7 +58,8 @@ def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.Capt
 
 
 def test_it_has_severity_and_defects_too() -> None:
-    """As far as its verdicts show: its records have no faults until they are judged again."""
+    """Severities and defects follow only from the verdicts, because the records have no faults until they are judged
+    again."""
     assert read(OLD).headline == "6 defects in 4 results: 1 kernel crash, 3 wrong codes"
 
 
@@ -116,7 +116,7 @@ damaged = pytest.mark.parametrize(("damage", "message"), DAMAGE.items(), ids=["r
 
 
 def damage_results(directory: Path, damage: tuple[str, str]) -> str:
-    """Damages the file; gives the location of the damage as messages begin with it."""
+    """Damages the file; returns the location of the damage, with which messages begin."""
     path = directory / "results.jsonl"
     before, old, after = path.read_text().partition(damage[0])
     assert old

@@ -1,4 +1,5 @@
-"""The conclusion about a run has the same words everywhere, and is "conforms" only if nothing is left."""
+"""The conclusion about a run has the same words everywhere, and is "conforms" only if no rule and no case is left
+open."""
 
 import json
 import re

@@ -1,4 +1,5 @@
-"""Lost output of a command, and unforeseen errors: one line, and never the status of a violation."""
+"""If the output of a command is lost, or an unforeseen error occurs, the command prints one line, and its status is
+never that of a violation."""
 
 import os
 import subprocess
@@ -25,7 +26,7 @@ ONE_CASE = "run --guest --yes --only reg_mr/registration/last-byte"
 
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a line of shell in the project's directory; the status is that of the first program of a pipe."""
+    """Runs a shell command line in the project's directory; the status is that of the first program of a pipeline."""
     return ended("bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}", cwd=ROOT, env={**ENVIRONMENT, **environment})
 
 

@@ -1,6 +1,5 @@
-"""The user's own module and libraries in a real guest: the header shows by their marks that they were loaded.
-
-That guest is booted; its results are also those with which a guest resumed from a template is compared.
+"""The user's own module and libraries in a real guest: their marks in the header show that they were loaded. That guest
+is booted; the results of a guest that is resumed from a template are compared with its results.
 """
 
 import json
@@ -29,7 +28,7 @@ CHOSEN = ("dealloc_mw/deallocation/key-ends-for-rdma-write", FAILING_POINT)
 
 
 def marked(content: bytes) -> bytes:
-    """The same program with a build id of our own; unsigned, because its signature would be wrong now."""
+    """The same file with a build id of the tests; the signature is removed, because it would no longer be valid."""
     if content.endswith(_SIGNED):
         end = len(content) - len(_SIGNED)
         content = content[: end - 12 - int.from_bytes(content[end - 4 : end], "big")]
@@ -61,7 +60,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def booted(place: Path) -> Recorded:
-    """A row, and a point of a sweep that fails, in a guest that is booted with these builds."""
+    """Runs a row, and a point of a sweep that fails, in a guest that is booted with these builds."""
     own = ("--modules", place / "modules", "--rdma-core", place / "prefix", "--guest-env", "COLOUR=blue", "--keep")
     return run_of(place / "out", *own, RDMA_CTS_TEMPLATES="off")
 
@@ -109,9 +108,8 @@ def others(recorded: Recorded) -> dict[str, object]:
 
 
 def test_a_resumed_guest_gives_the_results_of_a_booted_one(booted: Recorded, tmp_path: Path) -> None:
-    """This holds in the session that waits with the device open, and in one with other options.
-
-    The builds are copies of those in the image, with other marks.
+    """This holds in the session that waits with the device open, and in a session with other options. The builds are
+    copies of those in the image, with other marks.
     """
     resumed = [run_of(tmp_path / name, *options) for name, options in (("1", ()), ("2", ("--deadline", "100")))]
     for recorded in resumed:
@@ -152,7 +150,7 @@ print("REPORT", json.dumps({
 
 
 def in_a_shell(place: Path, out: Path, commands: str, *options: str | Path) -> str:
-    """The output of a shell in the guest for these commands."""
+    """Runs these commands in a shell in the guest; returns the output."""
     done = run_in_guest(out, "--shell", "--modules", place / "modules", *options, said=f"{commands}\nexit\n")
     assert done.returncode == 0, done.stderr
     return done.stdout

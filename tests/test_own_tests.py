@@ -1,4 +1,4 @@
-"""`rdma-cts test`: which tests are left for the night, and that the last line says so."""
+"""`rdma-cts test`: some tests are left for the night, and the last line says how many."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from commands.__main__ import main
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Sequence[str], Mapping[str, str]]]:
-    """The commands that are started in place of pytest, with their environments."""
+    """Replaces the start of pytest; returns the commands that would be started, with their environments."""
     found: list[tuple[Sequence[str], Mapping[str, str]]] = []
 
     def run(words: Sequence[str], *, env: Mapping[str, str], **_: object) -> subprocess.CompletedProcess[str]:

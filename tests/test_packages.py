@@ -1,4 +1,4 @@
-"""The packages: they can be built, have the right contents, and work in a clean Debian."""
+"""The packages can be built, have the right contents, and work in a clean Debian system."""
 
 import os
 import re
@@ -27,7 +27,7 @@ _NOT_SOURCE = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache", "
 
 
 def run(*command: str, cwd: Path | None = None) -> str:
-    """The output of a command that must succeed."""
+    """Runs a command, which must succeed; returns its output."""
     environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
     done = subprocess.run(
         command,
@@ -46,7 +46,7 @@ def run(*command: str, cwd: Path | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project, as it is unpacked."""
+    """A copy of the project, as in an unpacked source archive."""
     folder = tmp_path_factory.mktemp("source") / NAME
     shutil.copytree(ROOT, folder, ignore=_NOT_SOURCE, symlinks=True)
     return folder
@@ -54,14 +54,14 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def deb(source: Path) -> Path:
-    """The Debian package, next to its .changes."""
+    """Builds the Debian package; its .changes file is next to it."""
     run("dpkg-buildpackage", "--build=binary", "--no-sign", cwd=source)
     return source.parent / f"rdma-cts_{VERSION}_all.deb"
 
 
 @pytest.fixture(scope="module")
 def rpm(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The RPM, which this host's rpmbuild makes although its packages have other names."""
+    """Builds the RPM with this host's rpmbuild, although this host's packages have other names."""
     top = tmp_path_factory.mktemp("rpmbuild")
     (top / "SOURCES").mkdir()
     run("tar", "-C", str(source.parent), "-czf", str(top / "SOURCES" / f"{NAME}.tar.gz"), NAME)
@@ -80,7 +80,7 @@ def suite_files(names: Iterable[str]) -> set[str]:
 
 
 def stanza(text: str, field: str) -> set[str]:
-    """The packages that a field of debian/control names."""
+    """The names of the packages in a field of debian/control."""
     (value,) = re.findall(rf"^{field}:\n((?: .*\n)+)", text, re.MULTILINE)
     names = {line.split()[0].rstrip(",") for line in value.splitlines()}
     return {name for name in names if not name.startswith("$")}
@@ -143,7 +143,7 @@ def test_the_suite_runs_from_these_files(files: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(deb: Path) -> Iterator[Tree]:
-    """A clean Debian with the package."""
+    """A clean Debian system with the package installed."""
     control = (ROOT / "debian" / "control").read_text().partition("\n\n")[2]
     with unpacked(stanza(control, "Depends") | stanza(control, "Recommends")) as tree:
         shutil.copy(deb, tree.root / "root" / deb.name)
@@ -173,7 +173,7 @@ def test_nothing_is_written_into_the_packages_directories_not_even_by_root(insta
 @pytest.mark.guest
 @pytest.mark.nightly
 def test_a_user_runs_a_case_in_the_guest(installed: Tree) -> None:
-    ensure_image(recipe_for(), cache_directory(), print)  # what needs root
+    ensure_image(recipe_for(), cache_directory(), print)  # this needs root
     installed.lend_cache()
     before = installed.state(SUITE)
     done = installed.run(f"rdma-cts run --guest --only {CASE} --out results")

@@ -1,4 +1,4 @@
-"""report.html in a real browser: headless Chromium, driven by its own driver."""
+"""report.html in a real browser: headless Chromium, controlled by chromedriver."""
 
 import base64
 import os
@@ -53,7 +53,7 @@ def browser() -> Iterator[webdriver.Chrome]:
     assert chromium, "the tests need Debian's chromium"
     assert driver, "the tests need Debian's chromium-driver"
     options.binary_location = chromium
-    # The host's proxy is not for a page that loads nothing.
+    # No proxy of the host is used, because the page loads nothing.
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     chrome = webdriver.Chrome(service=Service(driver, env=environment), options=options)
     yield chrome
@@ -112,7 +112,7 @@ def wait_for_rows(browser: webdriver.Chrome) -> None:
 
 
 def build(browser: webdriver.Chrome) -> None:
-    """Opens everything, so that the page builds all its rows."""
+    """Opens all parts of the page, so that it builds all its rows."""
     browser.execute_script("document.querySelector('.in-full').scrollIntoView()")
     sections = ".in-full > section:not(.hidden) > div"
     WebDriverWait(browser, PATIENCE_S).until(
@@ -120,11 +120,11 @@ def build(browser: webdriver.Chrome) -> None:
             each.get_property("childElementCount") for each in browser.find_elements(By.CSS_SELECTOR, sections)
         )
     )
-    for _ in range(2):  # rows, and then what is inside of them
+    for _ in range(2):  # first the rows, then the parts inside of them
         browser.execute_async_script(
             "const done = arguments[0];"
             "for (const each of document.querySelectorAll('details')) each.open = true;"
-            "setTimeout(() => requestAnimationFrame(() => setTimeout(done)));"  # after the events of their opening
+            "setTimeout(() => requestAnimationFrame(() => setTimeout(done)));"  # waits for the events of the opening
         )
 
 
@@ -143,7 +143,7 @@ def media(browser: webdriver.Chrome, scheme: str = "light", medium: str = "") ->
 
 
 def assert_fits(browser: webdriver.Chrome) -> None:
-    """A narrow page does not scroll sideways."""
+    """Checks that a narrow page does not scroll sideways."""
     narrow = {"width": 390, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
     try:
@@ -153,7 +153,7 @@ def assert_fits(browser: webdriver.Chrome) -> None:
 
 
 def assert_legible(browser: webdriver.Chrome) -> dict[str, float]:
-    """Every text stands out from its background: the least contrast of each kind of element."""
+    """Checks that every text stands out from its background, by the least contrast of each kind of element."""
     found: dict[str, float] = browser.execute_script(CONTRAST)
     assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
     return found
@@ -165,7 +165,8 @@ def press(browser: webdriver.Chrome, *keys: str) -> None:
 
 
 def cases(browser: webdriver.Chrome) -> list[str]:
-    """The ids of the cases that the filter leaves: their rows are built when a rule is opened."""
+    """The ids of the cases that the filter leaves; rows are built when a rule is opened, so all rules are opened
+    first."""
     found: list[str] = browser.execute_async_script(
         "const rules = [...document.querySelectorAll('details.rule')], open = rules.filter(each => each.open);"
         "for (const each of rules) each.open = true;"

@@ -1,4 +1,5 @@
-"""Series for git am: made from trees with and without history, applied by git; and trees that do not fit."""
+"""Series for git am: they are made from trees with and without history, and git applies them; trees that do not fit are
+reported."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A peer: the devices that can be one, and that the requester and its memory are on it."""
+"""A peer: which devices can be the peer, and that the requester and its memory are on the peer."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +18,7 @@ def device(name: str, transport: Transport = ROCE, **declared: bool) -> Any:
 
 
 class FakeQueue:
-    """A queue pair that only knows its device."""
+    """A queue pair that only has a device."""
 
     number = 1
 

@@ -1,7 +1,6 @@
-"""Violations, and personas: no case fails on the behaviour of known drivers, and violations are killed there, too.
-
-Each violation is tried on one persona here: the first on the first, the second on the second, and so on, then from the
-first again. `rdma-cts trial personas` tries each on every persona. By day, three personas and a violation of each rule.
+"""Violations, and personas: no case fails on the behaviour of known drivers, and violations are also killed on
+personas. Each violation is tried on one persona here, the personas taking turns. `rdma-cts trial personas` tries each
+on every persona. By day, three personas and one violation of each rule are tried.
 """
 
 import json
@@ -41,9 +40,10 @@ from trial.violation import Violation
 
 pytestmark = pytest.mark.long
 BY_NAME = {each.name: each for each in PERSONAS}
-# No statuses of the InfiniBand specification are demanded there.
+# On these personas, no statuses of the InfiniBand specification are demanded.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
-# Cases are run on these by day: all that InfiniBand offers, iWARP in software, and a device without RC and windows.
+# By day, cases are run on these personas: one with all features of InfiniBand, software iWARP, and one without RC and
+# windows.
 BY_DAY = {"mlx5", "siw", "efa"}
 ONE_OF_EACH_RULE = list({each.rule: each for each in VIOLATIONS}.values())
 
@@ -79,7 +79,7 @@ def test_only_what_the_driver_violates_fails(persona: Persona) -> None:
 
 
 def test_where_a_bind_is_checked_at_access_only_the_rules_about_its_refusal_fail() -> None:
-    """Such an answer is possible from the firmware of mlx5: rows that only presuppose the refusal are UNREACHABLE."""
+    """The firmware of mlx5 may behave in this way. Rows that only presuppose the refusal are UNREACHABLE."""
     mlx5 = BY_NAME["mlx5"]
     persona = replace(mlx5, behaves={**mlx5.behaves, BindsCheckedAtAccess: ""})
     found = run_clean(persona, [case for case in cases() if case.given.windows])
@@ -111,7 +111,7 @@ def test_a_run_begins_with_the_port(persona: Persona) -> None:
 
 @some_by_day
 def test_only_where_the_core_is_at_fault_the_device_conforms(persona: Persona) -> None:
-    """A run about the device ends with exit status 0, unless the driver declares what it lacks."""
+    """A run about the device ends with exit status 0, unless the driver declares a capability that it lacks."""
     failing = {id_ for id_, _, _ in clean(persona.name).failed}
     failed = [case for case in cases() if case.id in failing]
     assert failed
@@ -148,7 +148,7 @@ def test_no_violation_of_the_reference_survives_and_few_are_misattributed(violat
     assert Trial(found, UNTRIABLE, 0.0, "the reference").passed
 
 
-# The few violations that only cases of other rules detect are tried with all cases: on one persona by day.
+# The few violations that only cases of other rules detect are tried with all cases; by day on one persona.
 @pytest.mark.parametrize(
     "persona",
     [pytest.param(each, id=each.name, marks=() if each.name == "mlx5" else pytest.mark.nightly) for each in PERSONAS],
@@ -191,8 +191,8 @@ def test_what_is_not_offered_is_not_tried_and_what_no_case_sees_survives(monkeyp
     for name in ("mana", "mlx5", "mlx4"):
         run = run_clean(BY_NAME[name], few)
         outcomes[name] = (try_on(BY_NAME[name], run, wraps, killers, few), run)
-    assert outcomes["mana"][0] is None  # no windows
-    assert outcomes["mlx5"][0] is None  # masked
+    assert outcomes["mana"][0] is None  # not offered: mana has no windows
+    assert outcomes["mlx5"][0] is None  # masked by a behaviour of the persona
     assert outcomes["mlx4"][0] is not None
     assert outcomes["mlx4"][0].outcome == KILLED
     monkeypatch.setattr("trial.personas.trying.masked", lambda persona: frozenset())

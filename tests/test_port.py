@@ -1,4 +1,4 @@
-"""The port, GID and partition that traffic uses, and the messages about unusable ones; on a made-up /sys."""
+"""The port, GID and partition that traffic uses, and the messages about unusable ones, with a made-up /sys."""
 
 import sys
 from collections.abc import Callable
@@ -62,13 +62,13 @@ def made(tmp_path: Path) -> Callable[..., Port]:
     ("gids", "index"),
     [
         (((LINK_LOCAL, V1, "d0"), (MAPPED, V2, "d0"), (NONE, "", "")), 1),
-        (((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2, wherever it stands
-        (((GLOBAL, V2, "d0"), (LINK_LOCAL, V2, "d0")), 0),  # a link-local one only if there is no other
+        (((MAPPED, V2, "d0"), (MAPPED, V1, "d0")), 0),  # version 2 is chosen, wherever it is in the table
+        (((GLOBAL, V2, "d0"), (LINK_LOCAL, V2, "d0")), 0),  # a link-local GID is chosen only if there is no other
         (((LINK_LOCAL, V1, "d0"), (LINK_LOCAL, V2, "d0")), 1),
         (((MAPPED, V1, "d0"),), 0),
         (((MAPPED, V2, "d0"), (PREFIX_ALONE, V2, "d0")), 0),
-        (((MAPPED, V2, "d0"), (VLAN, V2, "d0.7")), 0),  # the VLAN is down
-        (((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")), 0),  # of another network namespace
+        (((MAPPED, V2, "d0"), (VLAN, V2, "d0.7")), 0),  # the VLAN's interface is down
+        (((MAPPED, V2, "d0"), (VLAN, V2, "elsewhere")), 0),  # the interface is in another network namespace
     ],
 )
 def test_roce_uses_the_best_gid_whose_interface_is_up(made: Any, gids: tuple[Entry, ...], index: int) -> None:
@@ -257,7 +257,7 @@ RANGE = "memory: {buf: {kind: anonymous, size: 4 pages}}, mrs: {mr: {access: [LO
 
 
 def traffic(expected: str, op: str = "RDMA_WRITE", position: str = "whole") -> Any:
-    """A peer's operation on a region."""
+    """The call of a peer's operation on a region."""
     return case(
         f"""
         - id: traffic
@@ -271,7 +271,7 @@ def traffic(expected: str, op: str = "RDMA_WRITE", position: str = "whole") -> A
 
 
 def seen(moved: str, wc: str = "SUCCESS", changed: tuple[tuple[int, int], ...] = (), **more: Any) -> Observation:
-    """Its observation, on iWARP unless `more` says otherwise."""
+    """The observation of that operation, on iWARP unless `more` has another transport."""
     found: Any = {
         "rc": 0,
         "returned": "0",
@@ -316,7 +316,7 @@ def test_where_success_acknowledges_a_write_it_must_have_been_done() -> None:
 @pytest.mark.parametrize(
     ("moved", "changed", "position", "expected"),
     [
-        ("part", ((0, 128),), "whole", Verdict.PASS),  # the segments before the refused one
+        ("part", ((0, 128),), "whole", Verdict.PASS),  # only the segments before the refused one have arrived
         ("all", ((0, 200),), "whole", Verdict.FAIL),
         ("part", ((64, 136),), "whole", Verdict.FAIL),
         ("part", ((0, 64), (128, 8)), "whole", Verdict.FAIL),
@@ -327,7 +327,7 @@ def test_where_success_acknowledges_a_write_it_must_have_been_done() -> None:
 def test_of_a_refused_message_only_its_beginning_may_be_there(
     moved: str, changed: tuple[tuple[int, int], ...], position: str, expected: Verdict
 ) -> None:
-    for status in ("SUCCESS", "LOC_QP_OP_ERR"):  # the refusal may come before all has been sent
+    for status in ("SUCCESS", "LOC_QP_OP_ERR"):  # the refusal may arrive before the whole message has been sent
         assert verdict(traffic("refused", position=position), seen(moved, status, changed)) == expected
     acknowledged = seen(moved, "REM_ACCESS_ERR", changed, unacknowledged=False)
     assert verdict(traffic("refused", position=position), acknowledged) == Verdict.FAIL
@@ -351,7 +351,7 @@ def test_what_a_transport_lacks_is_not_declared() -> None:
 
 
 def test_on_demand_memory_is_declared_for_each_transport() -> None:
-    """The masks of rxe, which declares nothing for UC."""
+    """The test uses the masks of rxe, which declares no operation for UC."""
     caps = declared_capabilities(DeviceAttributes(0, 0, 1, 0xFF, odp_uc_caps=0, odp_ud_caps=0x23))
     assert {name for name, there in caps.items() if name.startswith("odp_") and there} == {
         *("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic", "odp_srq_recv"),

@@ -1,4 +1,4 @@
-"""Several devices and addresses in one guest: the findings of preflight, and its messages about unusable ports."""
+"""Several devices and addresses in one guest: the findings of preflight, and the messages about unusable ports."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from own_guest import told_by
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
-# The pairs of Soft-RoCE, all of which carry a message to their peer.
+# The types of queue pairs of Soft-RoCE; each carries a message to its peer.
 PAIRS = {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"}
 MTU_4096 = 5  # IBV_MTU_4096
 
@@ -73,5 +73,5 @@ def test_a_port_that_cannot_be_used_is_reported_in_one_line(
     said, code = seen[what]
     assert said.startswith(line)
     assert "\n" not in said
-    assert "; " in said or what == "no port"  # and what to do
+    assert "; " in said or what == "no port"  # the message also says what to do
     assert code == status

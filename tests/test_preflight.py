@@ -1,4 +1,5 @@
-"""The positive control of all refusals: operations that have to work before any case, on references that lack them."""
+"""Preflight, the positive control of all refusals: operations that have to work before any case, tried on references on
+which they fail."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -34,7 +35,7 @@ from reference.stack import without
 
 
 class Lost(Device):
-    """Requests of one kind are not carried out."""
+    """A reference on which requests of one kind are not carried out."""
 
     def __init__(self, opcode: str, status: str) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class NotPosted(Device):
 
 
 class Unmade(Device):
-    """No queue pair of type RC can be made, with some errno."""
+    """A reference that refuses to make queue pairs of type RC, with some errno."""
 
     def __init__(self, errno: int) -> None:
         super().__init__()
@@ -64,7 +65,7 @@ class Unmade(Device):
 
 
 class Unconnected(Device):
-    """Queue pairs of one type can be made, but not moved to RTS."""
+    """A reference on which queue pairs of one type can be made, but not moved to RTS."""
 
     def __init__(self, kind: str = "RC") -> None:
         super().__init__()
@@ -77,7 +78,7 @@ class Unconnected(Device):
 
 
 class DeadAfterReset(Device):
-    """A queue pair that was used does nothing after RESET, although every transition succeeds."""
+    """A reference on which a queue pair that was used does nothing after RESET, although every transition succeeds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +98,7 @@ class DeadAfterReset(Device):
 
 
 class WithoutQuery(ReferenceBench):
-    """There is no ibv_query_qp."""
+    """A reference without ibv_query_qp."""
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
         made = super().pair(spec, requester, responder)
@@ -150,14 +151,14 @@ def test_what_completes_nowhere_ends_the_run() -> None:
 
 
 class Zeroing(Device):
-    """Messages arrive without their content."""
+    """A reference on which messages arrive without their content."""
 
     def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
         return super().deliver(queue, b"\0" * len(content or b""), imm, length)
 
 
 class Registering(Device):
-    """Registrations are refused with the errno that `refused` gives for their access."""
+    """A reference that refuses registrations with the errno that `refused` returns for their access."""
 
     def __init__(self, refused: Callable[[int], int]) -> None:
         super().__init__()
@@ -307,7 +308,7 @@ def test_without_ibv_query_qp_pairs_are_made_again_and_nothing_is_broken() -> No
 
 
 class StateOfTheProgram(ReferenceBench):
-    """ibv_query_qp returns the state to which the program has moved the queue pair."""
+    """A reference whose ibv_query_qp returns the state to which the program has moved the queue pair."""
 
     def pair(self, spec: QpSpec, requester: Pd, responder: Pd) -> HeldPair:
         made = super().pair(spec, requester, responder)
@@ -347,7 +348,7 @@ def test_how_a_refusal_shows_is_reported() -> None:
 
 
 class LostLater(Device):
-    """After some requests nothing arrives any more, and nothing is reported."""
+    """A reference on which, after some requests, nothing arrives any more and nothing is reported."""
 
     remaining = 40
 
@@ -357,7 +358,7 @@ class LostLater(Device):
 
 
 class NoReceives(Device):
-    """Receives of zero bytes are refused, as soon as preflight is over."""
+    """A reference that refuses receives of zero bytes once preflight is over."""
 
     def post_receive(self, queue: Queue, sges: Sequence[Sge], wr_id: int) -> int:
         return 12 if not any(sge.length for sge in sges) else super().post_receive(queue, sges, wr_id)
@@ -390,7 +391,7 @@ def test_no_call_takes_a_lost_connection_for_a_refusal(call: str) -> None:
 
 
 def test_a_pair_that_dies_with_a_reset_later_in_the_run_is_no_refusal() -> None:
-    with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have seen it
+    with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have detected the fault
         refused_twice = next(case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1)
         with pytest.raises(LoopbackLost):
             run_on(bench, refused_twice)

@@ -21,7 +21,7 @@ END = "<that is all>"
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.TextIOWrapper, int]]:
-    """A terminal to write to, and the other side's file descriptor."""
+    """A terminal to write to, and the file descriptor of its other side."""
     for name in ("NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -44,7 +44,7 @@ def seen(terminal: tuple[io.TextIOWrapper, int]) -> str:
 
 
 def ticking(step: float = 0.5) -> Iterator[float]:
-    """A clock that goes on by `step` seconds each time it is read."""
+    """A clock that advances by `step` seconds each time it is read."""
     now = 0.0
     while True:
         yield now
@@ -52,7 +52,7 @@ def ticking(step: float = 0.5) -> Iterator[float]:
 
 
 def go(progress: Progress, verdicts: tuple[str, ...] = ("PASS", "FAIL", "UNSUPPORTED"), total: int = 100) -> None:
-    """Some results of a longer run."""
+    """Shows some results of a longer run."""
     progress.run_started(header(), total)
     for done, (case, verdict) in enumerate(zip(SUITE.cases, verdicts, strict=False), 1):
         progress.result_recorded(result(case, verdict, f"it is {verdict}"), done, total)
@@ -91,7 +91,7 @@ def test_the_time_left_is_the_last_to_go_on_a_narrow_terminal(
 
 
 def test_the_time_left_counts_what_takes_longer_than_the_cases_before_it() -> None:
-    """Half a second for each case so far, and the last one is expected to take a hundred times as long."""
+    """Each case has taken half a second so far, and the last one is expected to take a hundred times as long."""
     stream, clock = io.StringIO(), ticking(0.5)
     progress = Progress(stream, VERBOSE, clock=lambda: next(clock))
     first, second, third, last = SUITE.cases

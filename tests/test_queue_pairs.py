@@ -1,4 +1,4 @@
-"""Queue pairs without a device: their attributes, and asynchronous events of a context that consists of a pipe."""
+"""Queue pairs without a device: their attributes, and asynchronous events from a context that consists of a pipe."""
 
 import ctypes
 import os
@@ -78,7 +78,7 @@ def test_the_path_leads_to_the_device_of_the_peer() -> None:
 @pytest.mark.parametrize(
     ("kind", "masks"),
     [
-        # Bits of enum ibv_qp_attr_mask; required by ibv_modify_qp(3) for INIT, RTR and RTS.
+        # The bits of enum ibv_qp_attr_mask that ibv_modify_qp(3) requires for INIT, RTR and RTS.
         ("RC", ((0, 3, 4, 5), (0, 7, 8, 12, 15, 17, 20), (0, 9, 10, 11, 13, 16))),
         ("UC", ((0, 3, 4, 5), (0, 7, 8, 12, 20), (0, 16))),
         ("UD", ((0, 4, 5, 6), (0,), (0, 16))),
@@ -123,7 +123,7 @@ class Library:
         self.reader, self.writer = os.pipe()
         self._context = ctypes.create_string_buffer(512)
         self.context = ctypes.addressof(self._context)
-        # Behind the device and the 32 functions of the provider: cmd_fd, async_fd.
+        # cmd_fd and async_fd follow the device and the 32 functions of the provider.
         (ctypes.c_int * 2).from_address(self.context + 33 * 8)[:] = [-1, self.reader]
         self.acknowledged: list[tuple[int, int]] = []
 

@@ -1,4 +1,4 @@
-"""Quotes of a run in the documentation are the words of the recorded run."""
+"""The quotes of a run in the documentation equal the output for the recorded run."""
 
 import importlib
 import sys

@@ -20,7 +20,7 @@ from trial.running import on_reference, stack_for
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
-    """All but the larger spaces, which are run only once."""
+    """All cases except the larger spaces, which are run only once."""
     whole = load_suite()
     chosen = [replace(table, cases=tuple(filter(is_small, table.cases))) for table in whole.tables]
     return replace(whole, tables=tuple(chosen))
@@ -60,7 +60,8 @@ def test_every_case_has_a_stack_that_reaches_it(suite: Suite) -> None:
 
 
 ODP_OPERATIONS = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
-# Rules that every device must follow: a device that does not violates them, and dependent cases are UNSUPPORTED.
+# Rules that every device must follow. A device without the capability violates the rule, and the cases that depend on
+# the capability are UNSUPPORTED.
 OWN_RULES = {"iova_page_offset": "IOVA-02a"}
 GROUPS = [*((name,) for name in OPTIONAL if name not in ODP_OPERATIONS), ODP_OPERATIONS, OPTIONAL]
 BY_DAY = [("odp",), OPTIONAL]
@@ -79,7 +80,7 @@ def test_what_a_stack_does_not_declare_is_unsupported_and_never_a_failure(
     found = list(on_reference(cases, only=without(*undeclared)))
     assert faults(iter(found), Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE) == []
     needed = [judgement for case, judgement in found if set(case.needs) & set(undeclared)]
-    if needed:  # what is accepted although it is not declared passes, and the result says so
+    if needed:  # a call that is accepted although its capability is not declared passes, and the result says so
         said = any("does not declare" in each.reason for each in needed)
         assert said or Verdict.UNSUPPORTED in {each.verdict for _, each in found}
 

@@ -1,4 +1,4 @@
-"""Files for the suite to read: no command waits for a FIFO, opens a device, or reads a file without bounds."""
+"""Files that the suite reads: no command waits for a FIFO, opens a device, or reads a file without bounds."""
 
 import errno
 import os

@@ -1,6 +1,5 @@
-"""Runs on a host over ssh, with a program in place of ssh that reaches this machine: the same supervision as elsewhere.
-
-With the real sshd, and a kernel that dies: test_two_guests.py.
+"""Runs on a host over ssh, with a program in place of ssh that reaches this machine: the supervision is the same as for
+other workers. test_two_guests.py uses the real sshd, and kernels that die.
 """
 
 import json
@@ -33,7 +32,7 @@ from project import QUIET_VERDICTS, Project
 from samples import footer_of, user_error
 
 ADDRESS = Address("host.invalid")
-# Stands in for fixtures/system/usable.py: the host has a device that only the tests know.
+# A stand-in for fixtures/system/usable.py: the host has a device that exists only in the tests.
 USABLE = """\
 def the_only_device():
     return "fake0"
@@ -66,7 +65,7 @@ class StandIn:
         self.archive = packed(self._tree(project))
 
     def _tree(self, project: Project) -> list[tuple[Path, str]]:
-        """The suite with the device of the tests, whose host needs no bindings."""
+        """The files of the suite with the device of the tests, for which the host needs no bindings."""
         own = {
             "fixtures/system/usable.py": USABLE,
             "fixtures/system/packages.txt": "remote python3-yaml module:yaml = =\n",
@@ -88,13 +87,13 @@ class StandIn:
         ]
 
     def client(self, script: str) -> None:
-        """From now on this is ssh."""
+        """Replaces ssh by this script from now on."""
         path = self.folder / "bin" / "ssh"
         path.write_text(script)
         path.chmod(0o755)
 
     def boot(self) -> None:
-        """From now on the host is in another boot."""
+        """Gives the host another boot id from now on."""
         self.boots += 1
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
@@ -114,22 +113,22 @@ class StandIn:
             self._monkeypatch.setenv(f"STAND_IN_{name.upper()}", str(value))
 
     def pids(self) -> list[int]:
-        """The processes in place of ssh that run."""
+        """The ids of the running processes that stand in for ssh."""
         found = [int(path.name) for path in (self.folder / "pids").iterdir()]
         return [pid for pid in found if Path(f"/proc/{pid}/cmdline").exists() and is_running(pid)]
 
     def cut(self) -> None:
-        """All connections break."""
+        """Breaks all connections."""
         for pid in self.pids():
             os.kill(pid, signal.SIGKILL)
 
     def left(self) -> list[str]:
-        """The leftovers of ended connections on a host."""
+        """The files that ended connections have left on the host."""
         return sorted(path.name for path in self.tmp.glob("rdma-cts-*"))
 
 
 def _harmless_last(table: str) -> str:
-    """The table with one harmless row after those that end or block their worker."""
+    """The table with one harmless row after the rows that end or block their worker."""
     head, *rows = table.split("  - id: ")
     rows.sort(key=lambda row: row.startswith("not-supported"))
     return "  - id: ".join([head, *rows])
@@ -143,7 +142,7 @@ def stand_in(tmp_path: Path, project: Project, monkeypatch: Patch) -> StandIn:
 
 
 class Run:
-    """A run on a host, in which something can happen when a case begins."""
+    """Runs cases on a host; a test can make something happen when a case begins."""
 
     def __init__(self, stand_in: StandIn, project: Project, out: Path, rows: Sequence[str]) -> None:
         out.mkdir(exist_ok=True)
@@ -218,7 +217,7 @@ def verdicts_of(stand_in: StandIn, project: Project, tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_violation_is_tried_again_on_the_host(verdicts_of: Any, stand_in: StandIn, cut: bool) -> None:
-    """Even if the connection breaks during the case."""
+    """This holds even if the connection breaks during the case."""
     began: list[str] = []
 
     def begins(line: str) -> None:
@@ -231,8 +230,9 @@ def test_a_violation_is_tried_again_on_the_host(verdicts_of: Any, stand_in: Stan
     (again,) = recorded.confirmations
     assert (again["case"], again["confirmed"], again["by"]) == ("reg_mr/fake/wrongly-accepted", True, "repetition")
     assert recorded.footer["confirmation"]["confirmed"] == 1
-    assert len(began) in ((3, 4) if cut else (3,))  # once more, unless its result has come before the end
-    if cut:  # the host itself removes what was left when it notices
+    # The case is started once more, unless its result arrived before the connection broke.
+    assert len(began) in ((3, 4) if cut else (3,))
+    if cut:  # the host itself removes the leftovers when it notices the break
         await_true(lambda: not stand_in.left())
     assert stand_in.left() == []
 
@@ -260,7 +260,7 @@ def test_a_process_that_dies_there_costs_one_case(verdicts_of: Any) -> None:
 
 
 def test_a_connection_that_is_cut_in_a_case_costs_nothing(verdicts_of: Any, stand_in: StandIn) -> None:
-    """The case is started again; it hangs, so that it has no result before the cut."""
+    """The case is started again. Its first start hangs, so that it has no result before the cut."""
     cut: list[str] = []
 
     def begins(line: str) -> None:
@@ -283,7 +283,7 @@ def test_a_case_in_which_the_connection_is_cut_each_time_is_broken(verdicts_of: 
 def test_a_line_that_the_cut_has_torn_is_none(
     stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    """The first connection breaks after some number of bytes, wherever that is."""
+    """The first connection breaks after various numbers of bytes."""
     rows = ("works", "wrongly-accepted", "not-supported")
     dice = random.Random(24)
     for number in range(3):
@@ -394,7 +394,7 @@ def test_a_silent_connection_counts_as_lost(verdicts_of: Any, stand_in: StandIn,
 @pytest.mark.parametrize("script", ["yes", "while :; do echo hi; sleep 0.1; done"])
 def test_a_host_of_which_only_noise_comes_did_not_answer(stand_in: StandIn, monkeypatch: Patch, script: str) -> None:
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
-    stand_in.client(f"#!/bin/sh\n{script}\n:\n")  # a process of its own, which does not read what is sent
+    stand_in.client(f"#!/bin/sh\n{script}\n:\n")  # a separate process, which does not read its input
     with user_error(r"^host\.invalid did not answer in time$", status=3):
         link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
 
@@ -568,7 +568,7 @@ def test_a_case_that_may_take_the_kernel_down_has_a_boot_of_its_own(
                 "the process under test ended with status " + ("1" if "wrongly" in case else "0")
             )
             worker.close()
-    assert boots == ["boot-1", "1", "1"]  # the first one runs in the boot that is there
+    assert boots == ["boot-1", "1", "1"]  # the first hazardous case runs in the present boot
     assert stand_in.left() == []
 
 

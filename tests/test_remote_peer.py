@@ -1,6 +1,5 @@
-"""A peer on another host: memory at the same addresses on both, calls of its queue pairs, and its loss.
-
-Between two devices: test_two_guests.py.
+"""A peer on another host: memory at the same addresses on both hosts, calls of the peer's queue pairs, and the loss of
+the peer. test_two_guests.py tests it with two devices.
 """
 
 import ctypes
@@ -39,7 +38,7 @@ from samples import user_error
 
 SIZE = 3 * memory.PAGE - 100
 
-# Its name
+# The name of a peer
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_what_names_no_peer_is_a_mistake(text: str) -> None:
 
 
 def other_end(pipe: Connection, addr: int) -> None:
-    """The other host: a process with memory of its own at the same address."""
+    """The other host: a process with separate memory at the same address."""
     mirror = Mirror()
     mirror.hold(addr, SIZE)
     mirror.apply(pipe.recv())
@@ -88,12 +87,12 @@ def test_both_ends_have_the_same_memory() -> None:
     seen, changed, again = near.recv()
     process.join()
     assert seen == content
-    assert len(changed) == 1  # one piece, and only once
+    assert len(changed) == 1  # the change is one piece, and is reported only once
     assert again == []
     here.apply(changed)
     at = memory.PAGE + 5
     assert ctypes.string_at(place.addr, SIZE) == content[:at] + b"\xee" * 7 + content[at + 7 :]
-    assert here.changes() == []  # the other end knows
+    assert here.changes() == []  # the other end already has the change
     here.drop(place.addr)
     with pytest.raises(ValueError, match="are not in memory that both ends hold"):
         here.apply(changed)
@@ -114,7 +113,7 @@ def test_memory_at_an_address_that_is_in_use_is_refused() -> None:
 
 
 class FakeQueue:
-    """A queue pair that remembers what it was asked to do."""
+    """A queue pair that records its calls."""
 
     def __init__(self, device: Any, pd: Any, spec: QpSpec, deadline_s: float) -> None:
         if spec.inline:
@@ -150,13 +149,13 @@ class FakeQueue:
 
 
 class RefusedByDevice(Exception):
-    """As PyverbsRDMAError."""
+    """An exception with the attributes of PyverbsRDMAError."""
 
     error_code = 12
 
 
 class InProcess:
-    """A channel to requesters in this process; it carries text, as between hosts."""
+    """A channel to requesters in this process; it transports text, as between hosts."""
 
     def __init__(self, requesters: requester.Requesters) -> None:
         self.requesters = requesters
@@ -212,7 +211,7 @@ def test_what_is_asked_for_is_done_at_the_peer(domain: RemoteDomain, far: reques
     assert queue.post_receive((Sge(1, 2, 3),), 9) == Return(12, 12)
     assert there.did.pop() == ([Sge(1, 2, 3)], 9)
     assert queue.completions(3, 20.0) == [Completion(3, "REM_ACCESS_ERR", vendor_err=20)]
-    assert queue.completions()[0].vendor_err == 1  # the queue pair's own deadline
+    assert queue.completions()[0].vendor_err == 1  # the deadline of the requester's queue pair
     assert queue.events() == ["COMM_EST"]
     queue.reset()
     assert (queue.state, there.did.pop()) == ("RESET", "reset")
@@ -250,7 +249,7 @@ def test_what_goes_wrong_at_the_peer_is_reported_here(domain: RemoteDomain, far:
 
 
 class LocalQueue(FakeQueue):
-    """The responder's end, on a device here."""
+    """The responder's end, on a device of this host."""
 
     shared, receiver = 31, 32
 
@@ -345,7 +344,7 @@ def test_a_peer_without_the_device_is_reported_in_one_line(host: Far) -> None:
 def test_a_peer_that_is_lost_ends_the_session_and_not_the_device(host: Far) -> None:
     channel, _ = peer.open_remote("node2:fake0", PATIENCE_S)
     host.cut()
-    for _ in range(2):  # the second time without waiting
+    for _ in range(2):  # the second time fails without waiting
         with pytest.raises(PeerLost, match=r"^the peer is lost: node2") as caught:
             channel.call("create")
         assert isinstance(caught.value, LoopbackLost)  # recorded as BROKEN, never as a verdict on the device
@@ -361,7 +360,7 @@ def test_a_peer_that_does_not_answer_is_lost(host: Far) -> None:
 
 
 def test_the_host_of_the_device_has_what_the_peers_host_gets() -> None:
-    """A worker on a host sends the peer's part from there."""
+    """A worker on a host sends the peer's part of the suite from that host."""
     names = {path.relative_to(ROOT) for part in PARTS for path in (ROOT / part, *(ROOT / part).rglob("*"))}
     for part in PEER_PARTS:
         assert Path(part) in names

@@ -1,4 +1,4 @@
-"""Reports of recorded runs: JUnit's XML as foreign parsers see it, and the terminal's summary."""
+"""Reports of recorded runs: JUnit's XML as parsers of other projects read it, and the terminal's summary."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def recorded(results: Sequence[ResultRecord], *, complete: bool = True, **change
 
 
 def digested(run: Recorded) -> Digest:
-    """The run as reports see it."""
+    """The digest of the run, which reports read."""
     return digest(run, Path("out"))
 
 
@@ -51,7 +51,7 @@ def one_of_each() -> Recorded:
 
 
 def parsed(document: bytes) -> Any:
-    """The only testsuite of a document that keeps to the schema."""
+    """The only testsuite of a document, which must conform to the schema."""
     tree = etree.fromstring(document)
     SCHEMA.assertValid(tree)
     assert document.isascii()
@@ -183,7 +183,7 @@ def test_the_summary_of_a_run_cut_short_says_so() -> None:
 
 @pytest.mark.parametrize(("tables", "verdict"), [(TABLES.tables_sha256, Verdict.MISSED), ("other", Verdict.PASS)])
 def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str, verdict: Verdict) -> None:
-    """In a run with other tables, the rules of the other cases are unknown."""
+    """In a run with other tables, the rules of cases without a result are unknown."""
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
     head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)
@@ -215,7 +215,7 @@ def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:
 
 
 def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: Path) -> None:
-    """Stands for a disk without space for the page."""
+    """A stand-in makes the disk too full for the page."""
     run = tmp_path / "run"
     write_run(run, run_of({2: "FAIL"}))
     for name in ("summary.json", "junit.xml", "report.html"):

@@ -1,4 +1,4 @@
-"""C programs of cases: the cases that can be expressed, their form, their compilation, the mail, the page of
+"""C programs of cases: for which cases there is a program, its form, its compilation, the mail, and the page of
 findings."""
 
 import json
@@ -47,7 +47,7 @@ def row(id_: str) -> Case:
 
 @cache
 def programs() -> tuple[dict[str, Program], Counter[str]]:
-    """The programs of all rows by their ids, and the reasons why others have none."""
+    """The programs of all rows by their ids, and the reasons why other rows have none."""
     made, reasons = {}, Counter[str]()
     for case in ROWS:
         try:
@@ -59,7 +59,7 @@ def programs() -> tuple[dict[str, Program], Counter[str]]:
 
 @cache
 def forky() -> Digest:
-    """A recorded run on forky: its violations."""
+    """The violations of a recorded run on forky."""
     return read(RECORDED / "forky.jsonl")
 
 
@@ -97,15 +97,15 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *mr_init
 
 
 def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
-    """Compiles a subset in which each pair of helpers, verbs and opcodes occurs as in the whole: both, or one of the
-    two."""
+    """Compiles a subset of the programs in which each pair of helpers, verbs and opcodes occurs as it does in all
+    programs: both in one program, or only one of the two."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "the project's tests need gcc"
     header = Path("/usr/include/infiniband/verbs.h").read_text()
     recorded = programs_of(forky().results, SUITE, basis_of(RECORDED / "forky.jsonl"))
     made = {each.program.text for each in recorded if each.program and each.symptom.deviation}
     texts = sorted(made | {each.text for each in programs()[0].values()}, key=lambda text: (-len(text), text))
-    assert any("wr_flush" in text for text in texts)  # which compiles with a header that does not have it
+    assert any("wr_flush" in text for text in texts)  # the programs compile even if the header lacks wr_flush
     word = re.compile(r"\b(?:static \w[\w ]*\**(\w+)\(|(ibv_\w+|uverbs_\w+)\(|(IBV_WR_\w+|IBV_\w*FLUSH\w*)\b)")
     words = {text: {"".join(each) for each in word.findall(text)} for text in texts}
     every = set().union(*words.values())
@@ -221,7 +221,7 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
     basis = basis_of(RECORDED / "forky.jsonl")
     symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == WRITE)
     text = mail(symptom, forky(), SUITE, basis, [read(RECORDED / "trixie.jsonl")])
-    assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # this kernel's log has no long line
+    assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # the kernel log of this run has no long line
     output = " ".join(text.split())
     for part in (
         "Subject: rxe: ",
@@ -339,7 +339,7 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
     assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
-    assert "; not tried on: trixie" in page  # of whose results only violations were recorded
+    assert "; not tried on: trixie" in page  # only the violations of that run were recorded
     assert "; not on: " not in page
 
 
@@ -372,7 +372,7 @@ def test_what_was_not_seen_again_is_not_a_finding(tmp_path: Path) -> None:
 
 
 def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp_path: Path) -> None:
-    """The examples in docs/ do not depend on the run; of the other programs only the command is documented."""
+    """The examples in docs/ do not depend on the run. For the other programs, only the command is documented."""
     documented = {path.name: path.read_text() for path in (ROOT / "docs" / "findings").glob("*.c")}
     assert len(documented) == 3
     (tmp_path / "findings").mkdir()

@@ -1,4 +1,4 @@
-"""The contract of results.jsonl: the lines, the file, the results of reading it, and the exit status."""
+"""The format of results.jsonl: its lines, the file, the results of reading it, and the exit status."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Runs that are cut short at any moment and carried on: nothing recorded is lost, and the footer is the same."""
+"""Runs that are cut short at any moment and resumed: no recorded result is lost, and the footer is the same."""
 
 import io
 import json
@@ -45,7 +45,7 @@ def whole(tmp_path: Path) -> tuple[bytes, Recorded]:
 
 
 def rest(stage: Stage) -> list[bytes]:
-    """The lines of a worker for the cases that the file lacks."""
+    """The lines of a worker for the cases that have no result in the file."""
     data = stage.path.read_bytes()
     done = {
         json.loads(line)["case"]
@@ -74,7 +74,7 @@ def test_a_run_cut_anywhere_ends_with_the_footer_of_one_that_was_not(
 
 @pytest.mark.parametrize("cut", [100, -1, None])
 def test_a_session_without_a_record_leaves_the_file_as_it_was(stage: Stage, cut: int | None) -> None:
-    """Lengths that cut the header, that cut the footer, and that of the whole run."""
+    """The file is cut in the header, cut in the footer, and complete."""
     stage.play(ran(0), [HEADER])
     data = stage.path.read_bytes()[:cut]
     stage.path.write_bytes(data)

@@ -1,6 +1,5 @@
-"""The registry of rules: permanent ids, and the mistakes that a file of rules can have.
-
-The malformed documents of rules are in tests/malformed and run by test_tables.py.
+"""The registry of rules: permanent ids, and the mistakes that a file of rules can have. Malformed files of rules are in
+tests/malformed; test_tables.py reads them.
 """
 
 from pathlib import Path

@@ -1,6 +1,5 @@
-"""Tests from the command line to the results, with a real guest and kernel driver.
-
-Nothing here is skipped: a guest that does not boot fails these tests.
+"""Tests from the command line to the results, with a real guest and kernel driver. No test is skipped: if the guest
+does not boot, these tests fail.
 """
 
 import json
@@ -22,7 +21,7 @@ from launched import launched, script
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
 RULES = ("REG-02", "REG-03", "REG-15", "REG-16", "REG-18", "REG-23", "DEREG-03")
-# The parts of rules that rxe does not offer, so that these rules pass in part (docs/results.md, Evidence).
+# Rules that pass only in part because rxe does not offer some of their evidence (docs/results.md, Evidence).
 NOT_OFFERED = {
     "REG-01": {"odp_implicit at libibverbs"},
     "DEREG-01": {"rereg_mr at libibverbs", "reg_dmabuf_mr at libibverbs", "reg_dmabuf_mr at uverbs"},
@@ -31,7 +30,7 @@ NOT_OFFERED = {
 
 @dataclass(frozen=True)
 class Run:
-    """A run in the guest that has ended, and its files."""
+    """A finished run in the guest, and its files."""
 
     out: Path
     done: subprocess.CompletedProcess[str]
@@ -46,7 +45,8 @@ class Run:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """One run of every case. Trying its violations again takes as long as the cases, and has a test of its own."""
+    """One run of every case, without trying its violations again: that takes as long as the cases, and has a separate
+    test."""
     out = tmp_path_factory.mktemp("run") / "out"
     done = launched("run", "--guest", "--yes", "--no-confirm", "--out", str(out))
     assert (out / "results.jsonl").exists(), done.stdout + done.stderr
@@ -130,13 +130,13 @@ def test_judging_a_real_run_again_changes_nothing(whole: Run, tmp_path: Path) ->
 
 
 def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
-    """These parts of a result; the kernel gives other keys to regions and windows each time."""
+    """These parts of a result, without the keys of regions and windows, which differ in each run."""
     return re.sub("0x[0-9a-f]+", "0x…", json.dumps({name: line.get(name) for name in names}, ensure_ascii=False))
 
 
 @pytest.mark.nightly
 def test_a_case_has_the_same_result_in_one_guest_and_in_several(whole: Run, tmp_path: Path) -> None:
-    """Only the kernel's own counters and messages differ each time."""
+    """Only the kernel's counters and messages differ from run to run."""
     out = tmp_path / "out"
     chosen = ("--rule", "BIND-15", "--rule", "BIND-17", "--no-confirm")
     launched("run", "--guest", "--guests", "1", *chosen, "--out", str(out))
@@ -145,9 +145,9 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(whole: Run, tmp_
     assert len(alone) > 20
     for line in alone:
         if "/in_flight/" in line["case"]:
-            continue  # requests in flight win or lose a race, in either run
+            continue  # a race with requests in flight, whose outcome can differ
         assert line["verdict"] == others[line["case"]]["verdict"]
-        if line["verdict"] != "CRASH":  # the log of a kernel has its own times
+        if line["verdict"] != "CRASH":  # the log of a crashed kernel has times that differ
             keys = ("reason", "layer", "points", "deviations", "rule_verdicts")
             assert without_keys(line, keys) == without_keys(others[line["case"]], keys)
 
@@ -163,7 +163,7 @@ def test_what_was_observed_is_recorded_raw(whole: Run) -> None:
 def test_the_printed_command_shows_a_violation_again_that_is_confirmed_and_can_be_waived(
     whole: Run, tmp_path: Path
 ) -> None:
-    """Another violation by the same cause is confirmed with it."""
+    """Another violation of the same cause is confirmed together with it."""
     cases = [f"reg_mr/huge_lengths/on-demand-of-{length}-gib" for length in (2, 6)]
     (line,) = [line for line in whole.recorded.results if line["case"] == cases[0]]
     waiver = {
@@ -195,4 +195,4 @@ def test_a_guest_that_cannot_boot_is_one_clear_line_and_status_3(tmp_path: Path)
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert "no such machine" in line
-    assert "see " not in line  # nothing came on its console
+    assert "see " not in line  # its console has no message to refer to

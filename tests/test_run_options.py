@@ -1,4 +1,4 @@
-"""One value has all options of a run; the real parsers read back the command lines that are made from it."""
+"""RunOptions has all options of a run; the real parsers read the command lines that are made from it."""
 
 import argparse
 import functools
@@ -40,7 +40,7 @@ ROWS = """\
 """
 MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
-# Options that do not decide a case's outcome, and options for one target alone, as a second, independent list.
+# Options that do not affect a case's outcome, and options for only one target: a second, independent list.
 NOT_DECIDING = set(
     words(
         "console power_cycle return_within guests subject no_confirm keep verbs rules words only tier shard tools "
@@ -52,7 +52,7 @@ GUEST_ONLY = set(
     words("guest guests stack driver kernel modules linux overlay guest_env without keep tools strict_packages")
 )
 
-# Words that a shell or a parser could take for something else; argparse before Python 3.13 takes no "--" as a value.
+# Words that a shell or a parser could misinterpret; argparse before Python 3.13 does not accept "--" as a value.
 TEXTS = st.sampled_from(["x", "-x", "--guest", "a b", "'\"", "$HOME", "#", "a=b", "-5", "*", "~", "é\n", "\\"])
 DEVICES = st.sampled_from(["x", "-x", "--guest", "mlx5_0,mlx5_1", "'$HOME'", "*", "\\"])
 PATHS = TEXTS.map(Path)
@@ -100,12 +100,12 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def parsed(arguments: list[str]) -> RunOptions:
-    """The result of the command line's own parser for the arguments."""
+    """The arguments as the parser of the command line reads them."""
     return run_arguments.options_from(command_line().parse_args(arguments))
 
 
 def parsed_by_pytest(arguments: list[str]) -> dict[str, Any]:
-    """The result of pytest's parser for the arguments, by the names of the fields."""
+    """The arguments as pytest's parser reads them, by the names of the fields."""
     parser = Parser(_ispytest=True)
     add_options(parser)
     found = vars(parser.parse_known_args(arguments))
@@ -142,7 +142,7 @@ def test_the_command_that_reproduces_a_case_runs_it_alone_in_the_same_place(opti
     program, command, *arguments = shlex.split(options.reproduction(case))
     assert (program, command) == ("./rdma-cts", "run")
     expected = without(options, NOT_DECIDING | (HOST_ONLY if options.guest else GUEST_ONLY))
-    if options.device and case is HAZARDOUS:  # a host leaves it out unless asked for it
+    if options.device and case is HAZARDOUS:  # on a host it is left out unless `--hazardous` is given
         expected = replace(expected, hazardous=True)
     assert parsed(arguments) == replace(expected, only=(case.id,))
 
@@ -163,7 +163,7 @@ def test_a_command_for_people_is_short() -> None:
 
 @pytest.mark.usefixtures("project")
 def test_a_hazardous_case_runs_on_a_host_by_its_own_command(monkeypatch: Patch, tmp_path: Path) -> None:
-    """The target gets exactly this case."""
+    """The target gets only this case."""
     own = tmp_path / "own"
     (own / "reg_mr").mkdir(parents=True)
     rows = "".join(f"  {line}\n" for line in ROWS.splitlines())
@@ -239,7 +239,7 @@ def test_pytest_in_the_guest_is_asked_the_same_of_its_own_device_and_files(optio
 
 
 def stand_in_for_device(monkeypatch: Patch) -> None:
-    """This host has a device, whose port carries traffic."""
+    """Makes this host have a device whose port carries traffic."""
     monkeypatch.setattr(target, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "device_names", lambda: ["rxe7"])
     monkeypatch.setattr(usable, "Port", lambda *_: SimpleNamespace(check=lambda gid_index: None))
@@ -278,7 +278,7 @@ def test_a_case_outlives_several_completions_that_do_not_come(case_deadline_s: f
 
 
 class Patience:
-    """Stands in for a poster: records how long completions were awaited."""
+    """A stand-in for a poster: records how long completions were awaited."""
 
     qp = 0
 

@@ -1,5 +1,4 @@
-"""The runner: each kind of case has its own runner, and kernel log, resource counts and profile apply to all of
-them."""
+"""The runner: each kind of case has its own runner; kernel log, resource counts and profile apply to all kinds."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -57,7 +56,7 @@ def run() -> Iterator[RunContext]:
 
 
 class Kernel:
-    """A watch that returns one of these items for each query, and then nothing."""
+    """A kernel watch that returns the next of these items for each query, and then nothing."""
 
     def __init__(self, *shown: KernelEvidence) -> None:
         self._shown = iter(shown)
@@ -116,7 +115,7 @@ def test_what_the_kernel_shows_and_counts_is_in_the_evidence(run: RunContext) ->
 
 
 class Leaking(ReferenceBench):
-    """A bench that counts one more region each time."""
+    """A bench that counts one more region at each query."""
 
     counted = 0
 
@@ -242,7 +241,7 @@ def test_a_call_with_a_kind_of_its_own_is_no_step(call: str) -> None:
 @pytest.mark.parametrize("failure", [LoopbackLost("lost"), SetupRefused("a receive", "EINVAL")])
 @pytest.mark.parametrize("expected", ["refused", "success"])
 def test_the_first_failing_step_decides(run: RunContext, monkeypatch: Patch, failure: Exception, expected: str) -> None:
-    """If the judged call was right, a later failure of the harness remains a failure of the harness."""
+    """If the judged call passed and the harness fails in a later step, the case is BROKEN."""
 
     def failing(*_: object) -> Observation:
         raise failure
@@ -341,9 +340,9 @@ def test_what_is_declared_although_it_is_absent_by_the_profile_is_a_remark(judge
 @pytest.mark.parametrize(
     ("judgement", "needs", "undeclared"),
     [
-        (WORKED, ("odp",), ()),  # the case does not need what is absent
-        (FAILED, ("xrc",), ("xrc",)),  # not declared, and not shown to work either
-        (Judgement(Verdict.UNREACHABLE, "no swap"), ("xrc",), ()),  # nothing was tried
+        (WORKED, ("odp",), ()),  # the case does not need the absent capability
+        (FAILED, ("xrc",), ("xrc",)),  # the capability is not declared, and was not shown to work either
+        (Judgement(Verdict.UNREACHABLE, "no swap"), ("xrc",), ()),  # no call was made
         (Judgement(Verdict.BROKEN, "no memory"), ("xrc",), ()),
     ],
 )
@@ -354,7 +353,7 @@ def test_otherwise_an_absent_capability_changes_nothing(
 
 
 class DeregistrationEndsTwoKeys(Device):
-    """The region after the one that is deregistered loses its key as well."""
+    """A reference on which the region after the deregistered one loses its key as well."""
 
     def forget_key(self, region: Region) -> None:
         self.keys.pop(region.key, None)
@@ -364,7 +363,7 @@ class DeregistrationEndsTwoKeys(Device):
 
 
 class KeysOpenTheNeighbour(Device):
-    """A key opens the bytes beyond its region as well, if there is another region."""
+    """A reference on which a key also gives access to the bytes beyond its region, if another region exists."""
 
     def contains(self, region: Region, addr: int, length: int) -> bool:
         more = region.length if any(each.addr == region.addr + region.length for each in self.regions.values()) else 0
@@ -372,7 +371,7 @@ class KeysOpenTheNeighbour(Device):
 
 
 class WritesWaitForTheNextRequest(Device):
-    """The bytes of a write are in memory when the next request is posted."""
+    """A reference on which the bytes of a write arrive in memory only when the next request is posted."""
 
     late: tuple[int, bytes] | None = None
 
@@ -407,7 +406,7 @@ def test_each_finds_the_fault_that_it_is_for(name: str, kind: type[Device], reas
 
 def test_steps_after_a_registration_that_is_refused_as_expected_are_made() -> None:
     class NeverRegisters(Device):
-        """No registration succeeds after the first refused one."""
+        """A reference on which no registration succeeds after the first refused one."""
 
         refused = False
 

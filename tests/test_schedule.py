@@ -1,4 +1,4 @@
-"""The cases for the next worker: every case once, long ones first, hazardous ones alone."""
+"""The cases for the next worker: every case is run once, long cases come first, and hazardous cases run alone."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ SECONDS = st.dictionaries(st.sampled_from(IDS), st.floats(0, 1000, allow_nan=Fal
 
 
 def batches(schedule: Schedule) -> list[list[str]]:
-    """All batches, if each worker completes its own."""
+    """All batches, if each worker completes its batch."""
     found = []
     while batch := schedule.take():
         found.append(batch)
@@ -60,7 +60,8 @@ def test_with_known_durations_each_worker_gets_its_share_and_the_longest_come_fi
 
 
 def test_with_unknown_durations_the_batches_become_smaller() -> None:
-    schedule = Schedule(CASES, 2, dict.fromkeys(IDS[:6], 40.0))  # too few to rely on
+    # Too few known durations, so that durations are estimated.
+    schedule = Schedule(CASES, 2, dict.fromkeys(IDS[:6], 40.0))
     lengths = [len(batch) for batch in batches(schedule)]
     assert len(lengths) > 2
     assert sum(lengths) == COUNT
@@ -81,7 +82,7 @@ def test_what_a_worker_leaves_is_handed_out_again() -> None:
 
 
 class TestDurations:
-    """The file in the cache."""
+    """The file of durations in the cache."""
 
     def test_what_was_measured_is_read_again_and_the_rest_is_kept(self, tmp_path: Path) -> None:
         durations = Durations(tmp_path / "cache" / "forky-tcg.json")

@@ -1,4 +1,4 @@
-"""The published JSON Schema: up to date, true to the loader, and of use against mistakes."""
+"""The published JSON Schema is up to date, agrees with the loader, and finds mistakes."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def accepts(data: object, of: str = "table") -> bool:
 
 
 def with_row(**changes: Any) -> dict[str, Any]:
-    """A table with one row that differs from a good one."""
+    """A table whose only row differs from a valid row."""
     return {"verb": "ibv_reg_mr", "cases": 1, "rows": [{**ROW, **changes}]}
 
 
@@ -77,7 +77,7 @@ def test_most_malformed_documents_do_not_validate() -> None:
         readable += 1
         refused += not accepts(data, "rules" if corpus.is_rules(name) else "table")
     assert readable >= 100
-    # The rest needs facts outside of a schema: other rows, existing objects, the number of cases.
+    # Other mistakes depend on facts outside of a schema: other rows, existing objects, the number of cases.
     assert refused >= 0.6 * readable, f"{refused} of {readable}"
 
 

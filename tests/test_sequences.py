@@ -1,4 +1,5 @@
-"""Random sequences: a divergence is reported in few steps, as a row; and a guest that dies in one names it."""
+"""Random sequences: a divergence is reported as a row with few steps; if a guest dies in a sequence, the result has
+that sequence."""
 
 import itertools
 import os
@@ -61,7 +62,7 @@ def searched(kind: type[Device], number: int, entry: str = "libibverbs", seed: i
 
 
 def rows_of(seed: int) -> list[str]:
-    """The sequences of a seed, with each of their steps."""
+    """The sequences that a seed makes, with all of their steps."""
     subject, said = subject_of(Device), list[str]()
     subject.begins = lambda row, rule: said.append(row)
     assert list(divergences(subject, seed, for_sequences(15))) == []
@@ -116,7 +117,7 @@ def test_the_sequences_of_a_seed_are_the_same_again() -> None:
 
 @pytest.fixture
 def hardly_shrunk(monkeypatch: Patch) -> None:
-    """For tests of what is found, not of how short it is."""
+    """Limits shrinking, for tests of which divergences are found and not of how short they are."""
     monkeypatch.setattr(sequences, "_SHRINKS", 10)
 
 
@@ -232,6 +233,6 @@ def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_
     [flight] = crash["deviations"]
     assert verdict_of(flight["row"], Device, tmp_path, suite) == Verdict.PASS
     assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == Verdict.CRASH] == flight["rules"]
-    # The other entry's sequences were made to the end of their time, whatever they found.
+    # The sequences at the other entry were made until their time ended, whatever they found.
     assert other["verdict"] in (Verdict.PASS, Verdict.FAIL)
     assert other["observed"]["steps"] > other["observed"]["sequences"] > 0

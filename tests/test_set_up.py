@@ -1,4 +1,4 @@
-"""The set-up of a case is shown with its violation: in results, in every report, and by explain."""
+"""The set-up of a case is shown with its violation: in results, in every report, and by `explain`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Several workers at the same time: the results are those of one worker, even if workers die."""
+"""Several workers at the same time have the same results as one worker, even if workers die."""
 
 import itertools
 import queue
@@ -39,7 +39,7 @@ def lines(cases: Sequence[str], dies_in: str = "") -> Iterator[bytes | None]:
 
 
 class Together:
-    """Starts actors, and lets none of the first ones send anything before all of them have been started."""
+    """Starts actors; none of the first ones sends anything before all of them have been started."""
 
     def __init__(self, at_once: int, script: Callable[[Sequence[str]], Iterator[bytes | None]] = lines) -> None:
         self.barrier = threading.Barrier(at_once)
@@ -66,7 +66,7 @@ class Together:
 def supervised(
     folder: Path, starter: Callable[[Sequence[str]], Worker], at_once: int, cases: Sequence[Case] = SUITE.cases
 ) -> Recorded:
-    """A run with that many workers at once, read back."""
+    """Makes a run with that many workers at the same time; returns the recorded run."""
     folder.mkdir(exist_ok=True)
     with closing(ResultsFile(folder / "results.jsonl")) as file:
         plan = RunPlan(SUITE, cases, {"stack": "test"}, durations=LONG)
@@ -99,7 +99,8 @@ def test_the_results_are_those_of_one_worker(tmp_path: Path, at_once: int) -> No
 
 
 def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Recorded:
-    """A run whose cases devices share; `found` are the names in the headers of their workers, by their names."""
+    """Makes a run whose cases several devices share; `found` maps the name of each device to the name in the header of
+    its worker."""
     barrier = threading.Barrier(len(found))
 
     heard: set[str] = set()
@@ -137,7 +138,8 @@ def test_a_device_of_another_kind_or_another_name_runs_no_case(
 ) -> None:
     recorded = on_devices(tmp_path, {"fake0": "fake0", "fake1": found}, **differing)
     assert len({line["device"] for line in recorded.results}) == 1
-    assert footer_of(recorded)["complete"]  # by the others, or by the device whose worker was heard first
+    # The other devices run the cases, or the device whose worker sent its header first.
+    assert footer_of(recorded)["complete"]
 
 
 def test_a_worker_that_dies_costs_its_case_alone(tmp_path: Path) -> None:
@@ -160,12 +162,12 @@ def test_a_worker_that_dies_costs_its_case_alone(tmp_path: Path) -> None:
 
 def test_a_worker_that_cannot_be_started_leaves_its_cases_to_the_others(tmp_path: Path) -> None:
     several = Together(2)
-    several.first = 1  # no other worker waits for it
+    several.first = 1  # no other worker waits for this one
     refused = threading.Lock()
 
     def starter(cases: Sequence[str]) -> Worker:
         if refused.acquire(blocking=False):
-            several.barrier.wait(PATIENCE_S)  # the other one has its cases
+            several.barrier.wait(PATIENCE_S)  # the other worker has its cases
             raise UserError("no memory for a guest", status=3)
         return several(cases)
 
@@ -198,7 +200,7 @@ class Endless(Actor):
 
 
 def test_an_error_in_one_thread_ends_the_run_and_kills_the_other_worker(tmp_path: Path) -> None:
-    """The other worker's case in flight is not recorded, because it has not failed."""
+    """The case in flight of the other worker is not recorded, because it has not failed."""
     endless = Endless()
     endless.lines.put(HEADER)
     endless.lines.put(start(0))
@@ -250,7 +252,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def test_idle_workers_wait_for_what_a_dying_one_leaves(stage: Stage) -> None:
-    """Four short cases are one batch, so that a second worker is needed only when the first has died."""
+    """Four short cases are one batch, so that a second worker is needed only if the first one dies."""
     scripts = iter(
         [
             [HEADER, start(0)],

@@ -1,4 +1,5 @@
-"""Shards: how cases, violations and cells are divided, and one run made of the shards that machines have recorded."""
+"""Shards: how cases, violations and cells are divided, and how the shards that machines have recorded are merged into
+one run."""
 
 import json
 import shutil
@@ -42,7 +43,7 @@ Says = pytest.CaptureFixture[str]
 
 
 def seconds(ids: Sequence[str]) -> float:
-    """The durations of these cases, as far as they are shipped."""
+    """The durations of these cases that the suite ships."""
     return sum(shipped_durations().get(id_, 0.15) for id_ in ids)
 
 
@@ -105,13 +106,13 @@ def test_a_trial_divides_its_violations(cli: Cli) -> None:
 
 
 def shards(folder: Path, **head: Any) -> list[Path]:
-    """The runs of all shards, on a reference that violates a rule, each recorded on its own."""
+    """The runs of all shards on a reference that violates a rule, each recorded separately."""
     found = []
     for number in range(1, OF + 1):
         facts = {"number": number, "of": OF, "whole": [case.id for case in WHOLE]}
         cases = Shard(number, OF).part(WHOLE, lambda case: case.id, shipped_durations())
         argv = ["run", "--shard", f"{number}/{OF}", "--guest"]
-        own = {"started": f"2026-01-02T0{4 - number}:00:00+00:00", **head}  # clocks that differ by hours
+        own = {"started": f"2026-01-02T0{4 - number}:00:00+00:00", **head}  # the clocks differ by hours
         path = folder / f"shard-{number}"
         found.append(record(path, SUITE, cases, broken(), shard=facts, argv=argv, **own))
     return found
@@ -135,7 +136,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def merge(parts: Sequence[Path], out: Path, *more: str) -> int:
-    """The exit status of the command."""
+    """Runs `merge`; returns its exit status."""
     return main(["merge", *map(str, parts), "--out", str(out), *more])
 
 
@@ -151,7 +152,7 @@ def test_the_merged_run_is_the_unsharded_one(parts: list[Path], whole: Path, tmp
     assert capsys.readouterr().err == ""
     one, other = read_results(out), read_results(whole)
     assert stable(one) == stable(other)
-    own = {"duration_s": 0.0, "boots": 0, "resumed": 0}  # of each of them
+    own = {"duration_s": 0.0, "boots": 0, "resumed": 0}  # these keys differ
     assert {**footer_of(one), **own} == {**footer_of(other), **own}
     assert one.header["planned"] == other.header["planned"]
     assert one.header["argv"] == other.header["argv"]

@@ -1,4 +1,5 @@
-"""The site of a history: its files and links, the text of its pages, its display in a browser, and mistakes."""
+"""The site of a history: its files and links, the text of its pages, its display in a browser, and mistakes of the
+user."""
 
 import json
 import resource
@@ -25,11 +26,11 @@ from test_page import MARKUP, assert_legible, browser, media
 __all__ = ["browser"]  # a fixture
 
 RECORDED = Path(__file__).with_name("recorded_violations") / "forky.jsonl"
-IOVA_05 = "7862f7654354"  # mended by a change of this project
+IOVA_05 = "7862f7654354"  # a change of this project mends this defect
 
 
 class Page(HTMLParser):
-    """The addresses, the ids and the words of a page."""
+    """Collects the addresses, the ids and the words of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -85,7 +86,7 @@ def hostile(folder: Path) -> Path:
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """The addresses on the pages of a site that lead nowhere in it."""
+    """The links on the pages of a site whose targets do not exist in the site."""
     pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
     for path, page in pages.items():
         for address in page.addresses:

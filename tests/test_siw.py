@@ -13,15 +13,15 @@ from trial.kernel.trying import BY_ITS_RULE
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 VERDICTS = {
-    # Two queue pairs that rdma_cm has connected: bytes arrive, and after a refusal the next operation has a new pair.
+    # Queue pairs that rdma_cm has connected: bytes arrive, and after a refusal the next operation uses a new pair.
     "reg_mr/rights/remote-write-refused-by-local-write": Verdict.PASS,
     "reg_mr/sizes/message-of-a-megabyte": Verdict.PASS,
-    # siw has no atomics; iWARP has no immediate data, and a READ has one SGE.
+    # siw has no atomics; iWARP has no immediate data, and a READ on iWARP has only one SGE.
     "reg_mr/atomics_and_order/unequal-values-by-kind": Verdict.UNSUPPORTED,
     "reg_mr/atomics_and_order/immediates-in-order-of-8": Verdict.UNSUPPORTED,
     "reg_mr/element_lists/two-regions-read": Verdict.UNSUPPORTED,
     "reg_mr/element_lists/two-regions-write": Verdict.PASS,
-    # siw answers an RDMA READ of a region that does not allow it: siw_qp_sq_proc_tx checks the range alone.
+    # siw answers an RDMA READ of a region that does not allow it: siw_qp_sq_proc_tx checks only the range.
     "reg_mr/rights/remote-read-refused-by-local-write": Verdict.FAIL,
 }
 

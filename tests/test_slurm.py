@@ -1,4 +1,5 @@
-"""The scripts for Slurm: the command on a node, and an acceptance run on the real daemons, where they are installed."""
+"""The scripts for Slurm: the command on a node, and an acceptance run on Slurm's real daemons, if they are
+installed."""
 
 import os
 import shutil
@@ -63,13 +64,13 @@ def until(told: str, *command: str, within_s: float = 300.0) -> None:
 
 
 def node_daemon(node: str) -> subprocess.Popen[bytes]:
-    """The slurmd of a node, which a signal ends."""
+    """The slurmd process of a node; a signal can end it."""
     return subprocess.Popen(["slurmd", "-D", "-N", node], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 @contextmanager
 def running(folder: Path, nodes: Sequence[str]) -> Iterator[None]:
-    """A controller and nodes on the loopback address, with their files in the folder."""
+    """Runs a controller and nodes on the loopback address, with their files in the folder."""
     ports = []
     for _ in range(1 + len(nodes)):
         with socket.socket() as free:
@@ -119,7 +120,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
 
 
 def submitted(*words: str) -> str:
-    """The number of a job."""
+    """Submits a job; returns its number."""
     return subprocess.run(["sbatch", "--parsable", *words], check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -133,7 +134,7 @@ def test_each_script_runs_on_a_cluster_of_one_node(suite: Path, tmp_path: Path, 
     monkeypatch.setenv("SLURM_CONF", f"{tmp_path}/slurm.conf")
     monkeypatch.setenv("RDMA_CTS_SUITE", str(suite))
     scripts, out, page = suite / "ci/slurm", tmp_path / "out", tmp_path / "page"
-    log = f"--output={tmp_path}/%x-%a"  # %x: the name of the job
+    log = f"--output={tmp_path}/%x-%a"  # %x is the name of the job
     with running(tmp_path, NODES[:1]):
         submitted("--job-name=run", log, f"{scripts}/acceptance.sbatch", str(out), "--tier", "smoke")
         submitted("--job-name=page", log, f"{scripts}/page.sbatch", str(out), str(page))

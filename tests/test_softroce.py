@@ -1,4 +1,4 @@
-"""The Soft-RoCE guest: its recipe, its cache, and how it fails. What a real one has: test_own_builds.py."""
+"""The Soft-RoCE guest: its recipe, its cache, and its failures. test_own_builds.py tests a real guest."""
 
 import contextlib
 import dataclasses
@@ -157,7 +157,7 @@ def test_the_archive_can_be_unpacked() -> None:
 
 @dataclasses.dataclass
 class FakeBuild:
-    """Stands for the build: writes three files, counts, and can fail."""
+    """A stand-in for the build: writes three files, counts its calls, and can fail."""
 
     count: int = 0
     failure: Exception | None = None
@@ -174,7 +174,7 @@ class FakeBuild:
 
 @pytest.fixture
 def fake_build(monkeypatch: Patch) -> FakeBuild:
-    """Replaces the build by one that takes no time."""
+    """Replaces the build by a stand-in that takes no time."""
     fake = FakeBuild()
     monkeypatch.setattr(image, "build", fake)
     return fake
@@ -269,7 +269,7 @@ def test_an_image_of_expired_lists_is_named_or_refused(
     monkeypatch.setattr(image, "build", build_with_expired)
     monkeypatch.setattr(packages, "ensure_tools", lambda *_, **__: "")
     monkeypatch.setenv("RDMA_CTS_CACHE", str(tmp_path))
-    named = Guests(RunOptions(guest=True), tmp_path, print)  # which builds it
+    named = Guests(RunOptions(guest=True), tmp_path, print)  # this builds the image
     assert named.given["expired"] == ["forky"]
     with pytest.raises(UserError, match="made from package lists that have expired: forky") as refused:
         Guests(RunOptions(guest=True, strict_packages=True), tmp_path, print)
@@ -295,7 +295,7 @@ def test_a_build_that_is_killed_leaves_no_mount_and_no_process(tmp_path: Path) -
 
 def _command_lines() -> Iterator[str]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # it has ended in the meantime
             yield path.read_text(errors="replace")
 
 
@@ -357,7 +357,7 @@ def test_an_image_that_a_run_is_using_is_not_removed(tmp_path: Path, fake_build:
 
 
 def aged(tmp_path: Path, days: float) -> Image:
-    """An image that was built this many days ago."""
+    """Makes the image appear to have been built this many days ago."""
     found = ensure_image(Recipe(), tmp_path, print)
     then = time.time() - days * 86_400
     os.utime(found.root.with_name("manifest.json"), (then, then))
@@ -494,7 +494,7 @@ def no_image(tmp_path: Path) -> Image:
     return Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "", "")
 
 
-# Shell: the file that QEMU was told to write the console to.
+# In shell: the file to which QEMU has to write the console.
 CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 
@@ -554,7 +554,7 @@ def test_a_guest_that_does_not_start(
     assert message in error.message
     assert error.log == (
         str(tmp_path / "console") if CONSOLE in script else ""
-    )  # nothing is reported about what is empty
+    )  # an empty output is not reported
     assert not is_running(int(pid.read_text()))
 
 
@@ -566,7 +566,7 @@ def test_a_guest_that_hangs_is_ended_at_its_deadline(
     for deadline_s in longer_and_longer(0.5):
         error = _fails_to_boot(no_image, tmp_path / "console", deadline_s=deadline_s)
         assert f"did not come up within {deadline_s:g} s" in error.message
-        if pid.exists() and pid.read_text():  # else it was ended before it did anything
+        if pid.exists() and pid.read_text():  # otherwise it was ended before it did anything
             break
     assert not is_running(int(pid.read_text()))
 

@@ -22,7 +22,7 @@ RXE = "drivers/infiniband/sw/rxe"
 
 
 class Compilers:
-    """Stands for mmdebstrap and the compilers: their output contains the sources' text."""
+    """A stand-in for mmdebstrap and the compilers: their output contains the sources' text."""
 
     def __init__(self) -> None:
         self.said = ""
@@ -51,7 +51,7 @@ class Compilers:
 
 @pytest.fixture
 def compilers(monkeypatch: pytest.MonkeyPatch) -> Compilers:
-    """Replaces system and compilers by ones that take no time."""
+    """Replaces system and compilers by stand-ins that take no time."""
     made = Compilers()
     monkeypatch.setattr(build, "run_logged", made)
     monkeypatch.setattr(build, "check_tools", lambda *_: None)
@@ -73,7 +73,7 @@ def written(tree: Path, files: Mapping[str, str]) -> Path:
 
 @pytest.fixture
 def linux(tmp_path: Path) -> Path:
-    """A tree in which the driver was built, too."""
+    """A tree in which the driver was already built."""
     files = {
         "Makefile": "VERSION = 7\nPATCHLEVEL = 1\n",
         "include/uapi/rdma/rdma_user_rxe.h": "abi",
@@ -84,7 +84,7 @@ def linux(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rdma_core(tmp_path: Path) -> Path:
-    """A tree with a build in it."""
+    """A tree that contains a build."""
     files = ("CMakeLists.txt", "libibverbs/x.c", "providers/rxe.c", ".git/config", "build/CMakeCache.txt", "build/x.o")
     return written(tmp_path / "rdma-core", {name: name for name in files})
 
@@ -166,7 +166,7 @@ def test_a_copy_follows_its_tree_and_dates_what_has_changed_now(tmp_path: Path) 
     for name in ("a", "b"):
         os.utime(copy / name, (5, 5))
     written(tree, {"a": "2"})
-    os.utime(tree / "a", (1, 1))  # of an older commit
+    os.utime(tree / "a", (1, 1))  # the file has the time of an older commit
     (tree / "c/d").unlink()
     (tree / "c").rmdir()
     written(tree, {"c": "a file by now"})

@@ -1,4 +1,4 @@
-"""Workers that lie, print noise, hang and die: their records, and that every run ends."""
+"""Workers that lie, print noise, hang and die: what is recorded about them, and that every run ends."""
 
 import itertools
 import json
@@ -221,7 +221,7 @@ def test_a_malformed_line_of_the_harness_breaks_the_case_in_flight_and_no_other(
 
 
 def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives the supervisor a clock that goes on by a second each time it is read."""
+    """Gives the supervisor a clock that advances by a second each time it is read."""
     monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=itertools.count(1.0).__next__))
 
 
@@ -337,7 +337,7 @@ def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:
 
 
 class TestPytestAsWorker:
-    """The same with real processes: pytest on the device in Python."""
+    """The same tests with real processes: pytest on the device in Python."""
 
     def run(
         self, project: Project, tmp_path: Path, *rows: str, case_deadline_s: float = CASE_DEADLINE_S
@@ -378,7 +378,7 @@ class TestPytestAsWorker:
 
 @contextmanager
 def process(code: str) -> Iterator[int]:
-    """A process that prints a word when it runs."""
+    """A process that prints a word whenever it runs."""
     command = [sys.executable, "-c", f"import time; print('up', flush=True); {code}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as made:
         assert made.stdout
@@ -468,7 +468,7 @@ def test_a_frozen_control_group_holds_up(tmp_path: Path) -> None:
 
 
 def stopped() -> Actor:
-    """A worker that is stopped externally in its first case."""
+    """A worker that is stopped from outside in its first case."""
     return Actor(iter([HEADER, start(0), SILENCE]), WorkerEnd(), held="QEMU was stopped externally")
 
 
@@ -499,7 +499,7 @@ SILENT: Observation = {"rc": 0, "returned": "0", "errno": "", "layer": "device",
 
 
 def row(expected: str, step: str = "call: traffic, op: RDMA_WRITE, rkey: new.rkey", needs: str = "") -> Any:
-    """A region that a step then uses."""
+    """The case of a region that a later step uses."""
     return case(
         f"""
         - id: then-traffic
@@ -513,7 +513,7 @@ def row(expected: str, step: str = "call: traffic, op: RDMA_WRITE, rkey: new.rke
 
 
 def after(**more: Any) -> Observation:
-    """The region, and a request without completion."""
+    """The observation of the region and of a request without a completion."""
     later: Any = {"changed": [], "qp_type": "RC", "side": "remote", "peer_wc": [], **SILENT, **more}
     return {**MADE, "afterwards": [later]}
 
@@ -527,12 +527,12 @@ ON_IWARP = {"unacknowledged": True}
     [
         ("refused", "", {}, Verdict.HANG),
         ("refused", "", {"qp_type": "XRC"}, Verdict.HANG),
-        ("refused", "", {"qp_type": "UC"}, Verdict.HANG),  # it completes when it is sent
+        ("refused", "", {"qp_type": "UC"}, Verdict.HANG),  # on UC a request completes when it is sent
         ("success", "", {}, Verdict.HANG),
         ("success", "", {"moved": "all", "changed": [[0, 8]]}, Verdict.HANG),
         ("success", "", ON_IWARP, Verdict.HANG),
         ("refused", "", ON_IWARP, Verdict.PASS),
-        ("refused", RECEIVE, {"side": "receive"}, Verdict.HANG),  # its sender waits
+        ("refused", RECEIVE, {"side": "receive"}, Verdict.HANG),  # the sender of the message waits
         ("refused", RECEIVE, {"side": "receive", "wc": ["LOC_PROT_ERR"]}, Verdict.HANG),
         ("refused", RECEIVE, {"side": "receive", "peer_wc": ["REM_OP_ERR"]}, Verdict.PASS),
         ("refused", RECEIVE, {"side": "receive", "qp_type": "UD", "peer_wc": ["SUCCESS"]}, Verdict.PASS),
@@ -568,7 +568,7 @@ def test_what_a_device_lacks_is_not_refused_by_silence() -> None:
 
 
 def test_a_message_that_was_sent_and_does_not_arrive_is_a_valid_one_refused() -> None:
-    """On iWARP, SUCCESS of a WRITE says only that it was sent."""
+    """On iWARP, SUCCESS of an RDMA WRITE only means that it was sent."""
     fault = judge(row("success"), [], after(wc=["SUCCESS"], **ON_IWARP)).fault
     assert fault is not None
     assert fault.kind is FaultKind.REFUSED

@@ -1,5 +1,5 @@
-"""Many points at once: columns of arguments hold the arguments of each point, and columns of bytes are combined
-right."""
+"""Many points at once: columns of arguments have the arguments of each point, and columns of bytes are combined
+correctly."""
 
 from array import array
 from contextlib import closing

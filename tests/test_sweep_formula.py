@@ -1,4 +1,4 @@
-"""Points, predicates over them, and the formulas by which deviating ones are reported."""
+"""Points, predicates over points, and the formulas that describe deviating points."""
 
 import re
 from array import array
@@ -139,7 +139,8 @@ def test_a_flag_that_two_axes_have_is_reported_with_its_axis() -> None:
 
 
 def points(*marks: str) -> Points:
-    """Four points of two flags; P passes, F fails, U is unsupported, R expects something else, - is outside."""
+    """Four points of two flags: P passes, F fails, U is unsupported, R has another expectation, - is not in the
+    space."""
     kinds = {
         "P": Outcome("PASS", "success", "fine", "REG-17"),
         "F": Outcome("FAIL", "success", "refused", "REG-17"),

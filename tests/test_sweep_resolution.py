@@ -1,4 +1,4 @@
-"""The loader's form of a sweep: pure data of the model, which give the same case at each point as a row would."""
+"""The loader's form of a sweep: pure data of the model, from which each point gets the same case as from a row."""
 
 import pickle
 
@@ -59,7 +59,7 @@ SMALL = """
 
 
 def small(axes: str, when: str, points: int | str, where: str = "") -> Case:
-    """A case whose sweep has these axes, judged arguments and constraint."""
+    """A case whose sweep has these axes, arguments of the judged call, and constraint."""
     row = SMALL.replace("AXES", axes).replace("WHEN", when).replace("POINTS", str(points))
     return samples.case(row.replace("    WHERE\n", f"    where: {where!r}\n" if where else ""))
 

@@ -1,4 +1,5 @@
-"""Sweeps: every point is run and judged, deviating ones are reported, one point runs alone, seeds shuffle."""
+"""Sweeps: every point is run and judged, deviating points are reported, a point can be run alone, and seeds shuffle
+points."""
 
 import ctypes
 import subprocess
@@ -85,7 +86,7 @@ class Altered:
 
 
 class Bench(ReferenceBench):
-    """A reference with errors for some access flags."""
+    """A reference that raises errors for some access flags."""
 
     def err(self, *flags: str) -> Altered:
         self.altered = Altered(ReferenceBench.entry(self, "libibverbs"), FLAGS.mask_of(*flags))
@@ -103,7 +104,7 @@ def bench() -> Iterator[Bench]:
 
 
 class Complaint:
-    """A watch that sees a warning in the first range of points."""
+    """A kernel watch that reports a warning in the first range of points."""
 
     def __init__(self) -> None:
         self.seen: Iterator[KernelEvidence] = iter([{}, {"taint": 0, "log": ["[ 1.0] WARNING: something"]}])
@@ -139,7 +140,7 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(space: Case
     assert recorded is not None
     (kept,) = recorded.results
     (deviation,) = kept["deviations"]
-    assert deviation["when"] == "REMOTE_READ"  # of the four with REMOTE_WRITE and without LOCAL_WRITE
+    assert deviation["when"] == "REMOTE_READ"  # among the four points with REMOTE_WRITE and without LOCAL_WRITE
     assert (deviation["count"], deviation["of"], deviation["rules"]) == (4, 6, ["REG-15"])
     assert deviation["observed"] == "ibv_reg_mr should fail, returned an MR"
     assert deviation["smallest"] == {"length": "1page", "access": "REMOTE_WRITE+REMOTE_READ"}
@@ -311,7 +312,7 @@ def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_usin
 
 
 class EveryThirdBindFails(Device):
-    """Binds that are legal and fail at times."""
+    """A reference on which every third valid bind fails."""
 
     binds = 0
 
@@ -323,9 +324,9 @@ class EveryThirdBindFails(Device):
 @pytest.mark.parametrize(
     ("kind", "via", "rule", "refused"),
     [
-        (2, "qp", "BIND-14", 3),  # each point has a set-up of its own: of 11 binds, three fail
+        (2, "qp", "BIND-14", 3),  # each point has its own set-up: three of 11 binds fail
         (1, "qp", "BIND-01", 3),
-        (1, '"NULL"', "BIND-01", 0),  # two set-ups for all
+        (1, '"NULL"', "BIND-01", 0),  # there are only two set-ups for all points
     ],
 )
 def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
@@ -363,7 +364,7 @@ def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
 def test_progress_is_reported_by_time(
     monkeypatch: pytest.MonkeyPatch, via: str, seconds: float, reported: list[int]
 ) -> None:
-    """Also within 512 points, because each of them may have waited until a time-out."""
+    """Progress is also reported within 512 points, because each point may have waited until a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.suite([samples.table("bind_mw/sample", WINDOWS.replace("TYPE", "1").replace("VIA", via))]).cases[0]
     seen: list[int] = []
@@ -394,7 +395,7 @@ UNRELIABLE_ROW = """
 
 
 class LosesTheFirst(Device):
-    """The first writes of a connection that is not reliable are lost, as many as `losses`."""
+    """A reference on which the first `losses` writes over an unreliable connection are lost."""
 
     def __init__(self, losses: int) -> None:
         super().__init__()
@@ -406,7 +407,7 @@ class LosesTheFirst(Device):
 
 
 class GrantsTheSecond(Device):
-    """A write without the right is refused the first time, and carried out from then on."""
+    """A reference on which a write without the right is refused the first time, and carried out from then on."""
 
     asked = 0
 

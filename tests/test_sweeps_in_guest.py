@@ -1,4 +1,4 @@
-"""Sweeps on Soft-RoCE: two devices with a worker each, and the loops in C, do not change the results."""
+"""Sweeps on Soft-RoCE: neither two devices with a worker each nor the loops in C change the results."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ CHOSEN = (
     "access_space and huge-pages or change_space and rights and libibverbs or dealloc_mw or data_path and unreliable"
     " or reg_mr and rights_space and (remote or local) and not every and not huge"
 )
-# The path is part of the result: a run without a loop would prove nothing.
+# The result shows whether the loop in C was used, because a run without the loop would prove nothing.
 SMALL = """
 from conformance.sweeps import run
 from conformance.sweeps import registration_loop
@@ -50,13 +50,14 @@ with open("{PORT}", "w") as port:
     loops = sorted(set(pathlib.Path("loops").read_text().splitlines()))
     port.write(json.dumps({{"run": sys.argv[1], "file": "loops", "line": loops}}) + "\\n")
 """
-# `without`: no directory in PATH, so that no compiler is found, and nothing that was compiled before.
+# `without`: PATH has no directory, so that no compiler is found, and nothing compiled earlier is used.
 RUNS = {"one": "--rdma-device rxe0", "two": "-n 2 --rdma-device rxe0,rxe1", "without": "--rdma-device rxe0"}
 KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "deviations")
 
 
 def without_commands(result: dict[str, Any]) -> dict[str, Any]:
-    """The result without the commands that reproduce its deviations: with one device in a run they name it."""
+    """The result without the commands that reproduce its deviations: in a run on one device, these commands name the
+    device."""
     if "deviations" not in result:
         return result
     kept = [{key: value for key, value in each.items() if key != "repro"} for each in result["deviations"]]
@@ -64,7 +65,7 @@ def without_commands(result: dict[str, Any]) -> dict[str, Any]:
 
 
 class Found:
-    """The files of one of the runs, without values that differ each time."""
+    """The files of one of the runs, without values that differ in each run."""
 
     def __init__(self, lines: list[dict[str, Any]]) -> None:
         results = [each["line"] for each in lines if each["file"] == "results.jsonl"]

@@ -1,4 +1,4 @@
-"""Reading tables: the cases of valid ones, and the location and message of each mistake in others."""
+"""Reading tables: the cases of valid tables, and the location and message of each mistake in others."""
 
 import re
 from collections.abc import Mapping
@@ -111,7 +111,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def vendor(tmp_path: Path, files: Mapping[str, str]) -> Path:
-    """A folder of a vendor's own with these files."""
+    """A vendor's folder of tables with these files."""
     for name, content in files.items():
         path = tmp_path / "own" / name
         path.parent.mkdir(parents=True, exist_ok=True)

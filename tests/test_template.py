@@ -1,6 +1,5 @@
-"""Templates of the guest: their key, their files, damaged ones, and runs that continue without one.
-
-No guest is booted here; QEMU's control channel is played by a thread. With a real guest: test_own_builds.py.
+"""Templates of the guest: their key, their files, damaged templates, and runs that continue without a template. No
+guest is booted here; a thread plays QEMU's control channel. test_own_builds.py uses a real guest.
 """
 
 import contextlib
@@ -33,7 +32,7 @@ from samples import flip
 REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 20.0)
 
 
-# What shapes a guest
+# The ingredients that determine a guest
 
 
 @pytest.fixture
@@ -118,7 +117,8 @@ def test_a_line_that_is_no_request(line: bytes) -> None:
 
 
 def qemu_says(*messages: object) -> tuple[socket.socket, list[dict[str, Any]]]:
-    """A channel on which each command is answered with the next of these messages, and the commands that came."""
+    """A channel on which each command is answered with the next of these messages, and the list of received
+    commands."""
     ours, theirs = socket.socketpair()
     heard: list[dict[str, Any]] = []
 
@@ -229,14 +229,14 @@ def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monk
 
 
 class Freezer:
-    """Stands for freezing.py: counts, and fails on request."""
+    """A stand-in for freezing.py: counts its calls, and fails on request."""
 
     def __init__(self) -> None:
         self.made = 0
         self.resumed: list[bytes] = []
         self.failure: Exception | None = None
         self.resume_failure: Exception | None = None
-        self.ends = 0  # how many guests are ended externally before one lives
+        self.ends = 0  # the number of guests that are killed from outside before one survives
         self.during: Callable[[Path], None] = lambda folder: None
 
     def freeze(self, folder: Path, ingredients: Ingredients) -> tuple[dict[str, Any], None]:
@@ -291,7 +291,7 @@ def test_a_template_is_made_once(
 
 
 class WatchedLock:
-    """A lock that reports when somebody has to wait for it."""
+    """A lock that reports when a caller has to wait for it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -475,7 +475,7 @@ def test_those_used_longest_ago_are_removed_above_the_bound_unless_in_use(
     for number, each in enumerate(three):
         resume(templates, each)
         os.utime(places[number], (number, number))
-    resume(templates, three[0])  # now it is the newest
+    resume(templates, three[0])  # now this template is the most recently used one
     monkeypatch.setattr(template, "KEPT_BYTES", 1)
     with (places[1] / MANIFEST).open() as held:
         fcntl.flock(held, fcntl.LOCK_SH)

@@ -1,4 +1,4 @@
-"""The suite on trial: how violations are tried and reported. Every seeded one is tried by test_personas.py."""
+"""The trial of the suite: how violations are tried and reported. test_personas.py tries every seeded violation."""
 
 import dataclasses
 import errno
@@ -131,9 +131,10 @@ def children(pid: int) -> list[int]:
 
 @pytest.mark.parametrize(("number", "lost"), [(signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_a_trial_ends_on_a_signal_with_all_its_processes(number: signal.Signals, lost: bool) -> None:
-    """Also if one of them no longer answers."""
+    """This holds even if one of the processes no longer answers."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
-    command = ["env", "--default-signal=INT", *trial_of_all]  # a shell ignores the signal for background processes
+    # Because a shell makes background processes ignore the signal.
+    command = ["env", "--default-signal=INT", *trial_of_all]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=die_with_parent()
@@ -220,7 +221,7 @@ def test_altered_calls_are_seen_by_the_cases_of_their_rule(altered: Violation, s
 
 
 class OnDemandUnreachable(Device):
-    """Peers cannot reach regions on demand, against REG-12."""
+    """Peers cannot access on-demand regions, which violates REG-12."""
 
     def opens(self, region: Region, domain: Domain) -> bool:
         return not region.access & ON_DEMAND and super().opens(region, domain)
@@ -251,7 +252,7 @@ def test_alterations_of_real_calls_are_seen_in_the_guest(tmp_path: Path) -> None
 def test_what_the_documents_leave_open_is_failed_by_no_case_of_its_rule(
     variant: Violation, default_cases: list[Case]
 ) -> None:
-    """All other cases are tried on it every night (.ci/nightly)."""
+    """All other cases are tried on the permitted variants every night (.ci/nightly)."""
     finding = try_violation(variant, [case for case in default_cases if variant.rule in case.rules])
     assert (finding.by, finding.broken, finding.reason) == ((), (), "")
 

@@ -1,6 +1,6 @@
-"""Two hosts at once, over the real ssh: refused keys, a lab of which one panics, and the ends of one connection.
-
-Two guests serve all of it, because making one takes long; what needs no kernel is in test_remote_host.py.
+"""Two hosts at once, over the real ssh: refused keys, a lab in which one host panics, and connections between the two.
+The same two guests serve all tests, because making a guest takes long; tests that need no kernel are in
+test_remote_host.py.
 RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs there.
 """
 
@@ -24,10 +24,10 @@ from ssh_guest import SshGuest, free_port, host_image, keys_in, ssh_guest, ssh_o
 
 KEPT = os.environ.get("RDMA_CTS_TWO_GUESTS", "")
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
-LONG = "dereg_mr/dead_keys/lkey-by-kind-by-operation"  # a sweep, in which there is time for a panic
+LONG = "dereg_mr/dead_keys/lkey-by-kind-by-operation"  # a sweep that takes long enough for a panic in it
 NAMES = ("left", "right")
 WIRED = "10.78.0.2"  # the address of the right guest on the network that joins both
-# A device on that network, and what root needs for ssh to the other guest.
+# Makes a device on that network, and sets up ssh from root to the other guest.
 _PREPARE = """\
 modprobe virtio_net
 ip link set eth1 up && ip address add {address}/24 dev eth1 || exit 1
@@ -38,7 +38,7 @@ mkdir -p /root/.ssh && cp id_ed25519 known_hosts /root/.ssh/ || exit 1
 
 @pytest.fixture(scope="module")
 def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SshGuest]]:
-    """Two guests by name, joined by a network of their own. Each can reach the right one by ssh."""
+    """Two guests by name, joined by a private network. Each can reach the guest `right` by ssh."""
     folder = tmp_path_factory.mktemp("hosts")
     for name in NAMES:
         (folder / name).mkdir()
@@ -64,7 +64,7 @@ def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SshGu
 
 @pytest.fixture
 def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """The directory for the runs; it is kept if the user has named it."""
+    """The directory for the runs; it is kept if RDMA_CTS_TWO_GUESTS names it."""
     if not KEPT:
         return tmp_path
     folder = Path(KEPT).resolve() / str(request.node.name)
@@ -73,7 +73,7 @@ def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> subprocess.Popen[str]:
-    """The command, whose ssh knows all guests and has their keys unless `options` change its configuration."""
+    """Starts the command; its ssh knows all guests and has their keys unless `options` change ssh's configuration."""
     folder = next(iter(guests.values())).folder.parent
     (folder / "known_hosts").write_text("".join((each.folder / "known_hosts").read_text() for each in guests.values()))
     config = {"IdentitiesOnly": "yes", "UserKnownHostsFile": folder / "known_hosts", **options}
@@ -85,7 +85,7 @@ def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> su
 
 
 def on(guest: SshGuest, command: str) -> list[str]:
-    """The command line of a command on a guest."""
+    """The ssh command line that runs a command on a guest."""
     return [str(guest.folder.parent / "bin" / "ssh"), "-p", str(guest.port), "root@127.0.0.1", command]
 
 
@@ -94,7 +94,7 @@ def output_on(guest: SshGuest, command: str) -> str:
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    """The whole output of the command; it is shown if the test fails."""
+    """Waits for the command and returns its whole output, which is shown if the test fails."""
     began = time.monotonic()
     output = process.communicate(timeout=PATIENCE_S)[0]
     print(output, f"status {process.returncode} after another {time.monotonic() - began:.1f} s")
@@ -136,7 +136,7 @@ def test_a_full_disk_is_reported_and_a_host_that_has_room_has_all_that_is_needed
 
 
 def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[str, SshGuest], kept: Path) -> None:
-    """A device of the left guest is under test, and one of the right guest posts."""
+    """A device of the left guest is under test, and a device of the right guest posts the requests."""
     outs = []
     for name, more in (("loopback", ()), ("peer", ("--peer", f"root@{WIRED}:wire0"))):
         out = kept / name
@@ -162,7 +162,7 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
 
 
 def test_a_peer_that_dies_costs_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
-    """The host of the peer is reset, and comes back; the device under test is not blamed."""
+    """The host of the peer is reset and boots again; the device under test is not blamed."""
     out = kept / "out"
     run = started(
         guests,
@@ -223,11 +223,12 @@ def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], 
     page = (out / "lab.html").read_text()
     assert "Nothing." in page
     assert "2 nodes, 1 group, no node differs" in output
-    for run_there in (left, right):  # and each violation was tried again there, with the same result
+    for run_there in (left, right):  # each violation was tried again on its guest, with the same result
         failed = list(verdicts(run_there).values()).count("FAIL")
         assert footer_of(run_there)["confirmation"] == {"confirmed": failed, "not_confirmed": 0, "not_tried": 0}
     overlap = [started_and_ended(each) for each in (left, right)]
-    assert max(begin for begin, _ in overlap) < min(end for _, end in overlap)  # at the same time
+    # The two runs were made at the same time.
+    assert max(begin for begin, _ in overlap) < min(end for _, end in overlap)
 
 
 def started_and_ended(run: Recorded) -> tuple[float, float]:
@@ -286,7 +287,7 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest],
         assert earlier.items() <= verdicts(run_there).items()
     assert "no node differs" in output
     once_more = started(guests, "run", "--resume", str(out))
-    output = said(once_more)  # and no host is connected to
+    output = said(once_more)  # no connection to a host is made
     assert once_more.returncode == 0
     assert output.count("is complete") == len(NAMES)
     assert "connected" not in output

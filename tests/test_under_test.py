@@ -58,7 +58,7 @@ def image(tmp_path: Path) -> Image:
 
 
 def laid_out(stage: Path, image: Image, **builds: Path) -> tuple[dict[str, Any], list[str]]:
-    """The hashes, and the overlaid files."""
+    """Lays out the builds; returns the hashes and the overlaid files."""
     found = UnderTest(Builds(**builds), image, RECIPE)  # type: ignore[arg-type]
     prepared = found.lay_out(stage)
     return found.hashes(), [name for name, _ in below(prepared.overlay)] if prepared.overlay else []
@@ -252,7 +252,7 @@ def test_a_build_tree_and_every_usual_prefix_are_found(
     }
 
 
-# The software really under test
+# The software that was really running
 
 
 def note(name: bytes, kind: int, content: bytes) -> bytes:

@@ -1,5 +1,5 @@
-"""Violations with several outcomes: listed separately if they were not seen again, and as severe as the worst
-outcome."""
+"""Violations with several outcomes: they are listed separately if they were not seen again, and are as severe as their
+worst outcome."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ ODP = Fault(FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DE
 
 
 def in_turn(**ends: Sequence[str]) -> Callable[[str, Sequence[str]], str]:
-    """A device on which cases, by number, end in these ways, one after the other; then they pass."""
+    """A device on which each case, given by its number, has these outcomes in turn, and passes afterwards."""
     times: Counter[str] = Counter()
     by_id: Mapping[str, Sequence[str]] = {IDS[int(number.removeprefix("c"))]: each for number, each in ends.items()}
 
@@ -47,18 +47,19 @@ def test_what_is_never_seen_again_is_counted_apart(tmp_path: Path) -> None:
     found, run = seen(tmp_path / "new", c4=["FAIL"])
     (record,) = found.confirmations
     assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
-    assert len(run.again) == 1 + 1 + 2  # alone, after all that ran before it, and twice more
+    assert len(run.again) == 1 + 1 + 2  # one try alone, one after all earlier cases, and two more
     (defect,) = found.defects
     assert defect.unconfirmed
     assert found.open_defects == ()
     assert found.headline == "1 result not confirmed"
     assert "unconfirmed" in terminal.summary(found, tmp_path)
-    assert str(renderer("html").render([found])).count("not confirmed:</span> ") == 2  # above, and at the defect
+    # Once at the top, and once at the defect.
+    assert str(renderer("html").render([found])).count("not confirmed:</span> ") == 2
     assert "it did not occur again in 3 repetitions" in str(renderer("markdown").render([found]))
 
 
 def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
-    """A request that does not complete in time may be the fault of a busy host; any other violation is not."""
+    """A busy host can be the reason for a request that does not complete in time, but not for any other violation."""
     once, twice = (seen(tmp_path / str(len(ends)), c4=ends)[0] for ends in (["HANG"], ["HANG", "HANG"]))
     (rule,) = once.defects[0].rules
     assert (once.status, once.verdicts[rule]) == (3, "BROKEN")
@@ -68,7 +69,7 @@ def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
 
 
 def test_of_a_sweep_the_rules_are_undecided_whose_points_alone_are_never_seen_to_hang_again() -> None:
-    """Other points violate one of the hang's two rules, and a third rule."""
+    """Other points of the sweep violate one of the two rules of the hang, and a third rule."""
     of = numbered(1).cases[0]
     hang = {"verdict": "HANG", "smallest": {"op": "SEND"}, "rules": ["REG-01", "REG-02"], "when": "op=SEND"}
     fail = {"verdict": "FAIL", "smallest": {"op": "WRITE"}, "rules": ["REG-02", "REG-03"], "when": "op=WRITE"}
@@ -117,7 +118,7 @@ def test_a_violation_that_kills_alone_is_confirmed_and_as_bad_as_that(tmp_path: 
 
 
 def run_of(folder: Path, fault: Fault) -> Digest:
-    """A run with one case, which violates IOVA-05 by this fault."""
+    """A run with one case, which violates IOVA-05 with this fault."""
     of = numbered(1).cases[0]
     line = result_record(of, registry(), Judgement.of_fault(fault), {"rc": None})
     line["rules"] = ["IOVA-05"]
@@ -128,7 +129,7 @@ def run_of(folder: Path, fault: Fault) -> Digest:
 
 
 def test_a_defect_that_kills_now_is_the_same_defect_and_no_regression(tmp_path: Path) -> None:
-    """Whether an on-demand region with addresses of its own kills the kernel depends on what is in its memory."""
+    """Whether an on-demand region with another iova kills the kernel depends on the content of kernel memory."""
     kills = replace(ODP, kind=FaultKind.KERNEL_DIED, used=True, seen=("the kernel died", "", "", "", ""))
     one, other = run_of(tmp_path / "fails", ODP), run_of(tmp_path / "kills", kills)
     assert one.defects[0].title == other.defects[0].title

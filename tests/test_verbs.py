@@ -1,4 +1,5 @@
-"""The descriptions, and the words that rules quote, against the installed manual pages; not against the header."""
+"""The suite's descriptions, and the words that rules quote, are compared with the installed manual pages;
+test_header.py compares the descriptions with headers."""
 
 import re
 
@@ -119,7 +120,7 @@ def test_everything_a_verb_names_is_described(verb: Verb) -> None:
             assert not owner.allowed, owner.name
     assert not verb.code_enum or verb.code_enum in ENUMS
     for parameter in verb.parameters:
-        # One clear sentence: it begins with a capital, ends with its only full stop, and fits two lines.
+        # A meaning is one sentence: it begins with a capital, ends with its only full stop, and fits in two lines.
         assert parameter.meaning[0].isupper(), parameter.name
         assert parameter.meaning.endswith("."), parameter.name
         assert parameter.meaning.count(". ") == 0, parameter.name
@@ -141,7 +142,7 @@ CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED
 
 
 def sections_of(rule: Rule) -> str:
-    """The text of those sections of the rule's document that the rule names; of a header, all of it."""
+    """The text of those sections of the rule's document that the rule names; for a header, its whole text."""
     path = pages.path_of(rule.document)
     assert path, f"{rule.id}: {rule.document} is neither a manual page nor a header, nor among UNCHECKED"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Waivers: their stacks, the results that they fit, their problems, and the reading of the file."""
+"""Waivers: the stacks and results to which they apply, their problems, and the reading of the file."""
 
 import json
 from datetime import date, timedelta
@@ -50,7 +50,7 @@ def failure(case: int = 0, errno: str = "EINVAL", **more: Any) -> ResultRecord:
 
 
 def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[str], list[str], int]:
-    """Effective verdicts, problems and exit status of a run of these results."""
+    """The effective verdicts, the problems and the exit status of a run with these results."""
     top = header(**head)
     applied = [waivers.applied(line, top) for line in lines]
     footer = footer_record([line["case"] for line in lines], applied, registry(), duration_s=1.0)

@@ -47,7 +47,7 @@ def test_a_directory_is_one_line(tmp_path: Path, cli: Cli) -> None:
     assert cli(2, *KTAP, tmp_path).err == f"rdma-cts: {tmp_path} cannot be written: Is a directory\n"
 
 
-# Places where nothing can be made: reported before anything else, and nothing is made there.
+# Places in which nothing can be created: they are reported before anything else is done, and nothing is created.
 COMMANDS = (
     ["run", "--host", "root@nowhere.invalid", "--device", "x"],
     ["run", "--guest"],
@@ -105,7 +105,7 @@ def test_standard_output_is_no_directory(command: list[str], tmp_path: Path, cli
     assert list(tmp_path.iterdir()) == []
 
 
-# OLD stands for a run.
+# OLD is the placeholder of a run.
 EMPTY = """
 report ""|report --history ""|judge ""|judge OLD --cases ""|compare "" OLD|compare OLD ""|coverage --run ""|verify ""
 explain REG-15 --run ""|bundle ""|trial reproducers --run ""|trial mended ""|run --resume ""|run --lab ""|findings ""

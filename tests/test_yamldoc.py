@@ -1,4 +1,4 @@
-"""Texts of tables: located YAML, expansion of axes, addresses and lengths."""
+"""The texts of tables: YAML with locations, the expansion of axes, addresses and lengths."""
 
 import os
 from pathlib import Path

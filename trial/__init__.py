@@ -1,1 +1,1 @@
-"""Tests the suite itself: broken references, altered real calls, and random sequences, and which cases detect them."""
+"""Tests the suite itself: finds which cases detect broken references, altered real calls, and random sequences."""

@@ -41,7 +41,7 @@ class Alteration:
     def restore(self) -> None:
         """Ends the alteration: releases the objects that it has kept."""
         for release in reversed(self.unreleased):
-            with suppress(Exception):  # the case has released its PD by now; the rest is released when the process ends
+            with suppress(Exception):  # the case has released its PD by now; the end of the process releases the rest
                 release()
 
     def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
@@ -61,7 +61,7 @@ class Alteration:
         return bench.pair(spec, requester, responder)
 
     def post_send(self, queue: Queue, request: SendRequest) -> Return:
-        """ibv_post_send, or posting in another way."""
+        """Posts a request by ibv_post_send or in another way."""
         return queue.post_send(request)
 
     def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
@@ -89,8 +89,8 @@ class AlteredEntry:
         self.name = real.name
 
     def __getattr__(self, verb: str) -> Any:
-        """A verb: a registering one is called through `register`, any other through the hook of its name, if there is
-        one."""
+        """A verb. A verb that registers is called through `register`, any other through the hook of its name, if there
+        is one."""
         if verb in _REGISTRATIONS:
             return lambda pd, *where: self._alteration.register(self._real, verb, pd, where[:-1], where[-1])
         hook = getattr(self._alteration, verb, None)

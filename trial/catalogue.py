@@ -1,6 +1,6 @@
 """The mutants of the reference: its violations, those written blind, and its permitted variants.
 
-Not for the alterations of real calls (trial/mutants/calls/ and data_path/), which only a guest reads.
+The alterations of real calls are in trial/mutants/calls/ and data_path/, which only a guest reads.
 """
 
 import dataclasses
@@ -24,7 +24,8 @@ _OF_BENCH = (dataclasses, verbs, calls, memory_areas, work_requests)
 _VOCABULARY = (*_OF_BENCH, access, advice, extended, memory, objects, queues, reregistration, bases)
 _ALL = tuple(mutants_of(mutants, Device, _VOCABULARY))
 VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written != BLIND)
-# Written without sight of the cases or the engine, from the rules, the documents and the reference. Their first figures
+# These mutants were written without sight of the cases or the engine, from the rules, the documents and the reference.
+# Their first figures
 # are in docs/trial.md.
 BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written == BLIND)
 PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)
@@ -53,7 +54,7 @@ def chosen_of(
     names: Sequence[str] = (),
     shard: Shard | None = None,
 ) -> list[Violation]:
-    """The mutants of these rules and names, or all, as far as they are in the shard. Raises UserError."""
+    """The mutants of these rules and names, or all mutants; with a shard, only those in the shard. Raises UserError."""
     for rule in rules:
         if rule not in suite.registry:
             raise UserError(f"unknown rule {rule!r}{suggestion(rule, list(suite.registry))}")

@@ -1,6 +1,6 @@
 """Makes the same calls on the reference and on a device, in steps of the table language, and finds where they differ.
 
-The device must answer as the reference does. Not for choosing the calls (sequences.py).
+The device must answer as the reference does. sequences.py chooses the calls.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,8 @@ TakenStep = tuple[str, Text, str]  # a call, its arguments, and its outcome on t
 class Divergence:
     """The device answered differently from the reference.
 
-    `given` are the objects of the sequence and `taken` its steps, up to the one that differs. Divergences with equal
+    `given` are the objects of the sequence and `taken` its steps, up to the step whose answer differs. Divergences with
+    equal
     `signature` probably have the same cause. `rule` is the nearest rule (nearest.py).
     """
 
@@ -100,7 +101,7 @@ class Comparison:
         return context
 
     def close(self) -> None:
-        """Releases everything; windows first, because they may be bound to regions."""
+        """Releases all objects, windows first, because they may be bound to regions."""
         for context in self._contexts:
             for name, window in list(context.windows.items()):
                 if window.dealloc().value == 0:
@@ -140,13 +141,14 @@ class Comparison:
         return outcome
 
     def _bound(self, arguments: Text) -> str:
-        """The access flags of the latest bind of the window whose rkey the step uses; empty if there is none."""
+        """The access flags of the latest bind of the window whose rkey the step uses; empty if the rkey is of no bound
+        window."""
         window = arguments.get("rkey", "").partition(".")[0]
         binds = [text["access"] for call, text, _ in self.taken if "bind_mw" in call and text["mw"] == window]
         return binds[-1] if binds else ""
 
     def _ended(self, arguments: Text) -> str:
-        """The call that released the object whose rkey the step uses; empty if it exists."""
+        """The call that released the object whose rkey the step uses; empty if the object exists."""
         name = arguments.get("rkey", "").partition(".")[0]
         for call, text, outcome in reversed(self.taken):
             if call == "ibv_reg_mr" and name == "new":
@@ -176,7 +178,8 @@ def shortest(subject: Subject, divergence: Divergence) -> Divergence:
 
 
 def _replayed(subject: Subject, given: Objects, taken: Sequence[TakenStep]) -> Divergence | None:
-    """The divergence found by making the calls again; None if there is none, or one of the calls cannot be made."""
+    """The divergence found by making the calls again; None if nothing differs, or if one of the calls cannot be
+    made."""
     comparison = Comparison(subject, given)
     try:
         for call, arguments, _ in taken:

@@ -20,7 +20,8 @@ Say = Callable[[str], None]
 
 
 def guest(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Alters real calls; exit status 0 if nothing survives and few are misattributed, or no permitted one is failed."""
+    """Alters real calls; exit status 0 if no violation survives and few are misattributed, or, with `--permitted`, if
+    no case fails."""
     known = DATA_PATH_PERMITTED if arguments.permitted else (*ALTERATIONS, *DATA_PATH_ALTERATIONS)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:

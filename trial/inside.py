@@ -38,13 +38,13 @@ Message = dict[str, Any]
 
 # A trial of an alteration stops after this many cases have detected it, because an emulated guest is slow.
 _ENOUGH = 3
-# Unaltered calls; no case may report a violation.
+# Alterations that change no call; no case may report a violation.
 CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
 DATA_PATH_CONTROL = Violation("data-path-control", "REG-20", "Requests and completions pass unchanged.", DataPath)
 
 
 def rows(cases: Sequence[Case], kind: Kind = Kind.ROW) -> list[Case]:
-    """The rows that cannot crash the kernel, or the sweeps; each of these takes as long as all rows together."""
+    """The rows that cannot crash the kernel, or the sweeps; each sweep takes as long as all rows together."""
     moderate = of_tier(cases, DEFAULT)
     return [case for case in moderate if case.kind is kind and not case.alone]
 
@@ -66,9 +66,9 @@ class RealTrial:
 
     def detections(self, violation: Violation, cases: Iterable[Case], own: bool) -> tuple[dict[str, str], list[str]]:
         """The cases that report a rule as violated with the alteration and not without it, each with its reason, and
-        the alteration's own faults. `own`: only the violated rule counts.
+        the alteration's own faults. With `own`, only a report of the violated rule counts.
         """
-        # This comes before the alteration, which may reach every call of this process, even unaltered ones.
+        # The unaltered calls come before the alteration, which may affect every call of this process.
         before = {case.id: self.unaltered(case) for case in cases}
         alteration: Alteration = violation.kind()
         altered = run_context(cast(Bench, alteration.bench(self.bench)), self.capabilities, self.watch)

@@ -28,7 +28,7 @@ from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
 from trial.kernel.peers import Peers
 from trial.kernel.trying import ACCEPTED, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
-_SHARE = 10  # each night tries one in this many of the mutants killed last time
+_SHARE = 10  # a night tries 1/_SHARE of the mutants that were killed in the last trial
 Say = Callable[[str], None]
 
 
@@ -60,7 +60,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Tries mutants; exit status 1 if one that was killed before survives, or a permitted one is failed."""
+    """Tries mutants; exit status 1 if a mutant that was killed before survives, or a case fails on a permitted
+    mutant."""
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:
@@ -84,7 +85,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     began, findings = time.monotonic(), dict[str, Finding]()
     trial = Trial(cases, modules, Guests(under_test, driver, out, say))
     theirs = arguments.rdma_core_tests and Peers(arguments.rdma_core_tests, trial, modules)
-    if theirs:  # what the cases have said before need not be asked again
+    if theirs:  # only rdma-core's tests are run; the outcomes of the cases are kept from the earlier trial
         findings |= {each.name: Finding(**before[each.name]) for each in chosen if each.name in before}
     try:
         for found in _findings(trial, [each for each in chosen if each.name not in findings], arguments):
@@ -143,7 +144,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         settled = (*report.KILLED, EQUIVALENT, ACCEPTED)
         chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
     if arguments.shard:
-        # A random part, the same every time, gives an estimate for the whole.
+        # A random sample, the same every time, gives an estimate for all mutants.
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 

@@ -31,15 +31,16 @@ from runs import process
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
 _WHOLE = "whole"
-SAMPLE = 40  # one in this many of the cases without relation to a defect or the change is run as well
+SAMPLE = 40  # 1/SAMPLE of the cases that are related neither to a defect nor to the change is run as well
 
 
 @dataclass(frozen=True)
 class LeftOut:
     """The outcome of leaving one change out: the cases whose verdict differs from that on the whole mended stack.
 
-    `violated` are those that violate a rule only without it, `not_verified` those that the device no longer offers
-    without it. `of_other_rules` are the violations of none of the change's rules. `defects` are the
+    `violated` are those that violate a rule only without the change, `not_verified` those whose feature the device no
+    longer offers without the change. `of_other_rules` are the violations of none of the change's rules. `defects` are
+    the
     fingerprints of the violations, with their titles; `declared` are the defects that the change claims to mend.
     """
 
@@ -61,8 +62,8 @@ class LeftOut:
 
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
-    """The ids of the cases to run without a change: those of its rules, those that the shipped stack violates, and a
-    sample.
+    """The ids of the cases to run without a change: the cases of its rules, the cases that fail on the stack as
+    shipped, and a sample.
 
     `shipped` are the results of the stack as shipped, by case. Hazardous cases and sweeps are run only if they are of
     its rules; of the exhaustive tier only rows of its rules are run, since its sweeps and sequences take minutes.
@@ -72,7 +73,7 @@ def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mappin
     for case in cases:
         own = bool(set(case.rules) & set(change_rules))
         row = case.kind is Kind.ROW
-        if not own and (case.alone or not row):  # they need a guest of their own, or take long
+        if not own and (case.alone or not row):  # they need a separate guest, or take long
             continue
         if case.tier == EXHAUSTIVE and not (own and row):
             continue
@@ -145,7 +146,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     image = ensure_image(recipe, cache_directory(), say)
     sets = [known, *([each for each in known if each is not change] for change in chosen)]
     for _ in ensure_each(sets, recipe, image, cache_directory(), say):
-        pass  # all in one workshop; the runs take them from the cache
+        pass  # all modules are compiled in one workshop; the runs take them from the cache
     picked = {change.name: selected(change.rules, suite.cases, shipped) for change in chosen}
     every = [case.id for case in suite.cases if any(case.id in ids for ids in picked.values())]
     make_directory(out)
@@ -176,7 +177,8 @@ def _without(
 
 
 def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say) -> dict[str, ResultRecord]:
-    """The results of a run of these cases on the mended stack, by case; those of an earlier trial if it is complete."""
+    """The results of a run of these cases on the mended stack, by case; taken from an earlier trial if its run is
+    complete."""
     if (out / "results.jsonl").exists() and (recorded := read_results(out)).footer and recorded.footer["complete"]:
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")

@@ -35,7 +35,7 @@ def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[Module
     """The mutants in the modules and tables of a package, by topic: those marked in a module before the rows of its
     table.
 
-    `base` is the class of a METHOD alone. Raises UserError (status 2) with the place of a mistake.
+    `base` is the class of a METHOD that names no class. Raises UserError (status 2) with the place of a mistake.
     """
     shared = {name: value for each in (errno, *vocabulary) for name, value in vars(each).items() if name[0] != "_"}
     shared |= {base.__name__: base, "plain": plain}

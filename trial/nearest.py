@@ -1,11 +1,10 @@
-"""The rule nearest to a step of a random sequence, because no row names a rule for such a step.
-
-It is chosen by the call and its expected outcome. The author of a row from the sequence may choose a better one.
+"""Finds the rule nearest to a step of a random sequence, because no row names a rule for such a step. The rule is
+chosen by the call and its expected outcome. The author of a row from the sequence may choose a better one.
 """
 
 from collections.abc import Mapping
 
-# A call and its distinguishing argument, with the rules for its success and for its refusal.
+# For a call and its distinguishing argument: the rule for its success and the rule for its refusal.
 _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("ibv_reg_mr", ""): ("REG-17", "REG-15"),
     ("ibv_dereg_mr", ""): ("DEREG-01", "DEREG-02"),

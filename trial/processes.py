@@ -1,4 +1,4 @@
-"""Runs tasks in several processes, which end when this one ends in any way. Not for the tasks themselves."""
+"""Runs tasks in several processes, which end when this process ends, in any way."""
 
 import gc
 import multiprocessing
@@ -42,8 +42,8 @@ def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int
 def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], None]) -> None:
     """Runs in a process: carries out the tasks whose numbers it receives, until the pipe or the parent ends."""
     prepare()
-    gc.set_threshold(100_000)  # objects of a case are released by reference counts: few collections find anything
-    for number in (signal.SIGTERM, signal.SIGHUP):  # the parent's handlers are not for this process
+    gc.set_threshold(100_000)  # reference counts release the objects of a case, so that collections rarely find any
+    for number in (signal.SIGTERM, signal.SIGHUP):  # this process must not use the parent's handlers
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends this process
     while True:

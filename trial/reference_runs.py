@@ -28,7 +28,8 @@ _WHERE = "the reference"
 
 
 def reference(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Breaks the reference; exit status 0 if nothing survives, few are misattributed, and there is no false alarm."""
+    """Breaks the reference; exit status 0 if no violation survives, few are misattributed, and there is no false
+    alarm."""
     if arguments.permitted:
         return _permitted(arguments, suite, PERMITTED_VARIANTS)
     written = BLIND if arguments.blind else ""
@@ -46,7 +47,8 @@ def data_path(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Runs the default tier's cases on personas, without and with violations; exit status 1 if one does not pass."""
+    """Runs the default tier's cases on personas, without and with violations; exit status 1 if a persona does not
+    pass."""
     _check_jobs(arguments.jobs)
     known = {each.name: each for each in PERSONAS}
     for name in arguments.personas:
@@ -95,13 +97,13 @@ def sequences(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def listed(chosen: Sequence[Violation]) -> int:
-    """Prints what was chosen; the exit status."""
+    """Prints the chosen violations; returns the exit status."""
     print("\n".join(f"{each.rule:<9} {each.name}: {each.about}" for each in chosen))
     return 0
 
 
 def concluded(arguments: argparse.Namespace, trial: report.Trial) -> int:
-    """Writes and prints a trial; the exit status."""
+    """Writes and prints a trial; returns the exit status."""
     if arguments.out:
         report.write(trial, arguments.out)
     print(report.summary(trial))
@@ -123,12 +125,12 @@ def _violations(
     variants: Sequence[Violation] = (),
     untriable: bool = False,
 ) -> int:
-    """`variants` are tried and `untriable` rules are listed if all violations are chosen."""
+    """Tries the chosen violations. If all are chosen, it also tries `variants` and lists `untriable` rules."""
     _check_jobs(arguments.jobs)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
     whole = len(chosen) == len(known)
     variants = variants if whole else ()
-    if arguments.shard:  # of both together
+    if arguments.shard:  # the shard is one of violations and variants together
         own = {id(each) for each in arguments.shard.part([*chosen, *variants], lambda each: each.name)}
         chosen, variants = ([each for each in every if id(each) in own] for every in (chosen, variants))
         untriable = untriable and arguments.shard.number == 1

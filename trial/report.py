@@ -8,7 +8,7 @@ from pathlib import Path
 from conformance.results.files import make_directory, write_through
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
 
-# The share of violations that only cases of other rules may detect.
+# At most this share of the violations may be detected only by cases of other rules.
 MISATTRIBUTED_AT_MOST = 0.05
 
 
@@ -32,7 +32,7 @@ class Trial:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing survived, there was no false alarm, and few violations were misattributed."""
+        """Whether no violation survived, there was no false alarm, and few violations were misattributed."""
         misattributed = len(self.of(MISATTRIBUTED))
         allowed = MISATTRIBUTED_AT_MOST * len(self.findings)
         missed = [each for each in self.of(SURVIVED) if each.name not in self.undetected]
@@ -40,8 +40,8 @@ class Trial:
 
     @property
     def unexpected(self) -> list[Finding]:
-        """The mutants of `undetected` that a case has detected: either the case demands something that no document
-        says, or the mutant has become detectable."""
+        """The mutants of `undetected` that a case has detected: either the case demands more than the documents, or the
+        mutant has become detectable."""
         return [each for each in self.findings if each.name in self.undetected and each.outcome != SURVIVED]
 
     @property

@@ -2,8 +2,9 @@
 
     python3 -m trial.reproduced DEVICE PORT FOLDER NAME…
 
-For each NAME, the program FOLDER/NAME is run on the device, compiled from FOLDER/NAME.c with libibverbs if it is not
-there. One message reports its start, and another one its end: the exit status (negative: the signal), and the
+For each NAME, the program FOLDER/NAME is run on the device. If it does not exist, it is first compiled from
+FOLDER/NAME.c with libibverbs. One message reports its start, and another one its end: the exit status (negative: the
+signal), and the
 output. Messages are JSON lines.
 """
 
@@ -15,20 +16,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-# A program waits at most 10 s for each completion that does not come; an emulated guest of a busy machine is slow.
+# A program waits at most 10 s for a completion that does not arrive; an emulated guest on a busy machine is slow.
 _DEADLINE_S = 120.0
 _SHOWN = 4000  # bytes of output
 
 
 def _compile(folder: Path, name: str) -> tuple[int, str]:
-    """Makes the program; the compiler's status and its messages."""
+    """Compiles the program; returns the compiler's status and messages."""
     command = ["cc", "-O0", "-pipe", "-Wall", "-o", str(folder / name), str(folder / f"{name}.c"), "-libverbs"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
 
 
 def _run(program: Path, device: str) -> tuple[int, str]:
-    """Runs a program; its status, negative for a signal, and its output."""
+    """Runs a program; returns its status, negative for a signal, and its output."""
     try:
         done = subprocess.run(
             [str(program), device],

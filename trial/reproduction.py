@@ -1,8 +1,8 @@
 """The trial of reproducers: compiles and runs the C programs of a run in the guest, and compares their output with the
 run.
 
-The programs are made from the descriptions of cases and know nothing of the engine, so that they check it. Not for
-making them (reproducers/) and not for running them in the guest (trial/reproduced.py).
+The programs are made from the descriptions of cases and use no code of the engine, so that they check the engine.
+reproducers/ makes the programs; trial/reproduced.py runs them in the guest.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Trying:
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of a program: `outcome` compares it with the recorded verdict, `why` says in which way it differs."""
+    """The outcome of a program: `outcome` compares it with the recorded verdict, `why` says how the two differ."""
 
     id: str
     verdict: str
@@ -155,10 +155,9 @@ def compare(
 
 
 def _compile_here(folder: Path, names: Iterable[str]) -> None:
-    """Compiles what this host's compiler can, with the headers of its libibverbs; the guest does the rest.
-
-    An emulated compiler takes seconds for each program. The file compiled here is the same, and runs with the guest's
-    library.
+    """Compiles the programs that this host's compiler can compile, with the headers of its libibverbs; the guest
+    compiles the others. An emulated compiler takes seconds for each program. A program compiled here runs with the
+    guest's library.
     """
 
     def compile_one(name: str) -> None:

@@ -20,7 +20,7 @@ from trial.data_path.alteration import DataPath
 from trial.data_path.emulated import altered_bench
 from trial.searching import FIRST_SEED, for_sequences, observe
 
-# The number of random sequences in a case of them; such a case then takes as long as a few dozen others.
+# The number of random sequences in a case; such a case then takes as long as a few dozen others.
 _SEQUENCES = 20
 
 
@@ -47,7 +47,8 @@ def judgement_on(case: Case, run: RunContext) -> Judgement:
 
 
 def violations_by(case: Case, run: RunContext, progress: Progress = no_progress) -> tuple[frozenset[str], Judgement]:
-    """The rules that a case reports as violated, of a sweep only those of its deviating points; and the judgement."""
+    """The rules that a case reports as violated, and the judgement. For a sweep, only the rules of its deviating points
+    count."""
     try:
         done = run_case(case, run, progress)
     except Exception as error:
@@ -94,7 +95,8 @@ def on_reference(
 ) -> Iterator[tuple[Case, Judgement]]:
     """Runs each case on a reference of a kind, with one reference for each stack, or only on the stack `only`.
 
-    `findings` are those of preflight, for a reference that needs other handling than the plain one.
+    `findings` are the findings of preflight, for a reference that has to be handled differently from the plain
+    reference.
     """
     grouped: dict[Stack, list[Case]] = {}
     for case in cases:

@@ -23,7 +23,7 @@ Over = Callable[[Subject], bool]
 
 def for_seconds(seconds: float) -> Over:
     """Ends a search after some seconds, counted from its first call; a divergence found by then is still shrunk."""
-    until: list[float] = []  # set at the first call, because an emulated guest needs long to import Hypothesis
+    until: list[float] = []  # set at the first call, because importing Hypothesis takes long in an emulated guest
 
     def over(subject: Subject) -> bool:
         if not until:

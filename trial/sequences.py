@@ -33,7 +33,7 @@ _OUTSIDE = ("buf + 3 pages - 7", "buf + 1 page - 1", "buf + 1 page - 8", "buf + 
 _ADDRESSES = (*_INSIDE, *_INSIDE, *_OUTSIDE)
 # Offsets at which a window of 64 bytes can begin; at the last one it ends outside of the region.
 _STARTS = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 64", "buf + 3 pages - 63")
-# Mostly the PD to which all objects belong at first.
+# Usually the PD in which all objects are created.
 _DOMAINS = ("pd", "pd", "pd", "other")
 # Hypothesis shrinks towards the first elements: the widest access explains a divergence best.
 _ACCESSES = (
@@ -56,7 +56,7 @@ _OPERATIONS = ("RDMA_WRITE", "RDMA_READ", "RDMA_WRITE_WITH_IMM")
 _ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
 _LOCAL = ("SEND", "RECV", "READ", "WRITE", "RECV_WITH_IMM")
 _LISTS = ("SEND", "RECV", "READ", "WRITE")
-# The places of a second element, besides the first one at the beginning of the region: inside and outside of it.
+# The places of a second element, inside and outside of the region; the first element is at the region's beginning.
 _ELEMENTS = ("buf + 2 pages - 8", "buf + 3 pages - 64", "buf + 3 pages - 63")
 _WINDOW_ACCESSES = (
     "[REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC]",
@@ -119,7 +119,7 @@ class Sequences(RuleBasedStateMachine):
         # Keys that have ended since the last key was assigned, each with two addresses that it may have reached. A
         # device may assign an ended key again.
         self.dead: dict[str, tuple[str, str]] = {}
-        self.changes = 0  # most changes leave nothing that a window could be bound to
+        self.changes = 0  # after most changes no window can be bound to the region
         self.unwritten: set[str] = set()  # the regions that were registered without LOCAL_WRITE
         self.over = False
         self.queue_broken = False
@@ -165,7 +165,7 @@ class Sequences(RuleBasedStateMachine):
         return access if "atomics" in self.subject.has else access.replace(", REMOTE_ATOMIC", "")
 
     def among(self, names: Iterable[str], number: int) -> str:
-        """One of the existing objects among these names; an empty text if there is none."""
+        """One of the existing objects among these names; an empty text if none of them exists."""
         found = [name for name in names if name in self.live]
         return found[number % len(found)] if found else ""
 
@@ -298,7 +298,8 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and self.dead)
     @rule(number=_ANY, which=st.integers(0, 1), operation=st.sampled_from((*_OPERATIONS, *_ATOMICS)))
     def dead_key(self, number: int, which: int, operation: str) -> None:
-        """A remote operation with the rkey of an object that is gone, or that a window had before its latest bind."""
+        """A remote operation with the rkey of an object that no longer exists, or with the rkey that a window had
+        before its latest bind."""
         key = sorted(self.dead)[number % len(self.dead)]
         addr = self.dead[key][which]
         if self.can(operation, addr):
@@ -341,7 +342,8 @@ class Sequences(RuleBasedStateMachine):
             self.queue_broken = True
 
     def can(self, operation: str, addr: str = "") -> bool:
-        """Whether the device has an operation of OPERATION_NEEDS or an atomic one, which fits a multiple of eight."""
+        """Whether the device has the operation; an atomic operation also needs an address that is a multiple of
+        eight."""
         if operation in _ATOMICS:
             return "atomics" in self.subject.has and not addr.endswith(("7", "1"))
         return OPERATION_NEEDS.get(operation, "") in ("", *self.subject.has)

@@ -18,7 +18,8 @@ from trial.processes import in_processes
 from trial.running import on_reference
 from trial.violation import Violation
 
-# Among the names of violations that the guest gets, this says that only cases of the violated rule are run.
+# Among the names of violations that are given to the guest, this word means that only cases of the violated rule are
+# run.
 OWN = "own"
 KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
 
@@ -65,7 +66,7 @@ def try_violation(
     """
     cases = [case for case in cases if not set(case.rules) <= set(violation.departs_from)]
     stages: dict[tuple[bool, bool], list[Case]] = {}
-    for case in cases:  # the sweeps of a rule run after its rows: a sweep takes as long as hundreds of rows
+    for case in cases:  # a rule's sweeps run after its rows, because a sweep takes as long as hundreds of rows
         stages.setdefault((violation.rule not in case.rules, case.sweep is not None), []).append(case)
     by: dict[str, str] = {}
     broken: list[str] = []

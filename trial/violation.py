@@ -1,7 +1,7 @@
 """Mutants: references and altered real calls that break one rule, or make another choice where a rule leaves it open.
 
-`@violates` and `@permits` mark a class; most mutants are rows of tables instead (mutant_table.py). Not for the mutants
-of a driver (trial/kernel/), and not for trying them (trying.py).
+`@violates` and `@permits` mark a class; most mutants are rows of tables instead (mutant_table.py). The mutants of a
+driver are in trial/kernel/; trying.py tries the mutants.
 """
 
 import re
@@ -20,7 +20,8 @@ _Self = TypeVar("_Self")
 class Violation:
     """`kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how.
 
-    A `permitted` mutant keeps `rule`, but not the recommendations (rules of the level should) in `departs_from`, whose
+    A `permitted` mutant keeps `rule`, but not the recommendations (rules of the level `should`) in `departs_from`,
+    whose
     cases rightly fail on it. `written` is BLIND if its author had not seen the cases.
     """
 
@@ -47,14 +48,15 @@ class _Marking:
         return mark
 
 
-# Mark a class that violates a rule; the docstring describes how. A second mark needs a `name` of its own.
+# Marks a class that violates a rule; the class's docstring describes how. A second mark of a class needs another
+# `name`.
 violates = _Marking(permitted=False)
-# Mark a class that makes a choice which the rule leaves open: no case may fail on it.
+# Marks a class that makes a choice which the rule leaves open: no case may fail on this class.
 permits = _Marking(permitted=True)
 
 
 def replacing(name: str, base: type[Any], members: Mapping[str, Any], about: str, module: str) -> type[Any]:
-    """A subclass with other members in place of some of the base's."""
+    """A subclass in which other members replace some members of the base."""
     kind = type(name, (base,), dict(members))
     kind.__doc__, kind.__module__ = about, module
     setattr(kind, _MUTANT, kind)
@@ -62,7 +64,7 @@ def replacing(name: str, base: type[Any], members: Mapping[str, Any], about: str
 
 
 def plain(mutant: _Self) -> _Self:
-    """The mutant without its replaced function: `plain(self).method()` calls the replaced method."""
+    """The mutant without its replacement: `plain(self).method()` calls the original method."""
     return cast(_Self, super(getattr(mutant, _MUTANT), mutant))
 
 

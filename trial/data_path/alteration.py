@@ -1,7 +1,9 @@
-"""An alteration of the data path: it sees each request before it is posted and each completion before it is polled.
+"""Alterations of the data path: an alteration sees each request before it is posted and each completion before it is
+polled.
 
-Real requests are posted, on real queue pairs. For a request that only the altered device carries out, one of zero bytes
-is posted and the bytes are moved here; a request that only the altered device refuses is posted with a key that does
+Real requests are posted, on real queue pairs. For a request that only the altered device carries out, a request of zero
+bytes is posted and this module moves the bytes; a request that only the altered device refuses is posted with a key
+that does
 not exist.
 """
 
@@ -32,7 +34,7 @@ class DataPath(ReplacedPath):
         return None
 
     def peer_pd(self, queue: QueuePair) -> int:
-        """struct ibv_pd * of its peer, or 0."""
+        """struct ibv_pd * of the peer, or 0."""
         for pair in reversed(self.pairs):
             if queue.number == pair.requester.number:
                 return int(pair.responder.pd.pointer)
@@ -117,7 +119,8 @@ class DataPath(ReplacedPath):
         request.rkey = _NO_KEY
 
     def after(self, number: int, action: Callable[[], None]) -> None:
-        """Calls `action` at the next call after the next completion of the queue pair `number` was polled."""
+        """Calls `action` at the first call of the data path after the next completion of the queue pair `number` was
+        polled."""
         self._polled.discard(number)
         self._later.append((lambda: number in self._polled, action))
 

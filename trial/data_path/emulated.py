@@ -1,5 +1,6 @@
-"""The provider's functions on top of the reference: requests and completions pass through struct ibv_context here too,
-so that alterations of the data path can be tried without a device. Not for the real stack (trial/inside.py).
+"""The provider's functions on top of the reference: requests and completions pass through struct ibv_context as on the
+real stack, so that alterations of the data path can be tried without a device. trial/inside.py tries them on the real
+stack.
 """
 
 import ctypes
@@ -32,7 +33,7 @@ _KINDS = {"RC": 2, "RC_SRQ": 2, "UC": 3, "UD": 4, "XRC_SEND": 9}
 _NAMES = {number: name for name, number in WR_OPCODES.items()}
 _STATUSES = {wc_status(number): number for number in range(24)}
 _OPCODES = {wc_opcode(number): number for number in (*range(10), 128, 129)}
-_IDLE = 8  # after this many polls without a completion there is none
+_IDLE = 8  # after this number of polls without a completion, no completion is expected
 
 
 class Provider:
@@ -54,7 +55,7 @@ class Provider:
             self._context[1 + index] = ctypes.cast(function, ctypes.c_void_p).value or 0
 
     def call(self, name: str, *arguments: int) -> int:
-        """Calls a function of the context, replaced or not."""
+        """Calls a function of the context, which may have been replaced."""
         index, kind = FUNCTIONS[name]
         return int(kind(self._context[1 + index])(*arguments) or 0)
 
@@ -216,7 +217,7 @@ def _rest(info: BindInfo) -> tuple[int, int, int]:
 
 
 class EmulatedPair(Wrapper):
-    """A pair of such queue pairs."""
+    """Two connected EmulatedQueues."""
 
     def __init__(self, provider: Provider, held: Any) -> None:
         super().__init__(held, cast(Any, None))

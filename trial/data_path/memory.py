@@ -1,4 +1,4 @@
-"""Reads and writes this process's memory, without a crash where nothing is mapped."""
+"""Reads and writes this process's memory; an address without memory causes no crash."""
 
 import ctypes
 import functools
@@ -31,7 +31,7 @@ def content_at(addr: int, length: int) -> bytes | None:
 
 
 def put(addr: int, content: bytes) -> bool:
-    """Writes the bytes to `addr`; False where there is no memory, or it is read-only."""
+    """Writes the bytes to `addr`; False if the memory is not mapped or read-only."""
     if not content:
         return True
     buffer = (ctypes.c_char * len(content)).from_buffer_copy(content)

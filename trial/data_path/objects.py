@@ -63,8 +63,9 @@ class Binding:
 
 @dataclass
 class Sent:
-    """A request in a send queue. `completed_as` is the opcode of its completion, and `byte_len` the byte_len, if not
-    None. An alteration may put the status to report instead of success into `status`, and anything else into `note`.
+    """A request in a send queue. `completed_as` is the opcode of its completion, and `byte_len` the byte_len to report,
+    if not None. An alteration may set `status` to a status that is reported instead of success, and use `note` for its
+    own data.
     """
 
     wr_id: int
@@ -85,7 +86,7 @@ class Sent:
 
     @property
     def length(self) -> int:
-        """The bytes that the request moves."""
+        """The number of bytes that the request moves."""
         return 8 if self.opcode in ATOMICS else sum(each.length for each in self.elements)
 
     @property
@@ -94,7 +95,7 @@ class Sent:
 
     @property
     def writes(self) -> bool:
-        """Whether it is a WRITE, with or without immediate data."""
+        """Whether the request is a WRITE, with or without immediate data."""
         return self.opcode in WRITES
 
     @property
@@ -103,7 +104,7 @@ class Sent:
 
     @property
     def completed_as(self) -> int:
-        """The opcode of its completion, of enum ibv_wc_opcode."""
+        """The opcode of the request's completion, of enum ibv_wc_opcode."""
         return COMPLETED_AS.get(self.opcode, 0)
 
 
@@ -130,7 +131,7 @@ class QueuePair:
     arriving: deque[int] = field(default_factory=deque)  # lengths to report in receives with immediate data
 
     def take_sent(self, wr_id: int) -> Sent | None:
-        """The request that has completed; unsignaled ones before it have completed as well."""
+        """Removes and returns the request that has completed; unsignaled requests before it have completed as well."""
         if all(each.wr_id != wr_id for each in self.sent):
             return None
         while (sent := self.sent.popleft()).wr_id != wr_id:
@@ -156,15 +157,15 @@ class Objects:
         return (each for each in self.regions if not each.ended)
 
     def region(self, rkey: int, ended: Iterable[str] = ("",)) -> Region | None:
-        """The newest region with this rkey. Without `ended` only a registered one."""
+        """The newest region with this rkey. Without `ended`, only a registered region is returned."""
         return next((each for each in reversed(self.regions) if each.rkey == rkey and each.ended in ended), None)
 
     def source(self, lkey: int, ended: Iterable[str] = ("",)) -> Region | None:
-        """The newest region with this lkey. Without `ended` only a registered one."""
+        """The newest region with this lkey. Without `ended`, only a registered region is returned."""
         return next((each for each in reversed(self.regions) if each.lkey == lkey and each.ended in ended), None)
 
     def binding(self, rkey: int, ended: Iterable[str] = ("",)) -> Binding | None:
-        """The newest binding with this key. Without `ended` only a valid one."""
+        """The newest binding with this key. Without `ended`, only a valid binding is returned."""
         return next((each for each in reversed(self.bindings) if each.rkey == rkey and each.ended in ended), None)
 
     def bound(self, window: int) -> Binding | None:

@@ -1,4 +1,4 @@
-"""Replaces the provider's functions in struct ibv_context by functions of Python, and puts them back.
+"""Replaces the provider's functions in struct ibv_context by Python functions, and restores them.
 
 ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_bind_mw and the allocation of windows are inline functions of the header
 that call them, so that every caller in this process is reached: Python, pyverbs and C.
@@ -11,7 +11,8 @@ from typing import Any
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _pointer, _int = ctypes.c_void_p, ctypes.c_int
 _Posting = ctypes.CFUNCTYPE(_int, _pointer, _pointer, _pointer)
-# The functions by their indices in struct ibv_context_ops, which is behind the pointer to the device.
+# The functions by their indices in struct ibv_context_ops, which follows the pointer to the device in struct
+# ibv_context.
 FUNCTIONS: dict[str, tuple[int, Any]] = {
     "alloc_mw": (7, ctypes.CFUNCTYPE(_pointer, _pointer, _int)),
     "bind_mw": (8, _Posting),
@@ -20,12 +21,12 @@ FUNCTIONS: dict[str, tuple[int, Any]] = {
     "post_send": (25, _Posting),
     "post_recv": (26, _Posting),
 }
-# Replacements are kept, because a caller may have read an address and may use it after the removal.
+# Replacements are kept, because a caller may have read the address of one and may call it after its removal.
 _kept: list[Any] = []
 
 
 class Operations:
-    """The replaced functions of one struct ibv_context. The real ones are its attributes, by their names."""
+    """The replaced functions of one struct ibv_context. The real functions are attributes with the functions' names."""
 
     alloc_mw: Callable[..., Any]
     bind_mw: Callable[..., Any]
@@ -61,6 +62,6 @@ class Operations:
         return guarded
 
     def restore(self) -> None:
-        """Puts the real functions back."""
+        """Restores the real functions."""
         for name, (index, _) in FUNCTIONS.items():
             self._cell(index).value = self._real[name]

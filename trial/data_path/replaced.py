@@ -1,6 +1,5 @@
-"""The replaced functions: they record regions, windows and requests, and call the hooks of an alteration.
-
-The means of an alteration are in alteration.py.
+"""The replaced functions record regions, windows and requests, and call the hooks of an alteration. alteration.py has
+the functions that an alteration can use.
 """
 
 import ctypes
@@ -53,36 +52,39 @@ class ReplacedPath(Alteration):
         self._later: list[tuple[Callable[[], bool], Callable[[], None]]] = []
         self._polled: set[int] = set()
 
-    # What a violation overrides
+    # The hooks that a violation overrides
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
-        """Before a request is posted: may change it. An errno refuses it."""
+        """Called before a request is posted, and may change the request. An errno as return value refuses the
+        request."""
         return None
 
     def receiving(self, queue: QueuePair, posted: Posted, request: ReceiveRequest) -> None:
-        """Before a receive is posted: may change it."""
+        """Called before a receive is posted, and may change the receive."""
 
     def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
-        """Before the completion of a request is polled: may change it. False suppresses it."""
+        """Called before the completion of a request is polled, and may change the completion. False suppresses it."""
         return True
 
     def received(self, queue: QueuePair, posted: Posted, wc: WorkCompletion) -> None:
-        """Before the completion of a receive is polled: may change it."""
+        """Called before the completion of a receive is polled, and may change the completion."""
 
     def binding(self, queue: QueuePair, sent: Sent, info: Info) -> bool:
-        """Before a bind is posted, in either way: may change it. False replaces it by a request that does nothing."""
+        """Called before a bind is posted, in either way, and may change the bind. False replaces it by a request that
+        does nothing."""
         return True
 
-    # For both the hooks and the replaced functions
+    # Functions for both the hooks and the replaced functions
 
     def local(self, element: Element) -> int:
-        """The address in this process of a local element, through its region even if that has ended."""
+        """The address in this process of a local element, found through its region, even if the region has ended."""
         region = self.objects.source(element.lkey, ("", "deregistered", "changed"))
         place = region.place(element.addr, element.length) if region else None
         return element.addr if place is None else place
 
     def replace(self, sent: Sent, request: SendRequest) -> None:
-        """Posts a WRITE of zero bytes instead, which needs no key; the completion is that of the real request."""
+        """Posts a WRITE of zero bytes, which needs no key, in place of the request; its completion is reported as that
+        of the request."""
         with_imm = request.opcode == WRITE_WITH_IMM
         request.opcode = WRITE_WITH_IMM if with_imm else WRITE
         request.count, request.elements = 0, None
@@ -107,7 +109,7 @@ class ReplacedPath(Alteration):
         return DataPathBench(real, self)
 
     def restore(self) -> None:
-        """Puts the real functions back."""
+        """Restores the real functions."""
         super().restore()
         if self._operations:
             self._operations.restore()
@@ -267,7 +269,7 @@ class ReplacedPath(Alteration):
         return kept
 
     def _undo(self, sent: Sent) -> None:
-        """A bind or an invalidation that has failed has changed nothing."""
+        """Undoes the record of a bind or an invalidation that has failed."""
         if sent.opcode == BIND_MW and sent.info and sent.info.length:
             failed = next((each for each in reversed(self.objects.bindings) if each.rkey == sent.rkey), None)
             if failed:
@@ -282,7 +284,7 @@ class ReplacedPath(Alteration):
     # Regions
 
     def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
-        """Remembers a region."""
+        """Records a new region."""
         returned = super().register(entry, verb, pd, where, access)
         if returned.mr and verb != "reg_dmabuf_mr":
             addr, length = where[:2]
@@ -292,7 +294,7 @@ class ReplacedPath(Alteration):
         return returned
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
-        """Remembers that a region has ended."""
+        """Records that a region has ended."""
         region = self.objects.region(mr.struct.rkey)
         returned = super().dereg_mr(entry, mr)
         if region and not returned.value:
@@ -314,14 +316,14 @@ class ReplacedPath(Alteration):
 
 
 class DataPathBench(Wrapper):
-    """The real bench; registrations and connections are noted."""
+    """The real bench, which also records registrations and connections."""
 
     def entry(self, name: str) -> AlteredEntry:
-        """The calls of an entry, whose regions are noted."""
+        """The calls of an entry; their regions are recorded."""
         return AlteredEntry(self.real.entry(name), self.alteration)
 
     def pair(self, *arguments: Any) -> Any:
-        """A pair of queue pairs, which is noted."""
+        """A pair of queue pairs, which is recorded."""
         pair = self.real.pair(*arguments)
         self.alteration.pairs.append(pair)
         return pair

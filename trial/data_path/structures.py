@@ -1,6 +1,7 @@
 """The structures that a program passes to ibv_post_send, ibv_post_recv, ibv_poll_cq and ibv_bind_mw.
 
-The layouts of <infiniband/verbs.h>, which are part of the library's stable ABI. Unlike in device/posting.py, each field
+The layouts are those of <infiniband/verbs.h>, which are part of the library's stable ABI. Unlike in device/posting.py,
+each field
 can be changed.
 """
 
@@ -13,7 +14,7 @@ WRITES, ATOMICS = (WRITE, WRITE_WITH_IMM), (COMPARE_SWAP, FETCH_ADD)
 SENDS = (SEND, SEND_WITH_IMM, SEND_WITH_INV)
 # enum ibv_send_flags
 FENCE, SIGNALED, SOLICITED, INLINE = 1, 2, 4, 8
-# enum ibv_wc_opcode, and those of requests by their opcode
+# enum ibv_wc_opcode, and the opcode of the completion for each opcode of a request
 RECV, RECV_WITH_IMM = 128, 129
 COMPLETED_AS = {
     WRITE: 1,

@@ -2,6 +2,6 @@
 documents leave open.
 
 They are in `rxe/` and `siw/`, in one file for each file of the driver. mutant.py reads them, modules.py compiles them,
-inside.py runs cases in the guest, guest.py speaks with it, trying.py judges, report.py reports. Not for the mended
-stack itself (fixtures/guest/mended/).
+inside.py runs cases in the guest, guest.py communicates with the guest, trying.py judges, report.py reports. The mended
+stack itself is in fixtures/guest/mended/.
 """

@@ -1,6 +1,6 @@
 """A guest in which mutants of the driver are tried one after the other, seen from the host's side of its port.
 
-Not for the program in it (inside.py), and not for judging outcomes (trying.py).
+The program in the guest is inside.py; trying.py judges the outcomes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from fixtures.guest.under_test import Prepared, UnderTest
 from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS
 
-SILENCE_S = 120.0  # as in a run: a program without progress for so long hangs
-_LOADING_S = 900.0  # to load everything, in a guest that is booted
+SILENCE_S = 120.0  # as in a run: a program that makes no progress for this time hangs
+_LOADING_S = 900.0  # the time for a guest that is booted to load everything
 _PYTHON = "exec python3 -m trial.kernel.inside"
-# The guest gets its cases in an order, so that a changed row needs no new template.
+# The guest gets its cases in an order on its port, and not in its template, so that a changed row needs no new
+# template.
 _LEFT_OUT = ("cases", "conftest.py", "tox.ini")
 _MORE = (
     "trial/running.py",
@@ -46,7 +47,7 @@ _MORE = (
 
 
 class Lost(Exception):
-    """The guest has died or hangs; the text says which. `case` was running then."""
+    """The guest has died or hangs; the text says which of the two. `case` is the case that was running."""
 
     def __init__(self, how: str, case: str = "") -> None:
         super().__init__(how)
@@ -69,7 +70,7 @@ class NoSession(Exception):
 
 
 class Guests:
-    """Makes guests with the software under test. Call it from the thread that uses them."""
+    """Makes guests with the software under test. Make each guest in the thread that uses it."""
 
     def __init__(self, under_test: UnderTest, driver: Driver, out: Path, say: Callable[[str], None]) -> None:
         self._under_test, self._driver, self._out = under_test, driver, out
@@ -108,8 +109,8 @@ class MutantGuest:
         self._order(cases=_packed(pickle.dumps(list(cases))))
 
     def load(self, module: Path) -> str:
-        """Exchanges the module, and the provider if there is one next to it; returns why it does not load, or an empty
-        text. Raises Lost."""
+        """Replaces the driver's module, and the provider if a provider is next to the module; returns the reason if the
+        module does not load, or an empty text. Raises Lost."""
         if self.module == module:
             return ""
         self.module, self.loads = module, self.loads + 1
@@ -123,7 +124,7 @@ class MutantGuest:
         return str(answer["reason"])
 
     def run(self, cases: Sequence[str], all_of_them: bool = False) -> Iterator[Answer]:
-        """Runs cases until one reports a violation, or all of them. Raises Lost and NoSession."""
+        """Runs the cases until one reports a violation or all have been run. Raises Lost and NoSession."""
         self._order(run=list(cases), all=all_of_them)
         running, began = "", time.monotonic()
         while True:

@@ -2,9 +2,10 @@
 
     python3 -m trial.kernel.inside PORT
 
-It waits to be frozen as a template of guests (fixtures/guest/warm.py), and then reads orders from the port, as lines of
-JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`, or a `program` with other tests. Not for
-judging their outcomes (trying.py).
+The program waits until the guest is frozen as a template (fixtures/guest/warm.py), and then reads orders from the port,
+as lines of
+JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`, or a `program` with other tests. trying.py
+judges the outcomes.
 """
 
 import base64
@@ -39,8 +40,9 @@ from trial.running import run_context, violations_by
 
 _FILE, _PROGRAM = Path("/tmp/mutant.ko"), Path("/tmp/tests.pyz")
 _PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
-_ONCE = Path("/sys/kernel/debug/clear_warn_once")  # a kernel that is told so reports again what it reports only once
-# KFENCE watches what the kernel allocates during a case: every object, while there is room.
+# Writing to this file makes the kernel report again warnings that it reports only once.
+_ONCE = Path("/sys/kernel/debug/clear_warn_once")
+# KFENCE watches every object that the kernel allocates during a case, while KFENCE has room.
 _FENCE, _EVERY_OBJECT = Path("/sys/module/kfence/parameters"), "1000000"
 _FENCED, _FRAME = Path("/sys/kernel/debug/kfence"), re.compile(r"^ ([\w.]+)\+", re.MULTILINE)
 _TICK_S, _FREED_S, _POLL_S = 0.004, 3.0, 0.1  # a grace period may have to pass before an object is freed
@@ -67,9 +69,8 @@ class Orders:
 
 
 def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
-    """Runs the cases in this process, all of them or until one reports a violation, and writes the outcome of each.
-
-    Returns whether one did, or no session could begin.
+    """Runs the cases in this process until one reports a violation or all have been run, and writes the outcome of
+    each. Returns whether a case reported a violation, or no session could begin.
     """
     obey_locked_memory_limit()
     try:
@@ -92,7 +93,7 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
 
 
 def _violates(case: Case, context: Any, orders: Orders) -> bool:
-    _ONCE.write_text("1")  # preflight or an earlier case may have caused what this one should see
+    _ONCE.write_text("1")  # preflight or an earlier case may have caused the warning that this case should see
     orders.answer("begins", case=case.id)
     last, began = time.monotonic(), time.monotonic()
 
@@ -129,17 +130,17 @@ def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
 
 
 def watch(on: bool) -> None:
-    """Has KFENCE watch what the kernel allocates, or no longer."""
+    """Makes KFENCE watch the kernel's allocations, or stop watching them."""
     (_FENCE / "burst").write_text(_EVERY_OBJECT)
     (_FENCE / "sample_interval").write_text("1" if on else "0")
     stats = (_FENCED / "stats").read_text()
-    while on and (_FENCED / "stats").read_text() == stats:  # until its timer has run
+    while on and (_FENCED / "stats").read_text() == stats:  # waits until KFENCE's timer has run
         time.sleep(_TICK_S)
 
 
 def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a child that KFENCE watches; its status. If none reports a violation although the driver keeps
-    memory after the child's end, the one that causes that, alone, fails."""
+    """Runs the cases in a child that KFENCE watches; the child's status. If no case reports a violation although the
+    driver keeps memory after the child's end, each case is run alone, and the case after which memory is kept fails."""
     watch(True)
     watch(False)
     before = _kept()
@@ -156,15 +157,15 @@ def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int
 
 
 class _Silent(Orders):
-    """Answers nobody."""
+    """A stand-in for Orders that sends no answers."""
 
     def __init__(self) -> None:
         super().__init__("/dev/null")
 
 
 def _kept() -> Counter[str]:
-    """The objects watched by KFENCE that the driver has allocated and nobody freed, by the functions that led to it.
-    Only what modules have allocated themselves: the kernel keeps some of its own objects for later.
+    """The objects watched by KFENCE that the driver has allocated and that were not freed, by the functions that led to
+    the allocation. Only allocations by modules count, because the kernel keeps some of its own objects for later.
     """
     found = Counter[str]()
     for each in (_FENCED / "objects").read_text().split("---\n"):
@@ -184,7 +185,7 @@ def _kept_since(before: Counter[str]) -> Counter[str]:
 
 
 def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
-    """Runs a program of Python, packed in one file, and passes on its lines of JSON; returns its status."""
+    """Runs a Python program that is packed in one file, and passes on its lines of JSON; returns its status."""
     _PROGRAM.write_bytes(unpacked(packed))
     command = [sys.executable, str(_PROGRAM), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
@@ -195,7 +196,7 @@ def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
 
 
 def exchange_provider(packed: str) -> None:
-    """Replaces the guest's provider, or restores it; a process that has loaded one keeps it."""
+    """Replaces the guest's provider, or restores it; a process that has already loaded a provider keeps it."""
     (file,) = _PROVIDERS.glob("librxe-rdmav*.so")
     kept = file.with_suffix(".kept")
     if kept.exists():

@@ -16,11 +16,12 @@ from fixtures.guest.image import Image
 from fixtures.guest.mending import Mender, mender
 from fixtures.guest.recipe import Recipe
 
-KEPT = 2000  # modules; those used last
+KEPT = 2000  # modules in the cache; the least recently used ones are removed
 
 
 class NotMade(Exception):
-    """The module of a mutant could not be made. `fits`: its anchors fit, but the compiler has refused it."""
+    """The module of a mutant could not be made. `fits` is true if the anchors fit and only the compiler has refused the
+    source."""
 
     def __init__(self, reason: str, fits: bool) -> None:
         super().__init__(reason)
@@ -28,7 +29,8 @@ class NotMade(Exception):
 
 
 class Modules:
-    """The modules of sets of mutants, each applied over the driver's sources, which are mended if it is rxe."""
+    """The modules of sets of mutants. Each set is applied over the driver's sources, which for rxe are the mended
+    ones."""
 
     def __init__(self, recipe: Recipe, image: Image, cache: Path, driver: Driver) -> None:
         self._recipe, self._image, self._cache = recipe, image, cache
@@ -42,16 +44,15 @@ class Modules:
             self._unmutated = apply(changes, shop.pristine)[0]
 
     def check(self, changes: Sequence[Change]) -> dict[str, str]:
-        """The sources with these changes. Raises NotMade if they do not fit, alone or together."""
+        """The sources with these changes. Raises NotMade if the changes do not fit, alone or together."""
         texts, misfits = apply(changes, self._unmutated)
         if misfits:
             raise NotMade(next(iter(misfits.values())), fits=False)
         return texts
 
     def of(self, changes: Sequence[Change]) -> Path:
-        """The module with these changes; compiles it if it is not in the cache. Raises NotMade.
-
-        If the provider is changed, it is next to the module, with the same name.
+        """The module with these changes; compiles it if it is not in the cache. Raises NotMade. If the changes concern
+        the provider, the changed provider is next to the module, with the same name.
         """
         texts = self.check(changes)
         path = self._folder / f"{_digest(self._image.kernel_version, texts)}.ko"

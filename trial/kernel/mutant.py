@@ -1,6 +1,6 @@
 """The mutants of a driver: anchored edits of its sources (of the mended ones for rxe), several documents in one file.
 
-An anchor may lie in the text of a change of the mended stack. Not for compiling a mutant (modules.py).
+An anchor may lie in the text of a change of the mended stack. modules.py compiles a mutant.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 from fixtures.guest.changes import Change, read_edits
 from fixtures.guest.driver import DEFAULT_DRIVER
 
-FOLDER = Path(__file__).parent  # with one for each driver
+FOLDER = Path(__file__).parent  # contains a folder for each driver
 _KEYS = ("name", "about", "rules", "kind", "kills", "leaks", "permitted", "departs_from", "equivalent", "edits")
 _REQUIRED = ("name", "about", "rules", "kind", "edits")
 _SEPARATOR = b"---\n"
@@ -24,9 +24,9 @@ _SEPARATOR = b"---\n"
 class Mutant:
     """A change of the driver that violates `rules`; `kind` is the sort of mistake.
 
-    `kills`: it can end the kernel; `leaks`: its module may not be unloadable. A `permitted` one violates nothing, but
-    does not follow the recommendations of the rules `departs_from`. `equivalent` has the reason why no program can see
-    it, or the document that leaves it open.
+    `kills`: the change can end the kernel; `leaks`: its module may not be unloadable. A `permitted` mutant violates
+    nothing, but does not follow the recommendations of the rules `departs_from`. `equivalent` is the reason why no
+    program can see the change, or the document that leaves it open.
     """
 
     change: Change
@@ -40,7 +40,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """Its name, which never changes."""
+        """The mutant's name, which never changes."""
         return self.change.name
 
     @property
@@ -49,7 +49,7 @@ class Mutant:
 
     @property
     def of_header(self) -> bool:
-        """Whether it changes a header, so that the whole driver is compiled."""
+        """Whether the mutant changes a header, so that the whole driver has to be compiled."""
         return any(file.endswith(".h") for file in self.change.files)
 
     @property

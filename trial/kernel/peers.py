@@ -1,7 +1,8 @@
 """rdma-core's own tests on mutants of the driver, in the guests of the trial: the first test that detects each of them.
 
 A test counts if it passes with the mended driver, and fails twice with the mutant. Several mutants share a module,
-because a hundred tests take minutes; those with which a test fails are found by halves. Not for the cases (trying.py).
+because a hundred tests take minutes; if a test fails, the mutants that cause the failure are found by trying halves.
+trying.py runs the cases.
 """
 
 import io
@@ -17,7 +18,7 @@ from trial.kernel.modules import Modules
 from trial.kernel.mutant import Mutant
 from trial.kernel.trying import Trial
 
-# Their test modules about regions, windows and requests on any provider.
+# The test modules of rdma-core about regions, windows and requests on any provider.
 MODULES = ("atomic", "mr", "odp", "parent_domain", "pd", "qpex", "relaxed_ordering", "shared_pd", "srq")
 _PASSED, _SKIPPED = "passed", "skipped"
 
@@ -38,7 +39,8 @@ class Peers:
         self._unmutated: dict[str, bool] = {}
 
     def seen(self, mutants: Sequence[Mutant]) -> Iterator[tuple[str, str]]:
-        """Each mutant's name, with the first test that sees it, or empty; none of mutants that may harm their guest."""
+        """Each mutant's name with the first test that detects it, or an empty text. Mutants that may harm their guest
+        are left out."""
         waiting = [each for each in mutants if not (each.kills or each.leaks)]
         while waiting:
             together, _ = self._trial.combined(waiting)
@@ -56,7 +58,8 @@ class Peers:
             yield from ((each.name, "") for each in together)
 
     def _blamed(self, test: str, mutants: Sequence[Mutant]) -> list[Mutant]:
-        """Those of the mutants, with all of which a test has failed, with which it fails alone too; found by halves."""
+        """The mutants with which a test fails alone too, among mutants that together made it fail; found by trying
+        halves."""
         half = len(mutants) // 2
         parts = (mutants[:half], mutants[half:]) if half else (mutants,)
         failing = [part for part in parts if part and self._failing(part, test)[0]]
@@ -69,10 +72,10 @@ class Peers:
         return self._unmutated[test]
 
     def _failing(self, mutants: Sequence[Mutant], tests: str) -> tuple[list[str], bool]:
-        """The tests of a module that fail with the mutants, and whether the guest has come to their end."""
+        """The tests of a module that fail with the mutants, and whether the guest has run all tests."""
         module, failing = self._modules.of([each.change for each in mutants]), list[str]()
         try:
-            if self._trial.ready().load(module):  # what the tests before it have left may be in use
+            if self._trial.ready().load(module):  # objects that earlier tests have left may keep the driver in use
                 self._trial.close()
                 if self._trial.ready().load(module):
                     return failing, True

@@ -1,6 +1,6 @@
 """The report of a trial of mutants of the driver: kernel.json, which keeps each mutant's last outcome, and a table.
 
-Not for outcomes (trying.py).
+trying.py finds the outcomes.
 """
 
 import collections
@@ -29,7 +29,7 @@ from trial.kernel.trying import (
 SCHEMA = "rdma-cts-kernel-trial/1"
 _FILE = "kernel.json"
 KILLED = (BY_ITS_RULE, ELSEWHERE)
-# The outcomes that count for the suite: those of mutants that were run, or should have been.
+# The outcomes that count in the figures: those of mutants that were run, or should have been run.
 COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
 _COLUMNS = (*COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
 
@@ -37,7 +37,8 @@ History = dict[str, dict[str, Any]]
 
 
 def read_history(folder: Path | None) -> History:
-    """The findings of an earlier trial by the mutants' names. Raises UserError (status 2) for any other file."""
+    """The findings of an earlier trial by the mutants' names. Raises UserError (status 2) if the file is not such a
+    report."""
     if folder is None:
         return {}
     try:
@@ -106,8 +107,8 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
-    """By kind of mistake, for mutants on which rdma-core's own tests were run: the detections of those tests and of the
-    cases."""
+    """For mutants on which rdma-core's own tests were run: the numbers detected by those tests and by the cases, by
+    kind of mistake."""
     tried = [each for each in findings if each.get("peer") is not None]
     if not tried:
         return []

@@ -1,7 +1,7 @@
-"""Tries mutants of the driver: do the cases of the violated rules fail, or others, or none?
+"""Tries mutants of the driver: finds out whether cases of the violated rules fail, only other cases, or none.
 
 A case counts if it reports a rule as violated twice with the mutant, and not without it. Mutants that no case of their
-rules detects are combined in one module, with which the whole default tier is run. Not for guests (guest.py).
+rules detects are combined in one module, with which the whole default tier is run. guest.py starts the guests.
 """
 
 import collections
@@ -24,16 +24,15 @@ BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = "killed by its rule", "killed elsewhe
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
 TOGETHER = 20  # mutants in one module
-_LOADS = 40  # of modules in one guest: each leaves a little behind
+_LOADS = 40  # modules loaded in one guest: each leaves some resources behind
 _TRIES = 3  # tries of a mutant in a new guest, after a guest that died without a case to blame
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of a mutant. `by` are the cases that detected it, with `reason` that of the first.
-
-    `tried` is the number of cases that were run, `seconds` how long that took. `peer` is the first of rdma-core's own
-    tests that detected it, empty for none, and None if they were not run.
+    """The outcome of a mutant. `by` are the cases that detected the mutant, and `reason` is the reason of the first of
+    them. `tried` is the number of cases that were run, and `seconds` the time that they took. `peer` is the first of
+    rdma-core's own tests that detected the mutant, empty if none did, and None if those tests were not run.
     """
 
     name: str
@@ -59,7 +58,8 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 def suited(cases: Sequence[Case]) -> list[Case]:
     """The cases of the default tier that a driver can fail: rows before sweeps, and cases that may crash a kernel last.
 
-    Neighbours in a table are similar, so that the first of each table come first and detect a mutant sooner. Leaves out
+    Neighbouring cases of a table are similar, so the first case of each table comes before the second ones, to detect a
+    mutant sooner. Leaves out
     comparisons with a header, and cases about fork protection, which test the library.
     """
     found = [
@@ -75,7 +75,8 @@ def suited(cases: Sequence[Case]) -> list[Case]:
 
 
 def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
-    """Whether a mutant violates one of the rules, or the rule from which one was split off (REG-09a)."""
+    """Whether a mutant violates one of the rules, or the rule from which one of them was split off (REG-09 for
+    REG-09a)."""
     return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
 
 
@@ -165,7 +166,7 @@ class Trial:
             return ""
         again = self._once(answer.case, module)
         if not again.rules:
-            self.close()  # the mutant may have used up resources of the device, which a new guest has again
+            self.close()  # the mutant may have used up resources of the device; a new guest has all resources
             again = self._once(answer.case, module)
         rules = (set(answer.rules) & set(again.rules)) - {*without.rules, *mutant.departs_from}
         if not rules:
@@ -179,7 +180,8 @@ class Trial:
         return self._unmutated[case]
 
     def _fails_anyway(self, name: str) -> bool:
-        """Whether a case is known to report all of its rules without a mutant, so that it need not be run with one."""
+        """Whether a case is known to report all of its rules without a mutant, so that it need not be run with a
+        mutant."""
         rules = next(case.rules for case in self._cases if case.id == name)
         return name in self._unmutated and set(rules) <= set(self._unmutated[name].rules)
 
@@ -210,10 +212,9 @@ class Trial:
         return self._guest
 
     def try_together(self, survivors: Sequence[Mutant]) -> Iterator[Finding]:
-        """Runs all cases on survivors, or permitted mutants, combined in one module; then, alone, each one that a case
-        detects, with that case.
-
-        Of mutants whose edits touch the same words, all but the first wait for another module.
+        """Runs all cases on survivors, or permitted mutants, combined in one module. If a case detects the module, each
+        mutant in it is run alone with that case. If the edits of several mutants touch the same words, all of these but
+        the first wait for another module.
         """
         waiting = list(survivors)
         while waiting:
@@ -228,7 +229,7 @@ class Trial:
             rest = [mutant for mutant in together if mutant.name not in killed]
             waiting = [mutant for mutant in waiting if mutant not in together]
             if killed and rest:
-                waiting = [*rest, *waiting]  # without the mutants that may have hidden them
+                waiting = [*rest, *waiting]  # they are tried again without the mutants that may have hidden them
                 continue
             for mutant in rest:
                 reason = f"together with others, {names[0]} failed" if names else ""
@@ -247,12 +248,12 @@ class Trial:
         while together:
             try:
                 return together, self._modules.of([each.change for each in together])
-            except NotMade:  # each was compiled alone
+            except NotMade:  # they do not compile together, although each was compiled alone
                 together.pop()
         return together, module
 
     def _failing(self, module: Any) -> dict[str, Answer]:
-        """Those of all cases that report a violation with a module."""
+        """The cases, among all cases, that report a violation with a module."""
         failing: dict[str, Answer] = {}
         names = collections.deque(case.id for case in self._cases)
         while names:

@@ -11,6 +11,7 @@ class _EndWraps(Device):
     """An operation that passes the end of the address space is made at the region's beginning."""
 
     def wrapped(self, region: Region, addr: int, length: int) -> int | None:
-        """The address in this process of an operation that a sum in 64 bits lets pass; None for any other."""
+        """The address in this process of an operation that passes a check because its end is computed modulo 2^64; None
+        for any other operation."""
         within = (addr + length) % SPACE <= region.iova + region.length
         return region.addr if addr >= region.iova and addr + length >= SPACE and within else None

@@ -61,7 +61,8 @@ class SharedReceives(Device):
         return found
 
     def unchecked(self, queue: Queue, region: Region, sge: Sge) -> int | None:
-        """Returns the address of an element that would be refused elsewhere, or None."""
+        """The address of an element that is carried out here although it would be refused in another receive queue, or
+        None."""
         return None
 
 
@@ -85,7 +86,7 @@ class Remembering(Device):
 
 
 def granted(region: Region, right: int, wrongly: int, by: int) -> bool:
-    """Whether a region has a right; if this is `wrongly`, the right `by` counts as it."""
+    """Whether a region has a right; for the right `wrongly`, the right `by` counts too."""
     return region.access & right == right or (right == wrongly and region.access & by == by)
 
 

@@ -5,7 +5,8 @@ from reference.objects import Refused
 
 
 class _LastBuffer(Device):
-    """A descriptor that is refused with `excused` stands for the dma-buf that was registered last."""
+    """If a descriptor would be refused with the errno `excused`, the dma-buf that was registered last is used
+    instead."""
 
     excused = 0
     _last = (0, 0)

@@ -43,7 +43,7 @@ class _Shared(Device):
 
 
 def set_apart(addr: int) -> None:
-    """Makes the page of an address a separate mapping, by an advice that its neighbours do not have."""
+    """Makes the page of an address a separate mapping, by a madvise that does not cover its neighbours."""
     _libc.madvise(addr // PAGE * PAGE, PAGE, _MADV_SEQUENTIAL)
 
 

@@ -10,7 +10,7 @@ from reference.queues import Queue
 
 
 class _Polled(deque[Completion]):
-    """Completions; late requests are carried out when the first of them is polled."""
+    """A list of completions; when its first completion is polled, late requests are carried out."""
 
     def __init__(self, late: Callable[[], None]) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class _Late(Device):
             self.pending.append((key, again, 2))
 
     def make_late(self) -> None:
-        """Repeats requests whose keys have ended since, at the first two occasions."""
+        """Repeats requests whose keys have ended after the request, at the first two calls."""
         pending, self.pending = self.pending, []
         for key, again, times in pending:
             if self.ended(key):
@@ -71,6 +71,6 @@ class _Late(Device):
                 self.pending.append((key, again, times))
 
     def ended(self, key: int) -> bool:
-        """Whether a key no longer opens anything."""
+        """Whether a key is no longer valid."""
         found = self.keys.get(key)
         return found is None or (isinstance(found, Window) and found.region is None)

@@ -1,4 +1,4 @@
-"""Mutants that violate REG-14, relaxed ordering. Not for short ones, which are rows of ordering.yaml."""
+"""Mutants that violate REG-14, relaxed ordering. Short mutants are rows of ordering.yaml."""
 
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device

@@ -9,7 +9,7 @@ from trial.violation import permits
 class OtherErrnos(Device):
     """Every refusal of a registration has another errno, except those of buffers, whose page says EINVAL."""
 
-    _named = False  # whether the page names the errno
+    _named = False  # whether the manual page names the errno
 
     def buffer_fault(self, pd: int, asked: Attributes) -> int:
         fault = super().buffer_fault(pd, asked)

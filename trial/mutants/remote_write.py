@@ -1,5 +1,5 @@
-"""Mutants that violate REG-05, REMOTE_WRITE, or make a choice that it leaves open. Not for short ones
-(remote_write.yaml)."""
+"""Mutants that violate REG-05, REMOTE_WRITE, or make a choice that it leaves open. Short mutants are in
+remote_write.yaml."""
 
 from conformance.bench.work_requests import SendRequest
 from reference.device import Device

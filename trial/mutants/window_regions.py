@@ -5,7 +5,7 @@ from reference.objects import Region, Window
 
 
 class _AnyRegion(Device):
-    """A window opens its region in whatever domain that is."""
+    """A window gives access to its region whatever the region's domain is."""
 
     def no_longer_fits(self, window: Window, region: Region, right: int) -> bool:
         return region.domain is window.domain and super().no_longer_fits(window, region, right)

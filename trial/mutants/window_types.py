@@ -1,4 +1,4 @@
-"""Mutants that violate BIND-15: keys of type 2 windows, and invalidation. Not for short ones (window_types.yaml)."""
+"""Mutants that violate BIND-15: keys of type 2 windows, and invalidation. Short mutants are in window_types.yaml."""
 
 from dataclasses import replace
 

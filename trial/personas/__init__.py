@@ -1,7 +1,7 @@
 """Personas: references that behave as the drivers of known devices may, each with the places in the driver's source.
 
-A persona is data: capabilities that a driver lacks or misdeclares, and permitted behaviours, which are combined. It
-does not have most of the driver's mistakes: only cases of the rules that the persona names may fail on it.
+A persona is data: capabilities that a driver lacks or misdeclares, and a combination of permitted behaviours. It has
+only some of the driver's mistakes: only cases of the rules that the persona names may fail on it.
 """
 
 from trial.personas.persona import Persona

@@ -37,23 +37,23 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "relaxed-not-visible",
         "relaxed-atomics-refused",
     ),
-    # The violations begin at lengths that are refused already.
+    # The persona already refuses the lengths at which the violations begin.
     WindowsOfTwoGigabytes: ("end-of-a-bind-wraps", "huge-lengths-are-signed", "wrapping-bind-is-cut-at-the-region"),
     # Advice without FLUSH does nothing, on any region.
     OnlyFlushedAdviceIsFollowed: ("asynchronous-advice-for-every-domain",),
-    # There is no old key.
+    # A re-registration keeps the keys, so there is no old key.
     KeysKept: ("old-key-serves",),
-    # Memory without LOCAL_WRITE has no REMOTE_WRITE either, and is refused for that.
+    # A region without LOCAL_WRITE has no REMOTE_WRITE either, and is refused for lack of that right.
     ReadSinksNeedRemoteWrite: ("reads-write-anything",),
-    # HUGETLB is refused before it is checked whether it fits.
+    # HUGETLB is refused before the device checks whether the region is in huge pages.
     HugePagesNotOffered: ("dmabuf-every-flag", "dmabuf-on-demand"),
     HugetlbWithoutPagingRefused: ("dmabuf-on-demand",),
-    # The old key is that of a new region.
+    # The old key has been assigned to a new region.
     LowestFreeKey: ("posted-receives-keep-their-region",),
     LastKeyComesBack: ("posted-receives-keep-their-region",),
     # Every address is a pointer, so that no address is wrong by an offset.
     ZeroBasedIsDropped: ("zero-based-from-the-page", "zero-based-to-the-pages-end"),
-    # Peers address every region by its own address.
+    # Peers address every region by the address of its memory.
     HcaVaIsDropped: (
         "regions-past-the-end-have-no-end",
         "keys-of-other-addresses-outlive",
@@ -61,7 +61,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "ex-iova-without-its-bit",
         "iova-bounds-of-memory",
     ),
-    # There is no key with which to read it.
+    # The region has no key with which it could be read.
     NoRemoteKeyWithoutRights: ("remote-read-by-local-read",),
     # The completion reports the faults that the posting does not detect.
     BindFaultsAreFoundInCompletions: (
@@ -81,7 +81,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "refused-changes-move-the-region",
         "local-invalidation-over-uc-holds-the-region",
     ),
-    # Windows can be allocated nevertheless.
+    # Windows can be allocated although they are not declared.
     WindowsCannotBeBound: ("windows-claimed", "type-two-claimed"),
     # The change that would open the memory is refused.
     NoNewRightToWrite: _OPENING,

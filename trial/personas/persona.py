@@ -8,7 +8,7 @@ from reference.stack import Stack
 from trial.personas.sysfs_port import ETHERNET, SysfsPort
 
 _REACHED = ("swap", "persistent_memory", "pci_bar")
-# Capabilities that no driver has on Linux, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses them.
+# Capabilities that no driver on Linux has, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses them.
 _NOT_ON_LINUX = ("iova_page_offset",)
 # The rules that every driver on Linux violates for that reason, each with its place in the source.
 _VIOLATED_ON_LINUX = {"IOVA-02a": "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr"}
@@ -21,10 +21,12 @@ class Persona:
     """A driver as the suite may meet it. Each value of the mappings is its place in the driver's source: `file:
     function`.
 
-    `lacks` are capabilities that it does not have. `claims` are those of them that it nevertheless declares, `hides`
-    those that it has without declaring them. `behaves` are classes that override one decision of the reference;
-    `mistakes` are the rules that some of them violate. `raw_registration`: why the kernel's commands do not suffice to
-    register memory, without the driver's own part. `port`: what its port looks like before anything is opened.
+    `lacks` are capabilities that it does not have. `claims` are those of the lacking capabilities that the driver
+    nevertheless declares, `hides` capabilities that it has without declaring them. `behaves` are classes that override
+    one decision of the reference;
+    `mistakes` are the rules that some of them violate. `raw_registration` is the reason why the kernel's commands do
+    not suffice to register memory without the driver's own part. `port` is the device's port as sysfs shows it before
+    the device is opened.
     """
 
     name: str

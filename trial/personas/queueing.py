@@ -1,4 +1,5 @@
-"""Permitted behaviours of drivers: queue pairs, posting, and completions. For personas (table.py names the drivers)."""
+"""Permitted behaviours of drivers: queue pairs, posting, and completions. Personas are made of them (table.py names the
+drivers)."""
 
 import errno
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ class TerminatedIsAnotherState(Device):
 
 
 class ReadsAndWritesNeedNoRight(Device):
-    """A peer reads and writes whatever rights the queue pair has; atomics need theirs."""
+    """A peer can read and write whatever rights the queue pair has; atomics need their right."""
 
     free = REMOTE_READ | REMOTE_WRITE
 
@@ -55,7 +56,7 @@ class ReadsAndWritesNeedNoRight(Device):
 
 
 class QueuePairsHaveAllRights(ReadsAndWritesNeedNoRight):
-    """The rights of a queue pair are not compared with what its peer asks for."""
+    """The rights of a queue pair are not checked for requests of its peer."""
 
     free = ~0
 
@@ -105,7 +106,7 @@ class NoInitAfterReset(Device):
 
 
 class NoPostingInError(Device):
-    """A queue pair in the error state does not accept requests and receives."""
+    """A queue pair in the error state accepts neither requests nor receives."""
 
     refused_in_error = errno.EINVAL
 
@@ -120,7 +121,7 @@ class NoPostingInError(Device):
 
 
 class NegativeErrnoInError(NoPostingInError):
-    """Requests and receives are refused by a queue pair in the error state, with the negative of EINVAL."""
+    """A queue pair in the error state refuses requests and receives with the return value -EINVAL."""
 
     refused_in_error = -errno.EINVAL
 
@@ -138,20 +139,20 @@ class NoPostingInKnownError(NoPostingInError):
 
 
 class NegativeIoErrorInKnownError(NoPostingInKnownError):
-    """The same, refused with the negative of EIO."""
+    """Requests and receives are refused with -EIO if the library knows of the error state."""
 
     refused_in_error = -errno.EIO
 
 
 class NegativeErrnoWhenPosted(Device):
-    """Requests that cannot be posted are refused with the negative of an errno."""
+    """Requests that cannot be posted are refused with a negative errno."""
 
     def post_fault(self, queue: Queue, opcode: str) -> int:
         return -abs(super().post_fault(queue, opcode))
 
 
 class EverySendIsSignaled(Device):
-    """A request without SIGNALED is not accepted, nor is one with another flag than SIGNALED or INLINE."""
+    """A request without SIGNALED is not accepted, nor is a request with another flag than SIGNALED or INLINE."""
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
         signaled = request.flags & SIGNALED or queue.sq_sig_all
@@ -184,7 +185,7 @@ class ReadsHaveOneElement(Device):
 
 
 class UnreliableWritesOnDemandAreLost(Device):
-    """An RDMA WRITE over a queue pair of type UC to memory on demand is lost: the pages are not brought in for it."""
+    """An RDMA WRITE over UC to on-demand memory is lost, because the device does not bring the pages in."""
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
         region = self.found(request.rkey)
@@ -222,7 +223,7 @@ class InvalidRequestsAreOperationErrors(Device):
 
 
 class ErrorsAreGeneral(Device):
-    """An error without a status of its own completes with GENERAL_ERR."""
+    """An error for which the device has no specific status completes with GENERAL_ERR."""
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         plain = status in (SUCCESS, FLUSHED)
@@ -230,7 +231,7 @@ class ErrorsAreGeneral(Device):
 
 
 class NoAsynchronousEvents(Device):
-    """A queue pair in error has no asynchronous event."""
+    """A queue pair that goes to the error state causes no asynchronous event."""
 
     def fail(self, queue: Queue) -> None:
         super().fail(queue)

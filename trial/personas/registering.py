@@ -45,21 +45,21 @@ class HugePagesNotOffered(Device):
 
 
 class PinningFaultsAreEfault(Device):
-    """Whatever the reason for which memory cannot be pinned, the errno is EFAULT."""
+    """If memory cannot be pinned, for whatever reason, the errno is EFAULT."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         return errno.EFAULT if super().range_fault(addr, length, access) else 0
 
 
 class PinningFaultsAreEnomem(Device):
-    """Whatever the reason for which memory cannot be pinned, the errno is ENOMEM."""
+    """If memory cannot be pinned, for whatever reason, the errno is ENOMEM."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         return errno.ENOMEM if super().range_fault(addr, length, access) else 0
 
 
 class NoBytesWithinAPage(Device):
-    """A region of zero bytes is registered where its address is not the beginning of a page: the page is pinned."""
+    """A region of zero bytes is registered if its address is not page-aligned: the page is pinned."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         inside = not length and addr % PAGE
@@ -87,21 +87,21 @@ class PinnedForWriting(Device):
 
 
 class ZeroBasedIsDropped(Device):
-    """A region with ZERO_BASED is registered, and addressed as one without."""
+    """A region with ZERO_BASED is registered, and addressed like a region without it."""
 
     def base(self, hca_va: int, access: int) -> int:
         return hca_va
 
 
 class HcaVaIsDropped(Device):
-    """A region is addressed by its address in the process, whatever hca_va is."""
+    """A region is addressed by the address of its memory, whatever hca_va is."""
 
     def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         return super().register(pd, addr, length, addr, access)
 
 
 class HugePagesKeepTheirOffset(Device):
-    """With ON_DEMAND and HUGETLB, the byte that is reached has the same offset in its huge page as the address."""
+    """With ON_DEMAND and HUGETLB, a request accesses the byte whose offset in its huge page is that of the iova."""
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
         at = super().place(region, addr, length)
@@ -112,7 +112,7 @@ class HugePagesKeepTheirOffset(Device):
 
 
 class NoRemoteKeyWithoutRights(Device):
-    """A region that grants peers no right has the rkey 0, which opens nothing."""
+    """A region that grants peers no right has the rkey 0, with which no access is granted."""
 
     def reported_keys(self, region: Region) -> tuple[int, int]:
         return region.key, region.key if region.access & _REMOTE else 0
@@ -144,7 +144,7 @@ class LowestFreeIndex(Device):
 
 
 class LastKeyComesBack(Device):
-    """A new region gets the key that was given back last."""
+    """A new region gets the key that was released last."""
 
     def setup(self) -> None:
         self._given_back: list[int] = []
@@ -174,7 +174,7 @@ class NoChangeIsACommandError(Device):
 
 
 class NoChangeAfterAFailedOne(Device):
-    """A region whose re-registration has failed refuses every further one; it can only be deregistered."""
+    """A region whose re-registration has failed refuses every further re-registration; it can only be deregistered."""
 
     def change(self, handle: int, change: Change) -> Region:
         if handle in self.regions and not self.regions[handle].usable:
@@ -194,7 +194,7 @@ class NoNewRightToWrite(Device):
 
 
 class LongLengthsAreRefusedUnselected(Device):
-    """A re-registration with a length of more than 32 TiB is refused, whether the length is selected or not."""
+    """A re-registration with a length of more than 32 TiB is refused, even if the length is not selected."""
 
     def change(self, handle: int, change: Change) -> Region:
         if self.stack.has("rereg_mr") and change.length > _LONGEST:
@@ -215,7 +215,7 @@ class NoWritingOfReadOnlyPins(Device):
 
 
 class AdviceEndsWithThePage(Device):
-    """Advice may go beyond a region's last byte, as far as its last page goes."""
+    """Advice may go beyond a region's last byte, up to the end of its last page."""
 
     def advice_out_of_bounds(self, region: Region, sge: Sge) -> bool:
         rest = -(region.addr + region.length) % PAGE

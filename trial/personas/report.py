@@ -16,7 +16,8 @@ _TIMES = ("violations", "killed", "processor, s")
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A table in Markdown; violations are those that are offered on the persona: nothing is vacuous without them."""
+    """A table in Markdown. The violations are those that are offered on the persona; without violations, no case counts
+    as vacuous."""
     lines = [f"| {' | '.join((*_HEAD, *_TIMES))} |", "|---" * len((*_HEAD, *_TIMES)) + "|"]
     for each in outcomes:
         vacuous = len(each.vacuous) if each.findings else ""

@@ -1,6 +1,5 @@
-"""The port of a persona's device as the kernel shows it, with which a run begins: its files below /sys. Data.
-
-Not for choosing among its GIDs (conformance/device/port.py does that, as on a device).
+"""The port of a persona's device as the kernel shows it in files below /sys; data only. As on a device,
+conformance/device/port.py chooses among its GIDs.
 """
 
 import tempfile
@@ -30,7 +29,7 @@ class SysfsPort:
     state: str = "4: ACTIVE"
 
     def begin(self) -> tuple[Transport, int]:
-        """The first findings of a run about it: the transport and the index of the GID. Raises UserError."""
+        """The first findings of a run about the port: the transport and the index of the GID. Raises UserError."""
         with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
             root = Path(name)
             self._write(root)
@@ -40,7 +39,8 @@ class SysfsPort:
             return transport_of(root / "infiniband" / _NAME, 1), chosen
 
     def _write(self, root: Path) -> None:
-        """The files. One that the kernel refuses to read, such as the interface of a GID that has none, is left out."""
+        """Writes the files. A file that the kernel would refuse to read, such as the interface of a GID that has none,
+        is left out."""
         device = root / "infiniband" / _NAME
         files = {"node_type": self.node, "ports/1/link_layer": self.link_layer, "ports/1/state": self.state}
         for index, (address, kind, interface) in enumerate(self.gids):

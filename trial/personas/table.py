@@ -1,7 +1,7 @@
 """The personas, as data. The paths beginning with `drivers/` and `include/` are of Linux, the others of rdma-core.
 
-Read from Linux 7.2 and from rdma-core 691953d. Not for the behaviours themselves (registering.py, queueing.py,
-windows.py, and the permitted variants among the mutants, some of which were found in drivers).
+The sources are those of Linux 7.2 and of rdma-core 691953d. The behaviours themselves are in registering.py,
+queueing.py, windows.py, and among the permitted variants of the mutants, some of which were found in drivers.
 """
 
 from collections.abc import Mapping

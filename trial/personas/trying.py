@@ -1,7 +1,8 @@
 """Tries the suite on personas: without a mistake, where no case may fail, and with each seeded violation.
 
-A violation is offered on a persona if a case that passes there kills the violation on the plain reference, even if that
-has only the persona's capabilities: the persona then has the behaviour that the violation breaks. Such a violation must
+A violation is offered on a persona if a case that passes there kills the violation on the plain reference, also when
+the plain reference has only the persona's capabilities: the persona then has the behaviour that the violation breaks.
+Such a violation must
 be killed there as well, unless a behaviour of the persona masks it (masking.py).
 """
 
@@ -30,8 +31,9 @@ from trial.violation import Violation
 class CleanRun:
     """The cases on a persona without a mistake. `passed` are the ids of the cases that pass.
 
-    `failed` are the failing cases as (id, rules, reason), a sweep once for each rule that it shows violated;
-    `broken` the BROKEN ones as `id: reason`, `findings` those of preflight, `processor_s` this process's time.
+    `failed` are the failing cases as (id, rules, reason), a sweep once for each rule that it shows violated. `broken`
+    are the BROKEN cases as `id: reason`, `findings` the findings of preflight, and `processor_s` this process's
+    processor time.
     """
 
     persona: str
@@ -45,12 +47,11 @@ class CleanRun:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one persona. `findings` are those of the violations that are offered there; `wrong` has to be
-    mended.
-
-    `right` is the number of cases that pass and are not vacuous, or that fail for a rule that the driver violates.
-    `wrong` has a line for each case that fails and should not, and for each rule that the driver violates though no
-    case fails; `broken` one for each BROKEN case. `vacuous` are cases that pass and detect none of the violations
+    """The outcome of one persona. `findings` are the findings of the violations that are offered there. `right` is the
+    number of cases that pass and are not vacuous, or that fail for a rule that the driver violates.
+    `wrong` has a line for each case that fails and should not, and for each rule that the driver violates although no
+    case fails; `broken` has a line for each BROKEN case. Both have to be mended. `vacuous` are cases that pass and
+    detect none of the violations
     offered on the persona, although they detect one of these on the plain reference.
     """
 
@@ -157,7 +158,7 @@ def try_personas(
 ) -> Iterator[Outcome]:
     """Runs the cases on each persona, then tries the violations there; yields the outcomes in order."""
     named = [each.name for each in personas]
-    gc.freeze()  # the cases stay, and stay shared with the processes
+    gc.freeze()  # the cases are kept, and shared with the child processes
     cleans = list(in_processes(lambda number: run_clean(personas[number], cases), named, jobs))
     if not violations:
         yield from map(outcome, personas, cleans)

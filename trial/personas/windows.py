@@ -1,4 +1,4 @@
-"""Permitted behaviours of drivers: memory windows. For personas (table.py names the drivers)."""
+"""Permitted behaviours of drivers: memory windows. Personas are made of them (table.py names the drivers)."""
 
 import errno
 
@@ -58,8 +58,7 @@ class NoRightToBind(Device):
 
 
 class BindsCheckedAtAccess(Device):
-    """A bind that could be posted works; accesses that the region does not allow are refused when the window is
-    used."""
+    """A bind that could be posted succeeds; access that the region forbids is refused when the window is used."""
 
     def bind_refused(self, *_: object) -> bool:
         return False
@@ -77,7 +76,7 @@ class BindsCheckedAtAccess(Device):
 
 
 class IndexOfAKeyIsIgnored(Device):
-    """A posted bind takes the lowest eight bits of its key, and the index of the window."""
+    """A posted bind uses only the lowest eight bits of the requested key, and the index of the window."""
 
     def posted_bind(self, queue: Queue, request: SendRequest) -> str:
         own = self.window_behind(request.window).key
@@ -85,7 +84,7 @@ class IndexOfAKeyIsIgnored(Device):
 
 
 class UnbindingKeepsTheKey(Device):
-    """ibv_bind_mw of zero bytes leaves the window's key as it is; it opens nothing any more."""
+    """ibv_bind_mw of zero bytes does not change the window's key, which then gives no access."""
 
     def ibv_bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> tuple[int, int]:
         self._unbinding = not info.length

@@ -22,7 +22,7 @@ class _Atomic(DataPath):
         return True
 
     def done(self, sent: Sent, place: int, old: int) -> None:
-        """Changes the value at `place`, which was `old`, and the returned value."""
+        """Changes the value at `place`, which was `old` before the atomic, and the returned value."""
 
     def store(self, place: int, value: int) -> None:
         """Stores a value at `place`."""

@@ -32,10 +32,10 @@ class Granting(DataPath):
 
 
 class _Ended(Granting):
-    """A deregistered region's key still opens it for some requests."""
+    """A deregistered region's key still gives access to the region for some requests."""
 
     def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        """Whether the key still opens the region for this request."""
+        """Whether the key still gives access to the region for this request."""
         return False
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:

@@ -64,7 +64,7 @@ class ReadsFillUnwritableMemory(Granting):
     """A READ can fill a region without LOCAL_WRITE."""
 
     def wanted(self, sent: Sent) -> bool:
-        """Whether the request may fill it."""
+        """Whether the request may fill the region."""
         return sent.reads
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
@@ -81,7 +81,7 @@ class _Iova(Granting):
     zero = False
 
     def shifted(self, remote_addr: int, region: Region) -> int:
-        """The address to try in place of `remote_addr`."""
+        """The address at which the request is carried out in place of `remote_addr`."""
         return remote_addr - region.addr + region.iova
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
@@ -95,4 +95,4 @@ class _Iova(Granting):
 
 @violates("IOVA-02")
 class MemoryAddressesWorkToo(_Iova):
-    """A region with an hca_va of its own is reached by its address in memory as well."""
+    """A region whose hca_va differs from its address in memory can also be accessed by that address."""

@@ -8,7 +8,7 @@ _PACKET, _PAGE = 1024, 4096
 
 
 class _Read(DataPath):
-    """Changes what a successful READ has left behind. `before` are the contents of its elements before it."""
+    """Changes what a successful READ has left behind. `before` are the contents of the READ's elements before it."""
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
         if sent.reads and sent.length:

@@ -7,12 +7,12 @@ from trial.violation import violates
 
 
 class _EndedBinding(Granting):
-    """A window's key still opens it for some requests after it has ended."""
+    """A window's key still gives access to the window for some requests after the key has ended."""
 
     ended: tuple[str, ...] = ("rebound",)
 
     def opens(self, sent: Sent, binding: Binding) -> bool:
-        """Whether the ended key still opens the window for this request."""
+        """Whether the ended key still gives access to the window for this request."""
         return sent.reads and bool(binding.access & REMOTE_READ)
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:

@@ -56,7 +56,7 @@ class BindsOvertaken(DataPath):
         return returned
 
     def release(self, qp: int) -> None:
-        """Executes the bind that is held on a queue pair."""
+        """Executes the bind that is delayed on a queue pair."""
         held: Any = self._held.pop(qp, None)
         if held:
             held()

@@ -10,7 +10,7 @@ _PACKET, _PAGE = 1024, 4096
 
 
 class _Written(DataPath):
-    """Changes what a successful WRITE has left behind. `before` are the bytes there before it."""
+    """Changes what a successful WRITE has left behind. `before` are the bytes of the target before the WRITE."""
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
         if sent.writes and sent.length:
@@ -26,7 +26,7 @@ class _Written(DataPath):
         """Changes the bytes at `place`."""
 
     def delay(self, queue: QueuePair, place: int, before: bytes) -> None:
-        """Takes bytes back, and writes them after the next completion at the peer was polled."""
+        """Restores the old bytes, and writes the new ones after the next completion at the peer was polled."""
         arrived = content_at(place, len(before))
         if arrived is not None and (peer := self.peer(queue)):
             put(place, before)
