@@ -552,9 +552,7 @@ def test_a_guest_that_does_not_start(
     pid = fake_qemu(script)
     error = _fails_to_boot(no_image, tmp_path / "console")
     assert message in error.message
-    assert error.log == (
-        str(tmp_path / "console") if CONSOLE in script else ""
-    )  # an empty output is not reported
+    assert error.log == (str(tmp_path / "console") if CONSOLE in script else "")  # an empty output is not reported
     assert not is_running(int(pid.read_text()))
 
 
