@@ -255,7 +255,7 @@ def test_a_mistake_in_a_file_that_the_lab_names_is_reported_before_anything_is_c
         (["--lab", "lab.yaml"], "results.jsonl", "out has a run; choose another --out, or --resume the lab"),
         (["--lab", "lab.yaml"], "plan.json", "out has a run; choose another --out, or --resume the lab"),
         (["--lab", "lab.yaml"], "lab.html/", "out/lab.html cannot be written: it is a directory"),
-        (["--host", "one"], "lab.json", "out has a lab; choose another --out, or --resume the lab"),
+        (["--host", "one"], "lab.json", "out is the directory of a lab; choose another --out, or --resume the lab"),
     ],
 )
 def test_nothing_is_begun_where_something_else_is(tmp_path: Path, arguments: list[str], there: str, why: str) -> None:

@@ -84,7 +84,7 @@ CONTEXT = Struct(
 
 PD = Struct(
     "ibv_pd",
-    "A protection domain: regions, windows and QPs work together only if they are in the same domain.",
+    "A protection domain: regions, windows and QPs work together only within one domain.",
     (
         F("context", "struct ibv_context *", "the opened device of the object"),
         F("handle", "uint32_t", "the kernel's handle of the object"),
