@@ -1,7 +1,7 @@
 """A device in Python for the tests of the plugin and of the supervision. The conftest of a made-up project imports all
 names of this module. The device accepts every registration except ON_DEMAND, which it does not declare. Kinds of memory
-cause the events that tests need: `huge` a failure of the harness, `no_access` the death of
-the process, `hole` a call that never returns.
+cause the events that tests need: `huge` a failure of the harness, `no_access` the death of the process, `hole` a call
+that never returns.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
 
 It speaks the port's protocol on its standard input and output: it is up, waits for a request, and answers. LINES is a
 file with the lines of an honest worker: its header, and a result for each case. WHAT is a key of CHANGES or TEXTS, or
-the
-name of a function below: the attack in the second case. The functions get the worker as argument, and return or end the
-process.
+the name of a function below: the attack in the second case. The functions get the worker as argument, and return or end
+the process.
 """
 
 from __future__ import annotations

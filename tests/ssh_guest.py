@@ -1,7 +1,6 @@
 """Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking; a helper of tests.
 Their image is the default image with OpenSSH and the module of a network card; it is built and kept like any other
-image. A
-panic does not end such a guest, and a reset starts it again, as with a host.
+image. A panic does not end such a guest, and a reset starts it again, as with a host.
 """
 
 import os

@@ -1,7 +1,6 @@
 """Two hosts at once, over the real ssh: refused keys, a lab in which one host panics, and connections between the two.
 The same two guests serve all tests, because making a guest takes long; tests that need no kernel are in
-test_remote_host.py.
-RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs there.
+test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs there.
 """
 
 import json

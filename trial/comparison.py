@@ -37,8 +37,7 @@ class Divergence:
     """The device answered differently from the reference.
 
     `given` are the objects of the sequence and `taken` its steps, up to the step whose answer differs. Divergences with
-    equal
-    `signature` probably have the same cause. `rule` is the nearest rule (nearest.py).
+    equal `signature` probably have the same cause. `rule` is the nearest rule (nearest.py).
     """
 
     entry: str

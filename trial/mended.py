@@ -40,8 +40,7 @@ class LeftOut:
 
     `violated` are those that violate a rule only without the change, `not_verified` those whose feature the device no
     longer offers without the change. `of_other_rules` are the violations of none of the change's rules. `defects` are
-    the
-    fingerprints of the violations, with their titles; `declared` are the defects that the change claims to mend.
+    the fingerprints of the violations, with their titles; `declared` are the defects that the change claims to mend.
     """
 
     change: str

@@ -4,8 +4,7 @@
 
 For each NAME, the program FOLDER/NAME is run on the device. If it does not exist, it is first compiled from
 FOLDER/NAME.c with libibverbs. One message reports its start, and another one its end: the exit status (negative: the
-signal), and the
-output. Messages are JSON lines.
+signal), and the output. Messages are JSON lines.
 """
 
 import json

@@ -21,8 +21,7 @@ class Violation:
     """`kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how.
 
     A `permitted` mutant keeps `rule`, but not the recommendations (rules of the level `should`) in `departs_from`,
-    whose
-    cases rightly fail on it. `written` is BLIND if its author had not seen the cases.
+    whose cases rightly fail on it. `written` is BLIND if its author had not seen the cases.
     """
 
     name: str

@@ -3,9 +3,8 @@ reliable connections (XRC), whose requests name the shared receive queue of the 
 
 For RC see ibv_create_srq(3) and ibv_post_srq_recv(3). Each end of XRC consists of an XRC_SEND queue pair, an XRC_RECV
 queue pair and a shared receive queue; the latter two are in an XRC domain, which each end has for itself. See
-ibv_open_xrcd(3),
-ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3). Regions must be in the PD of the shared receive queue.
-XRC was never tried on a device that offers it: every device so far has refused the first call.
+ibv_open_xrcd(3), ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3). Regions must be in the PD of the
+shared receive queue. XRC was never tried on a device that offers it: every device so far has refused the first call.
 """
 
 import os

@@ -9,6 +9,7 @@ for operations whose completion is awaited at once (traffic.py).
 import ctypes
 import itertools
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
@@ -17,7 +18,7 @@ from conformance.bench.interface import Bench, Queue
 from conformance.bench.memory_areas import CANARY, EMPTY, Part, pattern, repeated
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.errors import SetupRefused
-from conformance.execution.connection import post_receives
+from conformance.execution.connection import LoopbackConnection, post_receives
 from conformance.execution.context import CaseContext, result_of
 from conformance.kernel import paging
 from conformance.model.case import Step
@@ -199,7 +200,7 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
     for number in range(rounds):
         ctypes.memset(addr, EMPTY, length * _BURST)
         wr_ids = [context.next_wr_id() for _ in range(_BURST)]
-        messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
+        messages = _messages(number, length)
         for each, wr_id in enumerate(wr_ids):
             returned = receiver.post_receive((Sge(addr + each * length, length, lkey % (1 << 32)),), wr_id)
             if returned.value:
@@ -211,16 +212,8 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
             returned = sender.post_send(SendRequest("SEND", context.next_wr_id(), (part,)))
             if returned.value:
                 return result_of(returned)
-        for each, wr_id in enumerate(wr_ids):
-            found = receiver.completions(1)
-            content = ctypes.string_at(addr + each * length, length)
-            completed = [(one.status, one.wr_id) for one in found]
-            if completed != [("SUCCESS", wr_id)] or content != messages[each]:
-                connection.stale = True
-                connection.check_answered(sender.completions(1), found, "SEND")
-                own = completed == [("SUCCESS", wr_id)]
-                what = "before its data was there" if own else f"with {completed}, not with its own success"
-                return _wrong(f"receive {each} of round {number} completed {what}")
+        if wrong := _first_wrong(connection, "SEND", addr, messages, "wr_id", wr_ids):
+            return _wrong(f"receive {wrong[0]} of round {number} completed {wrong[1]}")
         sender.completions(_BURST)
     return _wrong("0")
 
@@ -238,7 +231,7 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
     source = context.harness.scratch(sender.pd, length * _BURST, "burst")
     for number in range(rounds):
         ctypes.memset(addr, EMPTY, length * _BURST)
-        messages = [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
+        messages = _messages(number, length)
         ctypes.memmove(source.addr, b"".join(messages), length * _BURST)
         post_receives(receiver, [context.next_wr_id() for _ in range(_BURST)])
         for each in range(_BURST):
@@ -247,18 +240,35 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
             returned = sender.post_send(request._replace(remote_addr=addr + each * length))
             if returned.value:
                 return result_of(returned)
-        for each in range(_BURST):
-            received = receiver.completions(1)
-            found = [(one.status, one.imm) for one in received]
-            content = ctypes.string_at(addr + each * length, length)
-            if found != [("SUCCESS", each)] or content != messages[each]:
-                connection.stale = True
-                connection.check_answered(sender.completions(1), received, "RDMA_WRITE_WITH_IMM")
-                own = found == [("SUCCESS", each)]
-                what = "before its data was there" if own else f"with {found}, not with its own success"
-                return _wrong(f"message {each} of round {number} was reported {what}")
+        if wrong := _first_wrong(connection, "RDMA_WRITE_WITH_IMM", addr, messages, "imm", range(_BURST)):
+            return _wrong(f"message {wrong[0]} of round {number} was reported {wrong[1]}")
         sender.completions(_BURST)
     return _wrong("0")
+
+
+def _messages(number: int, length: int) -> list[bytes]:
+    """The messages of the burst with this number, which differ from each other and from those of the burst before."""
+    return [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
+
+
+def _first_wrong(
+    connection: LoopbackConnection, opcode: str, addr: int, messages: Sequence[bytes], field: str, wanted: Sequence[int]
+) -> tuple[int, str] | None:
+    """Takes the completions of a burst from the receiver's queue. Each must succeed, have its wanted number in the
+    field, and come when all of its message is in memory. Returns the number of the first that does not, and what it
+    did instead; None if there is none.
+    """
+    sender, receiver = connection.pair.requester, connection.pair.responder
+    for each, (message, own) in enumerate(zip(messages, wanted, strict=True)):
+        received = receiver.completions(1)
+        content = ctypes.string_at(addr + each * len(message), len(message))
+        completed = [(one.status, getattr(one, field)) for one in received]
+        is_own = completed == [("SUCCESS", own)]
+        if not is_own or content != message:
+            connection.stale = True
+            connection.check_answered(sender.completions(1), received, opcode)
+            return each, "before its data was there" if is_own else f"with {completed}, not with its own success"
+    return None
 
 
 def atomics_in_order(context: CaseContext, step: Step) -> Observation:

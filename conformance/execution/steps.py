@@ -410,13 +410,15 @@ def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> boo
     If the event does not come soon, a later request raises another event: events come in order, so an event that was
     only late comes first.
     """
-    if wanted and queue.took_event(SILENCE_S):
-        return True
     if wanted:
+        if queue.took_event(SILENCE_S):
+            return True
         queue.request_event(solicited_only=0)
     queue.post_send(SendRequest("RDMA_WRITE", context.next_wr_id()))
     queue.completions(1)
-    return queue.took_event(None) and queue.took_event(SILENCE_S) if wanted else queue.took_event(0)
+    if not wanted:
+        return queue.took_event(0)
+    return queue.took_event(None) and queue.took_event(SILENCE_S)
 
 
 def _bind_layer(returned: Return) -> str:

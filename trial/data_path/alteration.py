@@ -3,8 +3,7 @@ polled.
 
 Real requests are posted, on real queue pairs. For a request that only the altered device carries out, a request of zero
 bytes is posted and this module moves the bytes; a request that only the altered device refuses is posted with a key
-that does
-not exist.
+that does not exist.
 """
 
 import ctypes

@@ -1,8 +1,7 @@
 """The structures that a program passes to ibv_post_send, ibv_post_recv, ibv_poll_cq and ibv_bind_mw.
 
 The layouts are those of <infiniband/verbs.h>, which are part of the library's stable ABI. Unlike in device/posting.py,
-each field
-can be changed.
+each field can be changed.
 """
 
 import ctypes

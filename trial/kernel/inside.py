@@ -3,9 +3,8 @@
     python3 -m trial.kernel.inside PORT
 
 The program waits until the guest is frozen as a template (fixtures/guest/warm.py), and then reads orders from the port,
-as lines of
-JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`, or a `program` with other tests. trying.py
-judges the outcomes.
+as lines of JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`, or a `program` with other tests.
+trying.py judges the outcomes.
 """
 
 import base64
@@ -148,19 +147,12 @@ def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int
     if status == 0 and not all_of_them and _kept_since(before):
         for case in cases:
             before = _kept()
-            if in_child([case], _Silent(), False) == 0 and (kept := _kept_since(before)):
+            if in_child([case], Orders(os.devnull), False) == 0 and (kept := _kept_since(before)):
                 orders.answer("begins", case=case.id)
                 reason = f"the driver keeps memory after the end of the process: {', '.join(sorted(kept))}"
                 orders.answer("judged", case=case.id, verdict="FAIL", rules=case.rules, reason=reason, seconds=0)
                 break
     return status
-
-
-class _Silent(Orders):
-    """A stand-in for Orders that sends no answers."""
-
-    def __init__(self) -> None:
-        super().__init__("/dev/null")
 
 
 def _kept() -> Counter[str]:

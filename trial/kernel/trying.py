@@ -59,8 +59,7 @@ def suited(cases: Sequence[Case]) -> list[Case]:
     """The cases of the default tier that a driver can fail: rows before sweeps, and cases that may crash a kernel last.
 
     Neighbouring cases of a table are similar, so the first case of each table comes before the second ones, to detect a
-    mutant sooner. Leaves out
-    comparisons with a header, and cases about fork protection, which test the library.
+    mutant sooner. Leaves out comparisons with a header, and cases about fork protection, which test the library.
     """
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory

@@ -23,10 +23,9 @@ class Persona:
 
     `lacks` are capabilities that it does not have. `claims` are those of the lacking capabilities that the driver
     nevertheless declares, `hides` capabilities that it has without declaring them. `behaves` are classes that override
-    one decision of the reference;
-    `mistakes` are the rules that some of them violate. `raw_registration` is the reason why the kernel's commands do
-    not suffice to register memory without the driver's own part. `port` is the device's port as sysfs shows it before
-    the device is opened.
+    one decision of the reference; `mistakes` are the rules that some of them violate. `raw_registration` is the reason
+    why the kernel's commands do not suffice to register memory without the driver's own part. `port` is the device's
+    port as sysfs shows it before the device is opened.
     """
 
     name: str

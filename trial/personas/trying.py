@@ -2,8 +2,7 @@
 
 A violation is offered on a persona if a case that passes there kills the violation on the plain reference, also when
 the plain reference has only the persona's capabilities: the persona then has the behaviour that the violation breaks.
-Such a violation must
-be killed there as well, unless a behaviour of the persona masks it (masking.py).
+Such a violation must be killed there as well, unless a behaviour of the persona masks it (masking.py).
 """
 
 import collections
@@ -48,11 +47,10 @@ class CleanRun:
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of one persona. `findings` are the findings of the violations that are offered there. `right` is the
-    number of cases that pass and are not vacuous, or that fail for a rule that the driver violates.
-    `wrong` has a line for each case that fails and should not, and for each rule that the driver violates although no
-    case fails; `broken` has a line for each BROKEN case. Both have to be mended. `vacuous` are cases that pass and
-    detect none of the violations
-    offered on the persona, although they detect one of these on the plain reference.
+    number of cases that pass and are not vacuous, or that fail for a rule that the driver violates. `wrong` has a line
+    for each case that fails and should not, and for each rule that the driver violates although no case fails; `broken`
+    has a line for each BROKEN case. Both have to be mended. `vacuous` are cases that pass and detect none of the
+    violations offered on the persona, although they detect one of these on the plain reference.
     """
 
     persona: str
