@@ -317,7 +317,9 @@ def test_a_night_tries_what_was_not_killed_and_a_tenth_of_the_rest(monkeypatch: 
     assert len(chosen) in (-(-len(known) // 10), -(-len(known) // 10) + 1)
     halves = []
     for shard in (Shard(1, 2), Shard(2, 2)):
-        arguments = argparse.Namespace(driver="rxe", mutant=[], rule=[], file=[], permitted=False, night=False, shard=shard)
+        arguments = argparse.Namespace(
+            driver="rxe", mutant=[], rule=[], file=[], permitted=False, night=False, shard=shard
+        )
         halves.append(kernel_runs._chosen(arguments, {}))
     assert sorted(each.name for half in halves for each in half) == sorted(each.name for each in known)
     assert abs(len(halves[0]) - len(halves[1])) <= 1

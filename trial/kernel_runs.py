@@ -43,7 +43,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--permitted", action="store_true", help="only changes that the documents allow")
     command.add_argument("--only", action="append", default=[], metavar="CASE", help="only these cases")
     command.add_argument("--verb", action="append", default=[], metavar="VERB", help="only cases of this verb")
-    command.add_argument("--seed", type=int, metavar="N", help="shuffle cases and points, in the same way for the same N")
+    command.add_argument(
+        "--seed", type=int, metavar="N", help="shuffle cases and points, in the same way for the same N"
+    )
     command.add_argument("--own", action="store_true", help="do not try survivors with the cases of other rules")
     command.add_argument("--build", action="store_true", help="only compile the modules")
     command.add_argument(
@@ -71,7 +73,11 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if arguments.list:
         print("\n".join(f"{','.join(each.rules):<16} {each.file}/{each.name}: {each.about}" for each in chosen))
         return 0
-    cases = [each for each in suited(suite.cases, arguments.seed) if not arguments.verb or each.verb in arguments.verb]
+    cases, verbs = suited(suite.cases, arguments.seed), arguments.verb
+    for verb in verbs:
+        if verb not in (known := {each.verb.removeprefix("ibv_") for each in cases}):
+            raise UserError(f"no case is of the verb {verb!r}{suggestion(verb, known)}", status=2)
+    cases = [each for each in cases if not verbs or each.verb.removeprefix("ibv_") in verbs]
     for name in arguments.only:
         if name not in {case.id for case in suite.cases}:
             raise UserError(f"unknown case {name!r}{suggestion(name, [case.id for case in cases])}")

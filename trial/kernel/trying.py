@@ -30,9 +30,10 @@ _TRIES = 3  # tries of a mutant in a new guest, after a guest that died without 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of a mutant. `by` are the cases that detected the mutant, and `reason` is the reason of the first of
-    them, `verdict` its verdict (or that of a guest that was lost between cases). `tried` is the number of cases that were run, and `seconds` the time that they took. `peer` is the first of
-    rdma-core's own tests that detected the mutant, empty if none did, and None if those tests were not run.
+    """The outcome of a mutant. `by` are the cases that detected the mutant; `reason` and `verdict` are those of the
+    first of them (or of a guest lost between cases). `tried` is the number of cases that were run, and `seconds`
+    the time that they took. `peer` is the first of rdma-core's own tests that detected the mutant, empty if none
+    did, and None if those tests were not run.
     """
 
     name: str
@@ -146,9 +147,7 @@ class Trial:
                 tried += 1
             if detected and (counted := self._counts(detected, module, mutant)):
                 outcome, by = FALSE_ALARM if mutant.permitted else counted, (detected.case,)
-                return finding(
-                    mutant, outcome, by=by, reason=detected.reason, verdict=detected.verdict, tried=tried
-                )
+                return finding(mutant, outcome, by=by, reason=detected.reason, verdict=detected.verdict, tried=tried)
         if broken:
             reason = f"{broken[0].case}: {broken[0].reason}"
             return finding(mutant, BROKEN, by=tuple(each.case for each in broken), reason=reason, tried=tried)
