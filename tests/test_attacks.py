@@ -172,7 +172,7 @@ ATTACKS = (
     ),
     IN_FILE(
         "it is not what the stack answers",
-        "it counts as STACK, but is no answer of the stack",
+        "it counts as STACK, but is not an answer of the stack",
         lambda lines: failing(effective="STACK")(head(subject="device")(lines)),
     ),
     IN_FILE(
