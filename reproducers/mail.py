@@ -1,6 +1,5 @@
-"""The text of a report about a violation, for a mailing list or a vendor: plain text of 72 columns; only the kernel's
-messages are not wrapped.
-"""
+"""The text of a report about a violation, for a mailing list or a vendor: plain text of 72 columns, except the kernel's
+messages, which are not wrapped."""
 
 import re
 import textwrap

@@ -1,6 +1,5 @@
 """The set-up of a case as statements of C: the protection domains, memory, queue pairs, regions and windows that its
-steps need. Many rows of a table share one set-up, so a row may not need all of it.
-"""
+steps need. Many rows of a table share one set-up, so a row may need only a part of it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

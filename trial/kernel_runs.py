@@ -1,4 +1,4 @@
-"""`rdma-cts trial kernel`: tries mutants of a driver in guests, those of rxe on the mended stack."""
+"""`rdma-cts trial kernel`: tries mutants of a driver in guests; mutants of rxe run on the mended stack."""
 
 import argparse
 import hashlib
@@ -124,7 +124,7 @@ def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverMod
 def _findings(trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace) -> Iterator[Finding]:
     survivors = []
     permitted = [each for each in chosen if each.permitted]
-    # Mutants that leak come last, after those that may crash the kernel: both end their guest.
+    # Mutants that leak come last, after mutants that may crash the kernel. Both kinds end their guest.
     for mutant in sorted(chosen, key=lambda each: (each.leaks, each.kills, each.of_header)):
         if mutant.permitted and not arguments.only:
             continue
@@ -144,7 +144,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         settled = (*report.KILLED, EQUIVALENT, ACCEPTED)
         chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
     if arguments.shard:
-        # A random sample, the same every time, gives an estimate for all mutants.
+        # A random sample that is always the same gives an estimate for all mutants.
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 
