@@ -6,7 +6,7 @@ effect of each option. A run is resumed with the options that it was started wit
 (--out, --yes, -q) are not in RunOptions.
 
 The module is in `conformance` because both `commands` and `pytest_plugin` need it, and `conformance` never imports
-`commands`. commands/run_arguments.py parses arguments.
+`commands`. commands/cli/run_arguments.py parses arguments.
 """
 
 import argparse

@@ -50,10 +50,13 @@ _PROGRESS_S = 2.0
 
 
 class Orders:
-    """The port: reads orders and writes answers, as lines."""
+    """The port: reads orders and writes answers, as lines. `seed` shuffles the points of sweeps; if cases are
+    `watched`, KFENCE watches the kernel's allocations during each of them."""
 
     def __init__(self, port: str) -> None:
         self._port = os.open(port, os.O_RDWR | os.O_CLOEXEC)
+        self.seed: int | None = None
+        self.watched = True
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         rest = b""
@@ -75,7 +78,7 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
         device = Device(DEVICE)
         bench = DeviceBench(device, alone=True)
         preflight(bench)
-        context = run_context(bench, capabilities_of(bench), KernelWatch())
+        context = run_context(bench, capabilities_of(bench), KernelWatch(), orders.seed)
     except UserError as error:
         orders.answer("no-session", reason=str(error))
         return True
@@ -84,7 +87,7 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
     for case in cases:
         if violated and not all_of_them:
             break
-        watch(True)
+        watch(orders.watched)
         violated |= _violates(case, context, orders)
         watch(False)
     return violated
@@ -213,6 +216,7 @@ def main(port: str) -> int:
     for order in orders:
         if "cases" in order:
             known |= {case.id: case for case in pickle.loads(unpacked(order["cases"]))}
+            orders.seed = order["seed"]
         if "module" in order:
             exchange_provider(order["provider"])
             try:
@@ -223,6 +227,7 @@ def main(port: str) -> int:
                 continue
             orders.answer("exchanged", reason=reason)
         if "run" in order:
+            orders.watched = order["watched"]
             status = run_watched([known[name] for name in order["run"]], orders, order["all"])
             orders.answer("done", status=status)
         if "program" in order:
