@@ -7,7 +7,6 @@ Not for workers and threads (supervisor.py), nor for storing durations (runs/dur
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.model.case import Case
-from conformance.tables.tiers import cost
 
 # How long it takes to start a worker, in seconds: a batch of cases should take longer.
 START_S = 3.0
@@ -21,7 +20,7 @@ _FIRST_SHARE = 0.5
 
 def expected_s(case: Case, durations: Mapping[str, float]) -> float:
     """The expected duration of a case in seconds: the known duration, else an estimate from the cost of the case."""
-    return durations.get(case.id, _CALL_S * cost(case))
+    return durations.get(case.id, _CALL_S * case.cost)
 
 
 class Schedule:
