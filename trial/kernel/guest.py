@@ -128,9 +128,9 @@ class MutantGuest:
             raise Lost(Verdict.BROKEN, answer["reason"])
         return str(answer["reason"])
 
-    def run(self, cases: Sequence[str], all_of_them: bool = False) -> Iterator[Answer]:
+    def run(self, cases: Sequence[str], all_of_them: bool = False, watched: bool = True) -> Iterator[Answer]:
         """Runs the cases until one reports a violation or all have been run. Raises Lost and NoSession."""
-        self._order(run=list(cases), all=all_of_them)
+        self._order(run=list(cases), all=all_of_them, watched=watched)
         running, began = "", time.monotonic()
         while True:
             answer = self._next(running and f"in {running}", running)

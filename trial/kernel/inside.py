@@ -50,11 +50,14 @@ _PROGRESS_S = 2.0
 
 
 class Orders:
-    """The two directions of the port: orders come in lines, answers go in lines."""
+    """The two directions of the port: orders come in lines, answers go in lines. `seed` shuffles the points of sweeps;
+    if cases are `watched`, KFENCE watches the kernel's allocations during each of them.
+    """
 
     def __init__(self, port: str) -> None:
         self._port = os.open(port, os.O_RDWR | os.O_CLOEXEC)
         self.seed: int | None = None
+        self.watched = True
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         rest = b""
@@ -86,7 +89,7 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
     for case in cases:
         if violated and not all_of_them:
             break
-        watch(True)
+        watch(orders.watched)
         violated |= _violates(case, context, orders)
         watch(False)
     return violated
@@ -226,6 +229,7 @@ def main(port: str) -> int:
                 continue
             orders.answer("exchanged", reason=reason)
         if "run" in order:
+            orders.watched = order["watched"]
             status = run_watched([known[name] for name in order["run"]], orders, order["all"])
             orders.answer("done", status=status)
         if "program" in order:

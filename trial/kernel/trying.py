@@ -23,7 +23,7 @@ from trial.kernel.mutant import Mutant
 BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = "killed by its rule", "killed elsewhere", "survived", "BROKEN"
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
-TOGETHER = 20  # mutants in one module
+TOGETHER = 22  # mutants in one module
 _LOADS = 40  # modules loaded in one guest: each leaves some resources behind
 _TRIES = 3  # tries of a mutant in a new guest, after a guest that died without a case to blame
 
@@ -229,7 +229,7 @@ class Trial:
                 yield self.try_alone(waiting.pop(0))  # its edits do not fit even alone
                 continue
             try:
-                failing = self._failing(module)
+                failing = self._failing(module, watched=not together[0].permitted)
             except (Lost, NoSession) as error:
                 self.close()
                 waiting = [mutant for mutant in waiting if mutant not in together]
@@ -267,7 +267,7 @@ class Trial:
                 together.pop()
         return together, module
 
-    def _failing(self, module: Any) -> dict[str, Answer]:
+    def _failing(self, module: Any, watched: bool) -> dict[str, Answer]:
         """The cases, among all cases, that report a violation with a module. Raises Lost and NoSession."""
         failing: dict[str, Answer] = {}
         names = collections.deque(case.id for case in self._cases)
@@ -276,10 +276,12 @@ class Trial:
                 guest = self.ready()
                 if reason := guest.load(module):
                     raise NoSession(reason)
-                for answer in map(self._with_rules, guest.run(list(names), all_of_them=True)):
+                for answer in map(self._with_rules, guest.run(list(names), all_of_them=True, watched=watched)):
                     names.popleft()
                     if answer.rules:
                         failing[answer.case] = answer
+                        self._say(f"{answer.case}: {answer.verdict}: {answer.reason}")
+                self._say(f"{len(self._cases)} cases were run, {len(failing)} of them failed")
             except Lost as lost:
                 self.close()
                 if not lost.case:
