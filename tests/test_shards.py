@@ -77,7 +77,7 @@ def test_a_shard_for_which_nothing_is_left_says_so() -> None:
 
 def test_a_run_plans_its_shard_and_records_the_whole() -> None:
     options = RunOptions(guest=True, verbs=("dereg_mr",), shard=Shard(2, 3))
-    whole = run._chosen(options)
+    whole = run.choose(options)
     chosen = run._of_shard(whole, options)
     plan = run._planned(options, chosen, Target("forky", []), [])
     assert isinstance(plan, RunPlan)

@@ -5,6 +5,7 @@ tables/loader.py creates cases from tables, and execution/runner.py runs them on
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from conformance.model.kind import Kind
@@ -206,6 +207,13 @@ class Step:
         return f"{self.title}({', '.join(f'{key}={text}' for key, text in visible.items())})"
 
 
+_PROBES = ("traffic", "local_traffic", "bind_and_send")
+# Estimated costs in units of one plain call, used to choose the cheapest case that proves a rule.
+_TRAFFIC, _GUEST = 5.0, 10_000.0
+_POINT = 0.1
+_OPEN = 40.0  # makes cases with an open outcome the last choice, because their evidence is weak
+
+
 @dataclass(frozen=True)
 class Case:
     """A row after expansion: the steps `before` belong to the set-up, `when` is the judged call, and the steps
@@ -240,6 +248,18 @@ class Case:
     def alone(self) -> bool:
         """Whether the case has its own worker, because it may disturb other cases."""
         return self.hazardous or self.ends_process
+
+    @cached_property
+    def cost(self) -> float:
+        """The estimated cost of running the case, in units of one plain call."""
+        calls = [self.when, *self.before, *self.afterwards]
+        cost = sum(_TRAFFIC if step.call in _PROBES else 1.0 for step in calls)
+        cost += len(self.given.qps) * _TRAFFIC + len(self.given.windows)
+        if self.sweep and self.kind is Kind.SWEEP:
+            cost *= self.sweep.size * _POINT
+        if self.sweep is None and self.when.then.outcome == "open":
+            cost += _OPEN
+        return cost + self.kind.traits.cost + _GUEST * self.alone
 
     @property
     def needs_kept_memory(self) -> bool:

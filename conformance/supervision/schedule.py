@@ -4,7 +4,6 @@ same time."""
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.model.case import Case
-from conformance.tables.tiers import cost
 
 # The time to start a worker, in seconds. A batch of cases should take longer.
 START_S = 3.0
@@ -18,7 +17,7 @@ _FIRST_SHARE = 0.5
 
 def expected_s(case: Case, durations: Mapping[str, float]) -> float:
     """Returns the expected duration of a case in seconds: the known duration, else an estimate from the case's cost."""
-    return durations.get(case.id, _CALL_S * cost(case))
+    return durations.get(case.id, _CALL_S * case.cost)
 
 
 class Schedule:

@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from conformance.errors import UserError
 from conformance.model.case import Case
-from conformance.model.kind import Kind
 from conformance.model.rules import shown_of_rules
 from conformance.model.vocabulary import TIERS
 
@@ -25,12 +24,6 @@ DEFAULT = "default"
 SEQUENCES_S = 60.0  # default time for random sequences at each entry, in seconds
 SMOKE, EXHAUSTIVE = "smoke", "exhaustive"
 assert tuple(TIERS) == (SMOKE, DEFAULT, EXHAUSTIVE)
-
-_PROBES = ("traffic", "local_traffic", "bind_and_send")
-# Estimated costs in units of one plain call, used to choose the cheapest case that proves a rule.
-_TRAFFIC, _GUEST = 5.0, 10_000.0
-_POINT = 0.1
-_OPEN = 40.0  # makes cases with an open outcome the last choice, because their evidence is weak
 
 
 def of_tier(cases: Sequence[Case], tier: str) -> list[Case]:
@@ -61,20 +54,8 @@ def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
     # Items that few cases show come first, because the cases chosen for such items may also show other items.
     for key in sorted(showing, key=lambda key: (not key[1], len(showing[key]), key)):
         if not any(case.id in chosen for case in showing[key]):
-            chosen.add(min(showing[key], key=lambda case: (cost(case), len(case.needs), case.id)).id)
+            chosen.add(min(showing[key], key=lambda case: (case.cost, len(case.needs), case.id)).id)
     return [case for case in cases if case.id in chosen]
-
-
-def cost(case: Case) -> float:
-    """Returns the estimated cost of running a case, in units of one plain call."""
-    calls = [case.when, *case.before, *case.afterwards]
-    cost = sum(_TRAFFIC if step.call in _PROBES else 1.0 for step in calls)
-    cost += len(case.given.qps) * _TRAFFIC + len(case.given.windows)
-    if case.sweep and case.kind is Kind.SWEEP:
-        cost *= case.sweep.size * _POINT
-    if case.sweep is None and case.when.then.outcome == "open":
-        cost += _OPEN
-    return cost + case.kind.traits.cost + _GUEST * case.alone
 
 
 def ordered(cases: Sequence[Case], seed: int | None) -> list[Case]:
