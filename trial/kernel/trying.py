@@ -32,7 +32,8 @@ _TRIES = 3  # tries of a mutant in a new guest, after a guest that died without 
 class Finding:
     """The outcome of a mutant. `by` are the cases that detected the mutant, and `reason` is the reason of the first of
     them. `tried` is the number of cases that were run, and `seconds` the time that they took. `peer` is the first of
-    rdma-core's own tests that detected the mutant, empty if none did, and None if those tests were not run.
+    rdma-core's own tests that detected the mutant, empty if none did, and None if those tests were not run; `unit_test`
+    is the same of Google's rdma-unit-test.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Finding:
     tried: int = 0
     seconds: float = 0.0
     peer: str | None = None
+    unit_test: str | None = None
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)

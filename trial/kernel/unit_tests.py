@@ -1,0 +1,47 @@
+"""Runs tests of Google's rdma-unit-test on a device, inside the guest.
+
+    python3 unit_tests.pyz DEVICE FILTER
+
+The archive has the program that build-rdma-unit-test.sh makes; the filter is googletest's. Prints JSON lines: one when
+a test begins and one with its outcome. If the program ends within a test, it is started again for the tests after it.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+_OUTCOMES = {"RUN": "", "OK": "passed", "SKIPPED": "skipped", "FAILED": "failed"}
+_LINE = re.compile(rf"\[ +({'|'.join(_OUTCOMES)}) +\] ([^\s,]+)")
+
+
+def main() -> None:
+    device, chosen = sys.argv[1:]
+    with zipfile.ZipFile(sys.argv[0]) as archive:
+        program = Path(archive.extract("program", "/tmp"))
+    program.chmod(0o755)
+    ran = []
+    running = "the first"
+    while running:
+        running = ""
+        command = [program, f"--device_name={device}", "--ipv4_only", f"--gtest_filter={chosen}-{':'.join(ran)}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            for found in filter(None, map(_LINE.match, process.stdout)):
+                outcome, test = found.groups()
+                if outcome == "RUN":
+                    running = test
+                    ran.append(test)
+                elif test != running:  # in the summary at the end
+                    continue
+                else:
+                    running = ""
+                print(json.dumps({"test": test, "outcome": _OUTCOMES[outcome]}), flush=True)
+        if running:
+            print(json.dumps({"test": running, "outcome": f"ended with status {process.returncode}"}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
