@@ -22,7 +22,7 @@ from trial.kernel import inside, report
 from trial.kernel.guest import Answer, Guests, Lost, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, read_mutants
-from trial.kernel.peers import Peers
+from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
 from trial.kernel.trying import (
     ACCEPTED,
     BROKEN,
@@ -275,11 +275,13 @@ def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_w
     (tmp_path / "test_mr.py").write_text("")
     driver = WithPeers()
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    peers = Peers(tmp_path, trial, cast(Modules, driver))
+    peers = Peers(*rdma_core(tmp_path), trial, cast(Modules, driver))
     several = [mutant(name) for name in ("seen", "not-seen", "flaky", "hangs", "late")]
     assert dict(peers.seen(several)) == {"seen": "good", "not-seen": "", "flaky": "", "hangs": "stuck", "late": "weak"}
     with pytest.raises(UserError, match=r"there is no test_mr\.py"):
-        Peers(tmp_path / "elsewhere", trial, cast(Modules, driver))
+        rdma_core(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"there is no such program"):
+        rdma_unit_test(tmp_path / "elsewhere")
 
 
 def test_the_table_has_what_both_saw_by_kind(tmp_path: Path) -> None:

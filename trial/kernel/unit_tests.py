@@ -1,8 +1,8 @@
 """Runs tests of Google's rdma-unit-test on a device, inside the guest.
 
-    python3 unit_tests.pyz DEVICE FILTER
+    python3 unit_tests.pyz DEVICE TEST [TEST...]
 
-The archive has the program that build-rdma-unit-test.sh makes; the filter is googletest's. Prints JSON lines: one when
+The archive has the program that build-rdma-unit-test.sh makes; tests are names or patterns of googletest. Prints JSON lines: one when
 a test begins and one with its outcome. If the program ends within a test, it is started again for the tests after it.
 """
 
@@ -13,12 +13,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+_MTU = 1024  # of the device, whose network device has 1500
 _OUTCOMES = {"RUN": "", "OK": "passed", "SKIPPED": "skipped", "FAILED": "failed"}
 _LINE = re.compile(rf"\[ +({'|'.join(_OUTCOMES)}) +\] ([^\s,]+)")
 
 
 def main() -> None:
-    device, chosen = sys.argv[1:]
+    device, *chosen = sys.argv[1:]
     with zipfile.ZipFile(sys.argv[0]) as archive:
         program = Path(archive.extract("program", "/tmp"))
     program.chmod(0o755)
@@ -26,7 +27,8 @@ def main() -> None:
     running = "the first"
     while running:
         running = ""
-        command = [program, f"--device_name={device}", "--ipv4_only", f"--gtest_filter={chosen}-{':'.join(ran)}"]
+        tests = f"--gtest_filter={':'.join(chosen)}-{':'.join(ran)}"
+        command = [program, f"--device_name={device}", "--ipv4_only", f"--verbs_mtu={_MTU}", tests]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             assert process.stdout is not None
             for found in filter(None, map(_LINE.match, process.stdout)):
