@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -282,6 +285,27 @@ def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_w
         rdma_core(tmp_path / "elsewhere")
     with pytest.raises(UserError, match=r"there is no such program"):
         rdma_unit_test(tmp_path / "elsewhere")
+
+
+def test_rdma_unit_test_goes_on_after_a_test_that_ends_its_program(tmp_path: Path) -> None:
+    """The program is a script: its first run skips a test and dies within the next, its second run has the rest."""
+    (tmp_path / "program").write_text(
+        '#!/bin/sh\ncase "$*" in *-A.skips:A.dies) echo "[ RUN      ] A.fails"; echo "[  FAILED  ] A.fails, where GetParam() = 1";\n'
+        'echo "[ RUN      ] A.good"; echo "[       OK ] A.good (1 ms)"; echo "[  FAILED  ] A.fails";;\n'
+        '*) echo "[ RUN      ] A.skips"; echo "[  SKIPPED ] A.skips (0 ms)"; echo "[ RUN      ] A.dies"; kill $$;; esac\n'
+    )
+    program, parts = rdma_unit_test(tmp_path / "program")
+    (tmp_path / "tests.pyz").write_bytes(program)
+    ran = subprocess.run(
+        [sys.executable, tmp_path / "tests.pyz", "rxe0", parts[0]], capture_output=True, text=True, check=True
+    )
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [(each["test"], each["outcome"]) for each in lines if each["outcome"]] == [
+        ("A.skips", "skipped"),
+        ("A.dies", "ended with status -15"),
+        ("A.fails", "failed"),
+        ("A.good", "passed"),
+    ]
 
 
 def test_the_table_has_what_both_saw_by_kind(tmp_path: Path) -> None:

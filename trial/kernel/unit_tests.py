@@ -21,7 +21,7 @@ _LINE = re.compile(rf"\[ +({'|'.join(_OUTCOMES)}) +\] ([^\s,]+)")
 def main() -> None:
     device, *chosen = sys.argv[1:]
     with zipfile.ZipFile(sys.argv[0]) as archive:
-        program = Path(archive.extract("program", "/tmp"))
+        program = Path(archive.extract("program", Path(sys.argv[0]).parent))
     program.chmod(0o755)
     ran = []
     running = "the first"
