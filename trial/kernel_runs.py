@@ -5,7 +5,6 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -112,7 +111,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
                 and not each.reason.startswith(("HANG", "CRASH"))
             }
             for name, test in peers.seen([each for each in chosen if each.name in asked]):
-                findings[name] = replace(findings[name], **{peer: test})
+                findings[name] = Finding(**{**findings[name].as_data(), peer: test})
                 report.write(out, findings.values(), before)
                 if arguments.verbose:
                     print(f"{name}: {test or 'no test of the peer'}", flush=True)

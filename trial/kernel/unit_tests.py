@@ -2,8 +2,9 @@
 
     python3 unit_tests.pyz DEVICE TEST [TEST...]
 
-The archive has the program that build-rdma-unit-test.sh makes; tests are names or patterns of googletest. Prints JSON lines: one when
-a test begins and one with its outcome. If the program ends within a test, it is started again for the tests after it.
+The archive has the program that build-rdma-unit-test.sh makes; tests are names or patterns of googletest. Prints JSON
+lines: one when a test begins and one with its outcome. If the program ends within a test, it is started again for the
+tests after it.
 """
 
 import json
@@ -28,7 +29,7 @@ def main() -> None:
     while running:
         running = ""
         tests = f"--gtest_filter={':'.join(chosen)}-{':'.join(ran)}"
-        command = [program, f"--device_name={device}", "--ipv4_only", f"--verbs_mtu={_MTU}", tests]
+        command = [str(program), f"--device_name={device}", "--ipv4_only", f"--verbs_mtu={_MTU}", tests]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             assert process.stdout is not None
             for found in filter(None, map(_LINE.match, process.stdout)):
