@@ -24,7 +24,7 @@ def main() -> None:
     with zipfile.ZipFile(sys.argv[0]) as archive:
         program = Path(archive.extract("program", Path(sys.argv[0]).parent))
     program.chmod(0o755)
-    ran = []
+    ran = list[str]()
     running = "the first"
     while running:
         running = ""
