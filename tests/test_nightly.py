@@ -1,4 +1,4 @@
-"""`rdma-cts nightly`: the output, the stored files and the exit status of a night, whatever happens in its cells."""
+"""`rdma-cts nightly`: the output, the stored files and the exit status of a night, for every event in its cells."""
 
 import fcntl
 import json
@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import bad_driver
-from commands import nightly, run_arguments
+from commands import nightly
 from commands.__main__ import main
-from commands.endings import Terminated
+from commands.cli import run_arguments
+from commands.cli.endings import Terminated
 from conformance.errors import UserError
 from conformance.results.records import Recorded
 from conformance.results.writer import ResultsFile
@@ -36,9 +37,8 @@ Made = Recorded | str | BaseException
 
 
 class Nights:
-    """Nights with made-up runs: `rdma-cts run` gives the results that a test has put into `cells`, by the name of the
-    stack. A text is the output of a run without results; an exception ends the night.
-    """
+    """Nights with made-up runs. `rdma-cts run` gives the results that a test has put into `cells`, by the name of the
+    stack. A text is the output of a run without results; an exception ends the night."""
 
     def __init__(self, folder: Path, says: Says) -> None:
         self.folder = folder

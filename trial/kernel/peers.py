@@ -34,8 +34,8 @@ class Peers:
         self._unmutated: dict[str, bool] = {}
 
     def seen(self, mutants: Sequence[Mutant]) -> Iterator[tuple[str, str]]:
-        """Each mutant's name with the first test that detects it, or an empty text. Mutants that may harm their guest
-        are left out."""
+        """Yields each mutant's name with the first test that detects the mutant, or an empty text. Mutants that may
+        harm their guest are left out."""
         waiting = [each for each in mutants if not (each.kills or each.leaks)]
         while waiting:
             together, _ = self._trial.combined(waiting)

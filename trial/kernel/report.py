@@ -1,4 +1,4 @@
-"""The report of a trial of mutants of the driver: kernel.json, which keeps each mutant's last outcome, and a table.
+"""The report of a trial of mutants of the driver: kernel.json, which has each mutant's last outcome, and a table.
 
 trying.py finds the outcomes.
 """
@@ -31,7 +31,7 @@ _FILE = "kernel.json"
 # The fields of a finding that have a peer's tests.
 PEERS = {"peer": "rdma-core's tests", "unit_test": "rdma-unit-test"}
 KILLED = (BY_ITS_RULE, ELSEWHERE)
-# The outcomes that count in the figures: those of mutants that were run, or should have been run.
+# The outcomes that count in the figures: of mutants that were run, or should have been run.
 COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
 _COLUMNS = (*COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
 
@@ -39,7 +39,7 @@ History = dict[str, dict[str, Any]]
 
 
 def read_history(folder: Path | None) -> History:
-    """The findings of an earlier trial by the mutants' names. Raises UserError (status 2) if the file is not such a
+    """Returns the findings of an earlier trial by the mutants' names. Raises UserError (status 2) if the file is not a
     report."""
     if folder is None:
         return {}
@@ -64,7 +64,7 @@ def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
 
 
 def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
-    """Mutants that were killed before and are not killed now: a regression of the suite."""
+    """Returns mutants that were killed before and are not killed now, which is a regression of the suite."""
     return [
         each
         for each in findings
@@ -89,7 +89,7 @@ def summary(findings: Sequence[Finding], lost: Sequence[Finding], seconds: float
 
 
 def table(findings: Sequence[Mapping[str, Any]]) -> str:
-    """The outcomes by kind of mistake, and the mutants that were not killed, in Markdown."""
+    """Returns the outcomes by kind of mistake, and the mutants that were not killed, in Markdown."""
     kinds = sorted({each["kind"] for each in findings})
     used = [outcome for outcome in _COLUMNS if any(each["outcome"] == outcome for each in findings)]
     lines = [f"| kind | {' | '.join(used)} |", "|---|" + "---:|" * len(used)]
