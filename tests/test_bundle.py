@@ -40,7 +40,7 @@ SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)
 DEFAULT_IDS = [case.id for case in DEFAULT]
 SOME = [case for case in DEFAULT if not case.hazardous and not case.sweep][::60]
-SWEEPS = [case for case in SUITE.cases if case.sweep and case.sweep.size <= 2048][:1]
+SWEEPS = [case for case in DEFAULT if case.sweep and case.sweep.size <= 16][:1]
 NOW = datetime.now(UTC)
 
 
@@ -130,7 +130,7 @@ def test_a_run_of_some_cases_does_not_pass_for_one_of_all(bundle: Path, capsys: 
 def violating(folder: Path) -> Path:
     """A run that violates REG-15."""
     broken = next(each for each in VIOLATIONS if each.rule == "REG-15")
-    cases = [case for case in DEFAULT if "REG-15" in case.rules]
+    cases = [case for case in DEFAULT if "REG-15" in case.rules and not case.sweep]
     return record(folder, SUITE, cases, broken.kind(), started=NOW.isoformat())
 
 
@@ -548,16 +548,16 @@ def test_another_version_may_say_the_same_in_other_words(run: Path, bundle: Path
     assert "manifest:" not in verified(bundle, capsys)[1]
 
 
-@pytest.mark.parametrize("by_another", [False, True])
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "by_another"),
     [
-        ("words", "127 of 127 documented rules verified"),
-        ("run", {"kernel": "6.1"}),
-        ("run", "it was fine"),
-        ("under_test", {"kernel": {"build_id": "0"}}),
-        ("suite", {}),
-        ("certified", "yes"),
+        ("words", "127 of 127 documented rules verified", False),
+        ("words", "127 of 127 documented rules verified", True),
+        ("run", {"kernel": "6.1"}, True),
+        ("run", "it was fine", True),
+        ("under_test", {"kernel": {"build_id": "0"}}, False),
+        ("suite", {}, True),
+        ("certified", "yes", False),
     ],
 )
 def test_a_manifest_that_is_not_of_its_run(
@@ -572,7 +572,7 @@ def test_a_manifest_that_is_not_of_its_run(
         assert f"is not a bundle, or was changed: `{name}` of its manifest is not true of the run" in output
 
 
-@pytest.mark.parametrize("by", ["nobody", None, {"version": ["x"], "engine_sha256": 7}])
+@pytest.mark.parametrize("by", [None, {"version": ["x"], "engine_sha256": 7}])
 def test_words_of_somebody_unknown_are_not_taken_for_those_of_this_version(
     run: Path, tmp_path: Path, capsys: Says, by: object
 ) -> None:

@@ -117,10 +117,10 @@ def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) ->
 
 
 @pytest.fixture(scope="module")
-def files(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that both packages are made of."""
     folder = tmp_path_factory.mktemp("files")
-    run("sh", "packaging/install.sh", str(folder), cwd=source)
+    run("sh", "packaging/install.sh", str(folder), cwd=ROOT)
     return folder
 
 

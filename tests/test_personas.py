@@ -148,11 +148,9 @@ def test_no_violation_of_the_reference_survives_and_few_are_misattributed(violat
     assert Trial(found, UNTRIABLE, 0.0, "the reference").passed
 
 
-# The few violations that only cases of other rules detect are tried with all cases; by day on one persona.
-@pytest.mark.parametrize(
-    "persona",
-    [pytest.param(each, id=each.name, marks=() if each.name == "mlx5" else pytest.mark.nightly) for each in PERSONAS],
-)
+# The few violations that only cases of other rules detect are tried with all cases.
+@pytest.mark.nightly
+@in_turn
 def test_violations_are_killed(persona: Persona) -> None:
     findings = []
     for violation in sample(persona):
@@ -202,7 +200,13 @@ def test_what_is_not_offered_is_not_tried_and_what_no_case_sees_survives(monkeyp
     assert not outcome(BY_NAME["mlx5"], outcomes["mlx5"][1], [survived]).passed
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_its_table_and_suggests_personas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = next(each for each in VIOLATIONS if each.name == "one-byte-too-short")
+    about = {short.rule, *BY_NAME["efa"].violates}
+    few = [case for case in cases() if about.intersection(case.rules)]
+    monkeypatch.setattr("trial.reference_runs.of_tier", lambda *_: few)
     arguments = ["trial", "personas", "efa", "--violation", "one-byte-too-short", "--jobs", "1"]
     assert main([*arguments, "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
