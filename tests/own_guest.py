@@ -66,7 +66,11 @@ def told_by(
     `folder`, and `cases` takes the place of the suite's own cases.
     """
     console = folder / "console.log"
-    tree = [(cases, "cases"), *((ROOT / part, part) for part in _PARTS), *((ROOT / "tests" / name, name) for name in (script, _HELPER))]
+    tree = [
+        (cases, "cases"),
+        *((ROOT / part, part) for part in _PARTS),
+        *((ROOT / "tests" / name, name) for name in (script, _HELPER)),
+    ]
     command = " ".join((f"PYTHONPATH=/suite {settings} python3 {script}", *arguments, "; exit 7"))
     last = b""
     with boot_own([*tree, *files], command, console) as guest:

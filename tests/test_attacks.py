@@ -543,7 +543,7 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
 }
 
 
-def test_the_run_that_is_attacked_says_what_it_has_earned(good: list[Line], tmp_path: Path, capsys: Says) -> None:
+def test_the_runs_to_be_attacked_are_judged_correctly(good: list[Line], tmp_path: Path, capsys: Says) -> None:
     assert said_by(capsys, "judge", written(good, tmp_path / "1"))[0] == 0
     status, said = said_by(capsys, "judge", written(failed(good), tmp_path / "2"))
     assert (status, "0 verdicts changed" in said) == (1, True), said

@@ -101,7 +101,10 @@ def test_a_cell_fails_on_regressions_only(scripts: Scripts) -> None:
         assert "## Since the last good run" in summary.read_text()
         shutil.rmtree(scripts.root / "out")
         kept = read_results(scripts.root / "kept" / "forky").results
-        assert [each["verdict"] for each in kept] == ["PASS", "PASS" if status == 0 else "FAIL"]  # no regression is kept
+        assert [each["verdict"] for each in kept] == [
+            "PASS",
+            "PASS" if status == 0 else "FAIL",
+        ]  # no regression is kept
     assert scripts.asked()[0] == "run --guest --stack forky --yes --quiet --out out/forky --tier smoke"
 
 
@@ -202,7 +205,7 @@ def test_tests_run_elsewhere_name_the_packages_they_need() -> None:
     assert hard | soft == hard | set(tasks["/guest"]["require"])
 
 
-def test_restraint_gets_what_did_not_pass_and_the_whole(scripts: Scripts) -> None:
+def test_restraint_gets_failures_and_an_overall_result(scripts: Scripts) -> None:
     scripts.will(1, verdicts("PASS", "FAIL"))
     for name in ("rstrnt-report-result", "rstrnt-report-log"):
         script(scripts.root / name, f'echo "$*" >>{scripts.root}/{name}.calls')

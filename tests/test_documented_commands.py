@@ -145,7 +145,7 @@ def runs() -> Iterator[Any]:
 
 @pytest.mark.usefixtures("desk")
 @pytest.mark.parametrize(("page", "words"), runs())
-def test_what_needs_no_device_is_run_as_it_is_written(
+def test_commands_that_need_no_device_run_as_written(
     page: str, words: Sequence[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main(words)

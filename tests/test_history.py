@@ -209,9 +209,7 @@ def test_the_page_of_many_nights_is_small(browser: webdriver.Chrome, long: Path,
     assert len(browser.find_elements(By.CSS_SELECTOR, "#moving ~ article")) > 10
 
 
-def test_the_page_of_many_nights_fits_a_narrow_window(
-    browser: webdriver.Chrome, long: Path, tmp_path: Path
-) -> None:
+def test_the_page_of_many_nights_fits_a_narrow_window(browser: webdriver.Chrome, long: Path, tmp_path: Path) -> None:
     shown(browser, long, tmp_path)
     browser.execute_script("for (const each of document.querySelectorAll('details')) each.open = true")
     assert_fits(browser)

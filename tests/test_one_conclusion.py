@@ -55,13 +55,15 @@ def test_no_report_of_one_case_says_that_the_device_conforms(one: Path, tmp_path
 
 
 @pytest.mark.parametrize("level", [QUIET, NORMAL, VERBOSE])
-def test_nor_does_the_terminal(one: Path, level: int) -> None:
+def test_the_terminal_does_not_say_that_one_case_conforms(one: Path, level: int) -> None:
     text = summary(read(one), one, level=level)
     assert text.splitlines()[-1] == f"{PARTIAL}; no rule was violated (exit status 0)"
     assert not CONFORMS.search(text)
 
 
-def test_nor_do_judge_bundle_and_verify(one: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(
+    one: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["judge", str(one)]) == 0
     assert main(["bundle", str(one), "--out", str(tmp_path / "bundle")]) == 0
     assert main(["verify", str(tmp_path / "bundle")]) == 3
@@ -107,7 +109,7 @@ def test_a_whole_run_without_anything_left_conforms() -> None:
         (concluded([]), "no rule verified"),
     ],
 )
-def test_whatever_is_left_is_named_and_nothing_conforms(found: RunConclusion, left: str) -> None:
+def test_an_incomplete_run_is_partial_and_names_the_gap(found: RunConclusion, left: str) -> None:
     assert found.words == f"partial: {left}; no rule was violated"
     assert not found.conforms
 

@@ -153,7 +153,7 @@ def installed(deb: Path) -> Iterator[Tree]:
 
 
 @pytest.mark.nightly
-def test_its_autopkgtest_passes(installed: Tree) -> None:
+def test_the_autopkgtest_passes(installed: Tree) -> None:
     shutil.copy(ROOT / "debian" / "tests" / "installed", installed.root / HOME.relative_to("/") / "installed")
     done = installed.run("./installed")
     assert done.returncode == 0, done.stdout + done.stderr

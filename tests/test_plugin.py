@@ -83,7 +83,7 @@ def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project)
     assert footer["complete"] is False
 
 
-def test_a_fixture_that_fails_is_broken_too(project: Project) -> None:
+def test_a_failing_fixture_makes_its_cases_broken(project: Project) -> None:
     with (project.root / "conftest.py").open("a") as file:
         file.write("@pytest.fixture\ndef bench():\n    raise OSError('the bench fell over')\n")
     done = project.run(rows=("works", "wrongly-accepted"))
@@ -101,9 +101,7 @@ def without_times(project: Project) -> dict[str, dict[str, Any]]:
     return results
 
 
-def test_two_workers_give_the_results_of_one_process_and_a_crash_for_the_case_that_kills_a_worker(
-    project: Project,
-) -> None:
+def test_two_workers_give_the_results_of_one_and_survive_a_crash(project: Project) -> None:
     project.run()
     alone, planned = without_times(project), project.results().header["planned"]
     (project.root / "out").rename(project.root / "alone")
@@ -174,7 +172,7 @@ def test_a_recorded_run_is_not_overwritten(project: Project) -> None:
     assert (project.root / "out" / "results.jsonl").read_bytes() == before
 
 
-def test_collecting_alone_records_nothing(project: Project) -> None:
+def test_collect_only_records_nothing(project: Project) -> None:
     done = project.run("--collect-only", "-q")
     assert done.returncode == pytest.ExitCode.OK
     assert "test_reg_mr[reg_mr/fake/works]" in done.stdout

@@ -470,7 +470,9 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
         ("", 0, "host.invalid: the connection ended with status 0; try: ssh -- host.invalid true"),
     ],
 )
-def test_messages_of_ssh_become_one_line(stand_in: StandIn, tmp_path: Path, says: str, status: int, output: str) -> None:
+def test_messages_of_ssh_become_one_line(
+    stand_in: StandIn, tmp_path: Path, says: str, status: int, output: str
+) -> None:
     (tmp_path / "says").write_text(says)
     stand_in.goes_wrong(says=tmp_path / "says", status=status)
     with pytest.raises(UserError) as caught:
@@ -480,14 +482,14 @@ def test_messages_of_ssh_become_one_line(stand_in: StandIn, tmp_path: Path, says
     assert caught.value.status == 3
 
 
-def test_a_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
+def test_an_ssh_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
     stand_in.client("#!/bin/sh\nkill -9 $$\n")
     with pytest.raises(UserError) as caught:
         stand_in.host()
     assert str(caught.value) == "host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true"
 
 
-def test_a_client_that_is_no_program_is_reported(stand_in: StandIn) -> None:
+def test_an_ssh_client_that_cannot_be_executed_is_reported(stand_in: StandIn) -> None:
     stand_in.client("just text\n")
     with user_error(r"/bin/ssh cannot be started: Exec format error$", status=3):
         stand_in.host()
@@ -546,9 +548,7 @@ def test_lines_without_the_secret_are_left_out() -> None:
         assert protocol.parse_line(b"s", line) is None
 
 
-def test_a_case_that_may_take_the_kernel_down_has_a_boot_of_its_own(
-    stand_in: StandIn, project: Project, tmp_path: Path
-) -> None:
+def test_a_hazardous_case_runs_in_its_own_boot(stand_in: StandIn, project: Project, tmp_path: Path) -> None:
     resets = tmp_path / "resets"
     reset = f"echo x >>{resets}; wc -l <{resets} >{stand_in.boot_id}"
     hazardous = ("reg_mr/fake/works", "reg_mr/fake/wrongly-accepted")
