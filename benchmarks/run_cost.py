@@ -10,6 +10,9 @@
 Prints each time, and a table in Markdown with the medians of the time and of the processor seconds that the command and
 its guests have used, which vary less on a busy machine. The first repetition of each measure warms caches and does not
 count. Exit status 1 if a goal is missed. Run it on an idle machine.
+
+`--history FILE` adds the figures as a line of JSON to those of earlier nights on the same machine, and the last line of
+the output says what is more than a fifth above their median; exit status 1 if anything is, whatever the goals are.
 """
 
 import argparse
@@ -21,13 +24,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from conformance.errors import UserError, reading  # noqa: E402
+from conformance.regular_file import regular_lines  # noqa: E402
+from conformance.results.checked_json import parse  # noqa: E402
+from conformance.results.files import write_atomically  # noqa: E402
 from conformance.results.records import read_results  # noqa: E402
 from conformance.run_options import RunOptions  # noqa: E402
 from fixtures.guest.guest import boot  # noqa: E402
@@ -38,6 +46,8 @@ from fixtures.system.cache import cache_directory  # noqa: E402
 from targets.guests import Guests  # noqa: E402
 
 CASE = "reg_mr/access_flags/local-write-alone"
+MOST = 1.2  # times the median of the last NIGHTS nights, of which at least FEWEST are needed
+NIGHTS, FEWEST = 14, 5
 
 
 @dataclass(frozen=True)
@@ -136,24 +146,73 @@ def repeat(name: str, measure: Measure, repetitions: int) -> tuple[float, float,
     return statistics.median(runs), statistics.median(processors), statistics.median(floors) if floors else None
 
 
+def read_nights(path: Path) -> list[dict[str, float]]:
+    """The figures of each night in a history, the earliest first. Raises UserError."""
+    nights = []
+    with reading(path):
+        for number, line in enumerate(regular_lines(path) if path.exists() else (), 1):
+            try:
+                figures = parse(line)["figures"]
+                if not all(type(value) in (int, float) and value > 0 for value in figures.values()):
+                    raise ValueError("a figure that is not a positive number")
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                why = str(error) if type(error) is ValueError else "no figures"
+                raise UserError(f"{path}:{number}: not a night of run_cost.py: {why}") from error
+            nights.append(figures)
+    return nights
+
+
+def compared(nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]) -> tuple[str, bool]:
+    """A line that compares figures with earlier nights, with the spread of these; and whether any has regressed."""
+    known = {name: [night[name] for night in nights if name in night][-NIGHTS:] for name in figures}
+    known = {name: values for name, values in known.items() if len(values) >= FEWEST}
+    above = [
+        f"{name} {figures[name]:.2f}, {figures[name] / middle - 1:.0%} above the median of {len(values)} nights, "
+        f"{middle:.2f} ({min(values):.2f} to {max(values):.2f})"
+        for name, values in known.items()
+        if figures[name] > MOST * (middle := statistics.median(values))
+    ]
+    if above:
+        return f"costs: {'; '.join(above)}", True
+    if not known:
+        return f"costs: compared from the night on that has {FEWEST} before it; there are {len(nights)}", False
+    spread, name = max(((max(each) - min(each)) / statistics.median(each), name) for name, each in known.items())
+    return f"costs: nothing is more than a fifth above earlier nights, which differ by {spread:.0%} ({name})", False
+
+
 def main() -> int:
     """Measures and prints; exit status 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description="Measures what runs in the Soft-RoCE guest cost.", allow_abbrev=False)
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="how often each is measured")
+    parser.add_argument("--history", type=Path, metavar="FILE", help="compare with earlier nights, and add this one")
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)}; default: all")
     arguments = parser.parse_args()
     if unknown := set(arguments.measures) - set(MEASURES):
         parser.error(f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}")
+    nights = read_nights(arguments.history) if arguments.history else []
+    figures: dict[str, float] = {}
     lines, missed = ["| what | median | processors | floor | ratio | goal |", "|---|---|---|---|---|---|"], False
     for name in arguments.measures or MEASURES:
         measure = MEASURES[name]
         seconds, used, floor = repeat(name, measure, arguments.repetitions)
         missed |= seconds > measure.goal_s
+        figures |= {f"{name} processor_s": used, **({f"{name} / floor": seconds / floor} if floor else {})}
         beside = f"{floor:.1f} s | {seconds / floor:.1f}" if floor else "none | "
         lines.append(f"| {measure.title} | {seconds:.1f} s | {used:.1f} s | {beside} | ≤ {measure.goal_s:g} s |")
     print("\n".join(lines))
+    if arguments.history:
+        told, missed = compared(nights, figures)
+        print(told)
+        with reading(arguments.history):
+            old = arguments.history.read_bytes() if arguments.history.exists() else b""
+        night = {"night": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}", "figures": figures}
+        write_atomically(arguments.history, old + json.dumps(night).encode() + b"\n")
     return int(missed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except UserError as mistake:
+        print(f"run_cost.py: {mistake}", file=sys.stderr)
+        sys.exit(mistake.status)

@@ -288,7 +288,7 @@ def test_a_signal_while_a_report_is_written_leaves_no_part_of_it(run: Path) -> N
 
 CLOSED = """
 import os, signal
-from commands import endings
+from commands.cli import endings
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 endings.heed_signals()
 try:
