@@ -209,32 +209,6 @@ def test_the_summary_of_a_run_cut_short_keeps_to_the_schema_too() -> None:
     assert (data["complete"], data["exit_status"]) == (False, 3)
 
 
-WRONG: list[dict[str, object]] = [
-    {"rules": "REG-01"},
-    {"rules": [1]},
-    {"source": []},
-    {"kernel": {"log": "text"}},
-    {"observed": 3},
-    {"space": {"axes": {"a": 3}}},
-    {"deviations": ["x"]},
-    {"deviations": [{"count": "many"}]},
-    {"points": {"PASS": "x"}},
-    {"reason": 1},
-    {"notes": "x"},
-    {"rule_verdicts": {"REG-01": "GOOD"}},
-]
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong)[:40])
-def test_a_result_of_another_shape_is_one_clear_line(wrong: dict[str, object]) -> None:
-    line = changed(result(SUITE.cases[0], "FAIL"), wrong)
-    with pytest.raises((UserError, ValueError)) as caught:
-        check(line, "a file")
-    assert isinstance(caught.value, UserError), caught.value
-    assert "reg_mr/sample/c0" in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
-
-
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
