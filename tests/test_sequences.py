@@ -148,7 +148,7 @@ def test_a_finding_violates_the_nearest_rule_alone(searching: Case, suite: Suite
         def progress(point: str, done: int, **more: str) -> None:
             said.append((point, more["row"]))
 
-        observed = observe(searching, bench, bench.capabilities(), for_sequences(300), 5, progress)
+        observed = observe(searching, bench, bench.capabilities(), for_sequences(60), 5, progress)
     line = result_record(searching, suite.registry, judging.judge(searching, [], observed), observed)
     assert (line["verdict"], line["observed"]["seed"]) == (Verdict.FAIL, 5)
     rules = {rule for each in line["deviations"] for rule in each["rules"]}
