@@ -280,7 +280,7 @@ sys.exit(program.main(["report", "run", "--out", "page.html"]))
 
 
 def test_a_signal_while_a_report_is_written_leaves_no_part_of_it(run: Path) -> None:
-    number = signal.SIGHUP  # SIGTERM: test_trial.py
+    number = signal.SIGTERM
     done = ended(sys.executable, "-c", ENDED.format(number=int(number)), cwd=run.parent, env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (128 + number, f"rdma-cts: ended by {number.name}\n")
     assert [path.name for path in run.parent.iterdir()] == ["run"]
