@@ -2,14 +2,17 @@
 other workers. test_two_guests.py uses the real sshd, and kernels that die.
 """
 
+import compileall
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from typing import Any
 
 import pytest
@@ -21,12 +24,12 @@ from conformance.results.records import Recorded, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor
 from conformance.tables.suite import ROOT, load_suite
-from fixtures.hosts import link, protocol, ssh
+from fixtures.hosts import archive, link, protocol, ssh
 from fixtures.hosts.address import Address
 from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place, RemoteWorker
-from kinds import Patch
+from kinds import Folders, Patch
 from patience import PATIENCE_S, await_true, is_running
 from project import QUIET_VERDICTS, Project
 from samples import footer_of, user_error
@@ -47,14 +50,14 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 class StandIn:
     """A host that is this machine: its boot id is a file, and its temporary directories are in `tmp`."""
 
-    def __init__(self, folder: Path, project: Project, monkeypatch: Patch) -> None:
+    def __init__(self, folder: Path, project: Project, monkeypatch: Patch, shared: Path) -> None:
         self.folder = folder
         self.tmp = folder / "tmp"
-        self.boot_id = folder / "boot_id"
+        self.boot_id = shared / "boot_id"
         self.boots = 0
         self.said: list[str] = []
         self._monkeypatch = monkeypatch
-        for place in (folder, self.tmp, folder / "pids", folder / "bin", folder / "parts"):
+        for place in (folder, self.tmp, folder / "pids", folder / "bin"):
             place.mkdir()
         self.boot()
         self.client(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"\n')
@@ -62,29 +65,35 @@ class StandIn:
         monkeypatch.setenv("TMPDIR", str(self.tmp))
         monkeypatch.setenv("STAND_IN_PIDS", str(folder / "pids"))
         monkeypatch.setenv("RDMA_CTS_DERIVED", "")
-        self.archive = packed(self._tree(project))
+        monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+        kept = shared / "archive"
+        if not kept.exists():
+            kept.write_bytes(self._packed(shared / "suite", project))
+        self.archive = kept.read_bytes()
 
-    def _tree(self, project: Project) -> list[tuple[Path, str]]:
-        """The files of the suite with the device of the tests, for which the host needs no bindings."""
-        own = {
-            "fixtures/system/usable.py": USABLE,
-            "fixtures/system/packages.txt": "remote python3-yaml module:yaml = =\n",
-            "fixtures/hosts/protocol.py": (ROOT / "fixtures/hosts/protocol.py")
-            .read_text()
-            .replace(f"ALIVE_S = {protocol.ALIVE_S}", "ALIVE_S = 0.2"),
-            "fixtures/hosts/agent.py": (ROOT / "fixtures/hosts/agent.py")
-            .read_text()
-            .replace(BOOT_ID, str(self.boot_id)),
-        }
-        parts = [part for part in PARTS if part not in own and part not in ("cases", "conftest.py", "tox.ini")]
-        for number, text in enumerate(own.values()):
-            (self.folder / "parts" / str(number)).write_text(text)
-        return [
-            *((ROOT / part, part) for part in parts),
-            *((self.folder / "parts" / str(number), name) for number, name in enumerate(own)),
-            *((project.root / part, part) for part in ("cases", "conftest.py", "tox.ini")),
-            (project.tables, "vendor/0"),
-        ]
+    def _packed(self, suite: Path, project: Project) -> bytes:
+        """The suite with the device of the tests, for which the host needs no bindings, and with bytecode, so that not
+        every session compiles it."""
+        for root, parts in ((ROOT, PARTS), (project.root, ("cases", "conftest.py", "tox.ini"))):
+            for part in parts:
+                shutil.rmtree(suite / part, ignore_errors=True)
+                (suite / part).parent.mkdir(parents=True, exist_ok=True)
+                if (root / part).is_dir():
+                    shutil.copytree(root / part, suite / part, ignore=shutil.ignore_patterns("__pycache__"))
+                else:
+                    shutil.copy(root / part, suite / part)
+        shutil.copytree(project.tables, suite / "vendor/0")
+        (suite / "fixtures/system/usable.py").write_text(USABLE)
+        (suite / "fixtures/system/packages.txt").write_text("remote python3-yaml module:yaml = =\n")
+        for name, before, after in (
+            ("protocol.py", f"ALIVE_S = {protocol.ALIVE_S}", "ALIVE_S = 0.2"),
+            ("agent.py", BOOT_ID, str(self.boot_id)),
+        ):
+            path = suite / "fixtures/hosts" / name
+            path.write_text(path.read_text().replace(before, after))
+        compileall.compile_dir(suite, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+        self._monkeypatch.setattr(archive, "_LEFT_OUT", ())
+        return packed((each, each.name) for each in suite.iterdir())
 
     def client(self, script: str) -> None:
         """Replaces ssh by this script from now on."""
@@ -134,11 +143,16 @@ def _harmless_last(table: str) -> str:
     return "  - id: ".join([head, *rows])
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: Folders) -> Path:
+    return tmp_path_factory.mktemp("shared")
+
+
 @pytest.fixture
-def stand_in(tmp_path: Path, project: Project, monkeypatch: Patch) -> StandIn:
+def stand_in(tmp_path: Path, project: Project, monkeypatch: Patch, shared: Path) -> StandIn:
     table = project.tables / "reg_mr" / "fake.yaml"
     table.write_text(_harmless_last(table.read_text()))
-    return StandIn(tmp_path / "host", project, monkeypatch)
+    return StandIn(tmp_path / "host", project, monkeypatch, shared)
 
 
 class Run:
