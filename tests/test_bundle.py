@@ -696,7 +696,7 @@ def test_an_existing_bundle_is_kept_if_the_new_one_is_invalid(run: Path, bundle:
     ("option", "said"),
     [
         (["--waivers", str(ROOT / "README.md")], "had no waivers; leave out --waivers"),
-        (["--profile", "/nonexistent"], "/nonexistent cannot be read: No such file or directory"),
+        (["--profile", "/proc/none"], "/proc/none cannot be read: No such file or directory"),
         (["--profile", "/dev/null"], "/dev/null cannot be read: not a regular file"),
     ],
 )
