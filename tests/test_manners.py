@@ -124,7 +124,7 @@ def status_as_nobody(lines: Sequence[str], work: Path) -> int:
     try:
         for stream, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(work / name, os.O_WRONLY | os.O_CREAT, 0o666), stream)
-        sys.stdout, sys.stderr = (open(number, "w", 1, closefd=False) for number in (1, 2))
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", 1) for number in (1, 2))
         if os.geteuid() == 0:
             os.setgroups([])
             os.setresgid(65534, 65534, 65534)
