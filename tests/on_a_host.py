@@ -155,7 +155,7 @@ def in_use() -> dict[str, Any]:
     with held():
         refused = run_forked("--cases", "bad", "-k", "bad/", "--out", "refused")
     found = {"refused": refused, "left": Path("refused/results.jsonl").exists()}
-    return {**found, "missing": run_forked("--device", "rxe9")}
+    return {**found, "missing": run_forked("--cases", "bad", "--device", "rxe9")}
 
 
 def unbroken() -> float:
