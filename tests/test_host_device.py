@@ -26,7 +26,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     own.mkdir(parents=True)
     for name in ("test_reg_mr.py", "rules.yaml"):
         shutil.copy(ROOT / "cases/reg_mr" / name, own)
-    settings = "PYTHONDONTWRITEBYTECODE= LD_PRELOAD=/suite/preload.so"  # bytecode is kept as on a host
+    settings = "PYTHONDONTWRITEBYTECODE= LD_PRELOAD=/suite/preload.so"  # bytecode is cached as on a host
     return told_by("on_a_host.py", place, files=files, settings=settings, cases=own.parent)
 
 
@@ -64,7 +64,7 @@ def test_a_run_that_a_stuck_process_ended_can_be_resumed(found: dict[str, Any]) 
 
 def test_a_run_writes_only_into_its_directory_and_opens_no_port(found: dict[str, Any]) -> None:
     output = found["stuck"]
-    # The last one is the BAR of a test device.
+    # The last case needs the BAR of a test device.
     allowed = (output["out"], "/dev/", "/proc/", "/run/audit/", "/sys/bus/pci/devices/")
     assert len(output["audit"]) > 5
     for line in output["audit"]:

@@ -35,7 +35,7 @@ MISTAKES = (TESTS / "mistakes.txt").read_text()
 
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a shell script; in the script, "$@" stands for the beginning of the suite's command line."""
+    """Runs a shell script. In the script, "$@" stands for the beginning of the suite's command line."""
     return ended("bash", "-c", script, "bash", *COMMAND, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
 
 
@@ -151,7 +151,7 @@ def test_a_locked_directory_is_one_line_and_status_2(open_folder: Path, monkeypa
     assert said.count(f"rdma-cts: {locked}") == len(lines), said
 
 
-# Variables that only the suite's parts and its tests use, and not users.
+# Variables for the suite's parts and its tests, not for users.
 INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
 
 

@@ -1,6 +1,5 @@
-"""Runs on a host over ssh, with a program in place of ssh that reaches this machine: the supervision is the same as for
-other workers. test_two_guests.py uses the real sshd, and kernels that die.
-"""
+"""Runs on a host over ssh, with a program in place of ssh that connects to this machine. The supervision is the same as
+for other workers. test_two_guests.py uses the real sshd, and kernels that die."""
 
 import compileall
 import json
@@ -48,7 +47,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class StandIn:
-    """A host that is this machine: its boot id is a file, and its temporary directories are in `tmp`."""
+    """A host that is this machine. Its boot id is a file, and its temporary directories are in `tmp`."""
 
     def __init__(self, folder: Path, project: Project, monkeypatch: Patch, shared: Path) -> None:
         self.folder = folder
@@ -96,13 +95,13 @@ class StandIn:
         return packed((each, each.name) for each in suite.iterdir())
 
     def client(self, script: str) -> None:
-        """Replaces ssh by this script from now on."""
+        """From now on, this script stands in for ssh."""
         path = self.folder / "bin" / "ssh"
         path.write_text(script)
         path.chmod(0o755)
 
     def boot(self) -> None:
-        """Gives the host another boot id from now on."""
+        """Gives the host another boot id."""
         self.boots += 1
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
@@ -137,7 +136,7 @@ class StandIn:
 
 
 def _harmless_last(table: str) -> str:
-    """The table with one harmless row after the rows that end or block their worker."""
+    """Returns the table with one harmless row after the rows that end or block their worker."""
     head, *rows = table.split("  - id: ")
     rows.sort(key=lambda row: row.startswith("not-supported"))
     return "  - id: ".join([head, *rows])
