@@ -1,8 +1,8 @@
 """Attacks on the judge, as a table: the attempt, and the message that reports it.
 
 Each row tries to get the conclusion "conforms", or a better verdict, from a run that does not deserve it. A new attack
-needs a row, and a function in TRIED if no existing function fits. test_judge.py and test_bundle.py have the verdicts that
-follow from no observation.
+needs a row, and a function in TRIED if no existing function fits. Verdicts that follow from no observation are in
+test_judge.py and test_bundle.py.
 """
 
 import functools
