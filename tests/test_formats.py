@@ -175,7 +175,7 @@ DOCUMENTED = [
 
 
 @pytest.mark.parametrize(("texts", "said"), DOCUMENTED, ids=["quoted", "unquoted", "old"])
-def test_what_the_document_says_stands_next_to_a_violation(texts: dict[str, str], said: str) -> None:
+def test_the_quote_of_the_document_stands_next_to_a_violation(texts: dict[str, str], said: str) -> None:
     lines = [result(SUITE.cases[0], "FAIL"), result(SUITE.cases[1], "PASS")]
     run = digested(recorded(lines, rules={"REG-01": texts}))
     assert ktap.render([run]).splitlines().count(f"# document of REG-01: {said}") == 1
@@ -184,7 +184,7 @@ def test_what_the_document_says_stands_next_to_a_violation(texts: dict[str, str]
     assert MarkdownIt().renderInline(page).count(MarkdownIt().renderInline(markdown.escaped(said))) == 1
 
 
-def test_of_a_result_only_the_violated_rules_are_documented() -> None:
+def test_only_violated_rules_of_a_result_are_documented() -> None:
     line = result(
         SUITE.cases[0], "FAIL", rules=["REG-01", "REG-02"], rule_verdicts={"REG-01": "PASS", "REG-02": "FAIL"}
     )
@@ -224,7 +224,7 @@ RENDERERS = (html.render, junit.render, ktap.render, markdown.render, summary.re
 
 @settings(max_examples=200)
 @given(st.sampled_from(KEYS), ANY_JSON, st.sampled_from(["header", "result", "footer", "observed", "deviation"]))
-def test_whatever_a_results_file_holds_is_a_report_or_one_clear_line(key: str, value: Any, where: str) -> None:
+def test_any_results_file_is_a_report_or_one_clear_line(key: str, value: Any, where: str) -> None:
     line, head = result(SUITE.cases[0], "FAIL"), header()
     footer = footer_record([SUITE.cases[0].id], [line], registry(), duration_s=1.0)
     if where == "header":

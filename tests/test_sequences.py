@@ -122,7 +122,7 @@ def hardly_shrunk(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.usefixtures("hardly_shrunk")
-def test_what_was_found_once_is_not_found_again() -> None:
+def test_a_divergence_is_found_only_once() -> None:
     subject = subject_of(violation("one-byte-too-long"))
     found = list(itertools.islice(divergences(subject, 1, for_sequences(AT_MOST)), 2))
     assert len({each.signature for each in found}) == len(found) == 2
@@ -212,9 +212,7 @@ def test_a_trial_reports_the_sequence_that_shows_a_violation(cli: Cli, monkeypat
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_guest_that_dies_in_a_sequence_costs_that_case_alone_and_the_sequence_is_known(
-    tmp_path: Path, suite: Suite
-) -> None:
+def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp_path: Path, suite: Suite) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
     # Before the first case, a session deallocates two windows, one of each type that the device declares.
     command = (
