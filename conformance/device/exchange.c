@@ -1,4 +1,5 @@
 /* Executes requests one after the other and records the result of each. native_exchange.py says when this code replaces
+ * execution/connection.py, which does the same in Python. */
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <stddef.h>
