@@ -239,6 +239,7 @@ static int post_and_wait(struct exchange *this)
         this->received = found > 0;
     } else {
         /* A send completion promises that the initiator's own memory is up to date; a receive completion with immediate
+         * data promises it for the peer's memory. */
         this->late = !has_wanted(&this->areas[!this->initiator]);
         /* The SEND consumes the last receive; a write with immediate data consumes a receive before it. */
         do {
