@@ -181,5 +181,7 @@ def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
             failed += 1
             print(f"{mutant.file}/{mutant.name}: {error}", flush=True)
     took = modules.seconds
-    print(f"{len(chosen) - failed} modules are there; {len(took)} compiled in {sum(took):.0f} s, {failed} could not be")
+    print(
+        f"{len(chosen) - failed} modules are ready; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile"
+    )
     return 1 if failed else 0
