@@ -58,7 +58,8 @@ def _check_tables(parts: Sequence[Part], suite: Suite) -> None:
     tables = parts[0].recorded.header["suite"].get("tables_sha256")
     if tables != suite.tables_sha256:
         raise UserError(
-            f"the shards were made with the tables {str(tables)[:12]}, and the present tables are {suite.tables_sha256[:12]}",
+            f"the shards were made with the tables {str(tables)[:12]}, and the present tables are "
+            f"{suite.tables_sha256[:12]}",
             hint="take the version of rdma-cts that has made them; --cases DIR adds tables of its own",
         )
 
