@@ -1,8 +1,8 @@
 """Everything that a report says about one violation, as lines of text: the calls, the requirement, the observation, the
 layer that answered, and the command that reproduces it; and the points of a sweep.
 
-A file of points is as untrusted as the results, so control characters in its texts are replaced. Not for escaping and
-layout, nor for the format of points (conformance/sweeps/outcome.py).
+A file of points may come from an untrusted source, as results may, so control characters in its texts are replaced.
+conformance/sweeps/outcome.py has the format of points.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,16 +27,17 @@ POINT = (
     "A point is one combination of arguments in a case that tries all combinations. Its name is CASE#axis=value,...,"
     " which `explain` and `run --only` accept."
 )
-_CALLED = {"layer": "answered by"}  # keys of observations, each with the words for it
+_CALLED = {"layer": "answered by"}  # words for keys of observations
 
 
 def has_points(run: Digest) -> bool:
-    """Whether any result has points, so that readers need the text POINT."""
+    """Returns whether any result has points, so that the report must explain points by the text POINT."""
     return any(record["space"] for record in run.results)
 
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """The lines about a result that is not a pass, in the order of the case's steps; none if there is no record."""
+    """Yields the lines about a result that is not PASS, in the order of the case's steps. Without a record there is no
+    line."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.defects_in(record["case"]):
@@ -60,8 +61,8 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
 
 
 def observed(record: ResultRecord) -> str:
-    """The outcome of the judged call; after a crash, the kernel's first line about it, or whether the kernel or the
-    process ended."""
+    """Returns the outcome of the judged call. After a crash it is the kernel's first message, or whether the kernel or
+    the process ended."""
     if record["verdict"] in (Verdict.CRASH, Verdict.HANG) and not record["observed"]:
         what, _, _, alarm, *_ = (*fault_of(record).seen, "", "", "", "")
         return alarm or what
@@ -69,13 +70,14 @@ def observed(record: ResultRecord) -> str:
 
 
 def set_up(data: SetUp) -> Iterator[str]:
-    """The objects and calls before the judged one."""
+    """Yields the objects, and the calls before the judged call."""
     yield from (f"given: {line}" for line in data["given"])
     yield from (f"before: {line}" for line in data["before"])
 
 
 def deviation(each: Deviation) -> Iterator[str]:
-    """A group of points of a sweep with what its smallest point does, or a random sequence as a row of a table."""
+    """Yields lines about a group of points of a sweep, with the steps of its smallest point, or about a random
+    sequence, as a row of a table."""
     if each["row"]:
         yield f"{each['when']}, as a row of a table:"
         yield from each["row"].rstrip().splitlines()
@@ -121,12 +123,13 @@ def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def format_fields(data: Mapping[str, Any]) -> str:
-    """Data as one line; empty values are left out."""
+    """Returns data as one line, without empty values."""
     return "; ".join(f"{name} {text}" for name, text in flat(data) if text) or "nothing"
 
 
 def read_points(directory: Path, record: ResultRecord) -> Points | None:
-    """The points of a sweep's result; None if it has none, or their file is not next to the results.
+    """Returns the points of a sweep's result; None if the result has no points, or if their file is not next to the
+    results.
 
     Raises UserError if the file is invalid or outside the directory of the results.
     """

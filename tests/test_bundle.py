@@ -543,7 +543,7 @@ def packed_by_another(folder: Path, to: Path, **change: Any) -> Path:
 def test_another_version_may_say_the_same_in_other_words(run: Path, bundle: Path, tmp_path: Path, capsys: Says) -> None:
     status, said = verified(packed_by_another(run, tmp_path / "other"), capsys)
     lines = said.splitlines()
-    assert "manifest: the facts are those of the run; the words are of another version, 0.2.0 (eeeeeeeeeeee)" in lines
+    assert "manifest: the facts are those of the run; another version wrote the words, 0.2.0 (eeeeeeeeeeee)" in lines
     assert (status, lines[-2:]) == (verified(bundle, capsys)[0], verified(bundle, capsys)[1].splitlines()[-2:])
     assert "manifest:" not in verified(bundle, capsys)[1]
 
@@ -578,7 +578,7 @@ def test_words_of_somebody_unknown_are_not_taken_for_those_of_this_version(
 ) -> None:
     status, output = verified(packed_by_another(run, tmp_path / "other", bundled_by=by), capsys)
     assert status != 2
-    assert "the words are of another version, " in output
+    assert "another version wrote the words, " in output
     assert output.isascii()
 
 

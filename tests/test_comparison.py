@@ -294,7 +294,7 @@ def test_what_is_only_newly_wrong_is_no_regression_and_is_reported(tmp_path: Pat
     old = run(tmp_path / "old", [result(SUITE.cases[0], "UNSUPPORTED")])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL")])
     assert cli(1, "compare", old, new).out.endswith(
-        "what is newly supported is wrong: 1 new defect, the worst: wrong report (exit status 1)\n"
+        "a newly supported feature is wrong: 1 new defect, the worst: wrong report (exit status 1)\n"
     )
 
 
