@@ -4,12 +4,16 @@
 |---|---|---|
 | only | `run --guest --only CASE`, with a template | resuming the template and ending the guest |
 | build | the same for a build that has no template yet | booting a guest with an empty command, powering it off |
-| smoke, default, spaces | a tier, or the spaces of the exhaustive tier | the time of the cases, divided by the number
-of guests | | first | a run with an empty cache; measured once | none |
+| smoke, default, spaces | a tier, or the spaces of the exhaustive tier | the time of its cases, divided by the guests |
+| first | a run with an empty cache; measured once | none |
 
 Prints the time of each run, and a Markdown table with the medians of the times and of the processor seconds. The
 processor seconds are those of the command and its guests, and vary less on a busy machine. The first repetition of each
 measure fills caches and does not count. The exit status is 1 if a goal is missed. Run it on an idle machine.
+
+`--history FILE` appends the figures as a line of JSON to a file with the figures of earlier nights on the same machine.
+The last line of the output names each figure that is more than a fifth above the median of earlier nights. If there is
+such a figure, the exit status is 1, whatever the goals are.
 """
 
 import argparse
@@ -21,13 +25,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from conformance.errors import UserError, reading  # noqa: E402
+from conformance.regular_file import regular_lines  # noqa: E402
+from conformance.results.checked_json import parse  # noqa: E402
+from conformance.results.files import write_atomically  # noqa: E402
 from conformance.results.records import read_results  # noqa: E402
 from conformance.run_options import RunOptions  # noqa: E402
 from fixtures.guest.guest import boot  # noqa: E402
@@ -38,6 +47,8 @@ from fixtures.system.cache import cache_directory  # noqa: E402
 from targets.guests import Guests  # noqa: E402
 
 CASE = "reg_mr/access_flags/local-write-alone"
+MOST = 1.2  # times the median of the last NIGHTS nights, of which at least FEWEST are needed
+NIGHTS, FEWEST = 14, 5
 
 
 @dataclass(frozen=True)
@@ -137,28 +148,73 @@ def repeat(name: str, measure: Measure, repetitions: int) -> tuple[float, float,
     return statistics.median(runs), statistics.median(processors), statistics.median(floors) if floors else None
 
 
+def read_nights(path: Path) -> list[dict[str, float]]:
+    """Returns the figures of each night in a history, the earliest first. Raises UserError."""
+    nights = []
+    with reading(path):
+        for number, line in enumerate(regular_lines(path) if path.exists() else (), 1):
+            try:
+                figures = parse(line)["figures"]
+                if not all(type(value) in (int, float) and value > 0 for value in figures.values()):
+                    raise ValueError("a figure that is not a positive number")
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                why = str(error) if type(error) is ValueError else "no figures"
+                raise UserError(f"{path}:{number}: not a night of run_cost.py: {why}") from error
+            nights.append(figures)
+    return nights
+
+
+def compared(nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]) -> tuple[str, bool]:
+    """Returns a line that compares figures with earlier nights, and whether any figure has regressed."""
+    known = {name: [night[name] for night in nights if name in night][-NIGHTS:] for name in figures}
+    known = {name: values for name, values in known.items() if len(values) >= FEWEST}
+    above = [
+        f"{name} {figures[name]:.2f}, {figures[name] / middle - 1:.0%} above the median of {len(values)} nights, "
+        f"{middle:.2f} ({min(values):.2f} to {max(values):.2f})"
+        for name, values in known.items()
+        if figures[name] > MOST * (middle := statistics.median(values))
+    ]
+    if above:
+        return f"costs: {'; '.join(above)}", True
+    if not known:
+        return f"costs: compared from the night on that has {FEWEST} before it; there are {len(nights)}", False
+    spread, name = max(((max(each) - min(each)) / statistics.median(each), name) for name, each in known.items())
+    return f"costs: nothing is more than a fifth above earlier nights, which differ by {spread:.0%} ({name})", False
+
+
 def main() -> int:
     """Measures, prints the results, and returns exit status 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(
-        description="Measures the time of runs in the Soft-RoCE guest.", allow_abbrev=False
-    )
+    parser = argparse.ArgumentParser(description="Measures the time of runs in the guest.", allow_abbrev=False)
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="how often each measure is repeated")
-    parser.add_argument(
-        "measures", nargs="*", metavar="MEASURE", help=f"one or more of {', '.join(MEASURES)}; default: all"
-    )
+    parser.add_argument("--history", type=Path, metavar="FILE", help="compare with earlier nights, and add this night")
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"some of {', '.join(MEASURES)}; default: all")
     arguments = parser.parse_args()
     if unknown := set(arguments.measures) - set(MEASURES):
         parser.error(f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}")
+    nights = read_nights(arguments.history) if arguments.history else []
+    figures: dict[str, float] = {}
     lines, missed = ["| what | median | processors | floor | ratio | goal |", "|---|---|---|---|---|---|"], False
     for name in arguments.measures or MEASURES:
         measure = MEASURES[name]
         seconds, used, floor = repeat(name, measure, arguments.repetitions)
         missed |= seconds > measure.goal_s
+        figures |= {f"{name} processor_s": used, **({f"{name} / floor": seconds / floor} if floor else {})}
         beside = f"{floor:.1f} s | {seconds / floor:.1f}" if floor else "none | "
         lines.append(f"| {measure.title} | {seconds:.1f} s | {used:.1f} s | {beside} | ≤ {measure.goal_s:g} s |")
     print("\n".join(lines))
+    if arguments.history:
+        told, missed = compared(nights, figures)
+        print(told)
+        with reading(arguments.history):
+            old = arguments.history.read_bytes() if arguments.history.exists() else b""
+        night = {"night": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}", "figures": figures}
+        write_atomically(arguments.history, old + json.dumps(night).encode() + b"\n")
     return int(missed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except UserError as mistake:
+        print(f"run_cost.py: {mistake}", file=sys.stderr)
+        sys.exit(mistake.status)

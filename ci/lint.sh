@@ -19,5 +19,5 @@ if [ ! -e "$tools/complete" ]; then
 fi
 "$tools/bin/ruff" format --check .
 "$tools/bin/ruff" check .
-"$tools/bin/mypy" --cache-dir "$tools/mypy"
+flock "$tools/lock" "$tools/bin/mypy" --cache-dir "$tools/mypy" # checkouts share this cache
 git ls-files -z -- '*.md' '*.py' '*.sh' '*.yaml' '*.html' '*.c' | xargs -0 "$tools/bin/codespell" --

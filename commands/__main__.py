@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from commands.arguments import NAME, Parser
-from commands.endings import SIGNALLED, Terminated, crash_report, forbidden, heed_signals
-from commands.streams import Output
+from commands.cli.arguments import NAME, Parser
+from commands.cli.endings import SIGNALLED, Terminated, crash_report, forbidden, heed_signals
+from commands.cli.streams import Output
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
 from fixtures.system.cache import cache_directory, keeps_files

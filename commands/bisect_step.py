@@ -4,9 +4,10 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from commands import run, run_arguments
-from commands.endings import crash_report
-from commands.streams import show
+from commands import run
+from commands.cli import run_arguments
+from commands.cli.endings import crash_report
+from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reports.digest import read

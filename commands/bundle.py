@@ -10,12 +10,13 @@ from pathlib import Path
 from bundles import signature
 from bundles.archive import MOST_BYTES, PROFILE, SUFFIX, WAIVERS, pack
 from bundles.claims import claims
-from commands import run_arguments, verify
-from commands.arguments import Parser
-from commands.output import is_standard_output, out_path, write_out
-from commands.run_arguments import add_arguments as add_run_arguments
-from commands.run_arguments import options_from
-from commands.streams import show
+from commands import verify
+from commands.cli import run_arguments
+from commands.cli.arguments import Parser
+from commands.cli.output import is_standard_output, out_path, write_out
+from commands.cli.run_arguments import add_arguments as add_run_arguments
+from commands.cli.run_arguments import options_from
+from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
 from conformance.results.points import points_path

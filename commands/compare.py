@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from commands.streams import show
+from commands.cli.streams import show
 from conformance.run_options import given_path
 from reports import comparison_formats
 from reports.comparison import compare

@@ -7,8 +7,8 @@ import argparse
 from collections.abc import Collection, Iterator
 from functools import cache
 
-from commands.arguments import NAME as PROGRAM
-from commands.arguments import Parser
+from commands.cli.arguments import NAME as PROGRAM
+from commands.cli.arguments import Parser
 from conformance.tables.suite import load_suite
 
 _FILES = "--"  # marks a value as a file, among the words that can be a value

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from commands import run_arguments
-from commands.streams import show
+from commands.cli import run_arguments
+from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from commands.streams import show
+from commands.cli.streams import show
 from conformance.device.port import device_names
 from conformance.errors import PROGRAM, UserError
 from conformance.kernel.netlink import RdmaNetlink, driver_name

@@ -3,8 +3,8 @@ verdict."""
 
 import argparse
 
-from commands import run_arguments
-from commands.streams import show
+from commands.cli import run_arguments
+from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.run_options import given_path

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from commands import run_arguments
-from commands.output import out_directory
+from commands.cli import run_arguments
+from commands.cli.output import out_directory
 from conformance.errors import UserError
 from conformance.regular_file import read_regular
 from conformance.results.files import make_directory, write_through, writing

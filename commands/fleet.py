@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from commands.output import out_directory
-from commands.streams import show
+from commands.cli.output import out_directory
+from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME as RESULTS

@@ -9,9 +9,10 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from commands import report, run_arguments
-from commands.output import out_directory
-from commands.streams import show
+from commands import report
+from commands.cli import run_arguments
+from commands.cli.output import out_directory
+from commands.cli.streams import show
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results

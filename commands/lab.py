@@ -17,12 +17,13 @@ from multiprocessing import get_context
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-from commands import report, run_arguments
+from commands import report
 from commands.__main__ import main
-from commands.endings import heed_signals
+from commands.cli import run_arguments
+from commands.cli.endings import heed_signals
+from commands.cli.run_arguments import recorded_options
+from commands.cli.streams import Output
 from commands.fleet import differences
-from commands.run_arguments import recorded_options
-from commands.streams import Output
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME

@@ -2,8 +2,8 @@
 
 import argparse
 
-from commands import run_arguments
-from commands.streams import show
+from commands.cli import run_arguments
+from commands.cli.streams import show
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier

@@ -9,9 +9,10 @@ from contextlib import closing, suppress
 from datetime import date, datetime
 from pathlib import Path
 
-from commands import report, run_arguments
-from commands.output import out_directory
-from commands.streams import show
+from commands import report
+from commands.cli import run_arguments
+from commands.cli.output import out_directory
+from commands.cli.streams import show
 from conformance.errors import UserError, reading
 from conformance.regular_file import read_regular
 from conformance.results.files import write_atomically

@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
 
-from commands import run_arguments
-from commands.endings import crash_report
-from commands.output import out_directory, out_file, write_out
-from commands.streams import show
+from commands.cli import run_arguments
+from commands.cli.endings import crash_report
+from commands.cli.output import out_directory, out_file, write_out
+from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import make_directory, new_directory, write_atomically, writing
 from conformance.results.points import FOLDER as POINTS

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from commands import run_arguments
-from commands.output import out_directory
-from commands.streams import show
+from commands.cli import run_arguments
+from commands.cli.output import out_directory
+from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.run_options import given_path
 from fixtures.guest.changes import read_changes

@@ -4,7 +4,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from commands import run_arguments
+from commands.cli import run_arguments
 from conformance.errors import PROGRAM, UserError
 from conformance.run_options import BUILDS, WHERE
 from fixtures.guest.template import templates_wanted

@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
-from commands.output import STANDARD_OUTPUT, out_path, write_out
-from commands.streams import show
+from commands.cli.output import STANDARD_OUTPUT, out_path, write_out
+from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.files import write_atomically
 from conformance.run_options import given_path

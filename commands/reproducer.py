@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from commands import run_arguments
-from commands.output import STANDARD_OUTPUT, out_path, write_out
-from commands.streams import show
+from commands.cli import run_arguments
+from commands.cli.output import STANDARD_OUTPUT, out_path, write_out
+from commands.cli.streams import show
 from conformance.defects import Symptom
 from conformance.errors import PROGRAM, UserError
 from conformance.results.files import make_directory, write_through

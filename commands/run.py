@@ -14,9 +14,10 @@ from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 
-from commands import report, run_arguments
-from commands.endings import crash_reports_in
-from commands.output import out_directory
+from commands import report
+from commands.cli import run_arguments
+from commands.cli.endings import crash_reports_in
+from commands.cli.output import out_directory
 from conformance.errors import PROGRAM, UserError
 from conformance.model.bounds import MOST_RECORDS
 from conformance.model.capability import Profile

@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from commands import run_arguments
+from commands.cli import run_arguments
+from commands.cli.output import out_directory
+from commands.cli.streams import show
 from commands.findings import PLACES, places_in
-from commands.output import out_directory
-from commands.streams import show
 from conformance.errors import UserError
 from conformance.judging import Basis
 from conformance.regular_file import read_regular

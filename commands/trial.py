@@ -8,7 +8,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from commands.output import out_directory
+from commands.cli.output import out_directory
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import Shard

@@ -17,9 +17,9 @@ from pathlib import Path
 from bundles import signature
 from bundles.archive import MOST_BYTES, PROFILE, WAIVERS, Manifest, unpack
 from bundles.claims import remark, wrong_claim
-from commands import run_arguments
+from commands.cli import run_arguments
+from commands.cli.streams import show
 from commands.judge import not_founded, shortened, write_judged
-from commands.streams import show
 from conformance.errors import PROGRAM, UserError
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.vocabulary import TIERS

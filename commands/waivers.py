@@ -3,7 +3,7 @@
 import argparse
 from datetime import date, datetime
 
-from commands.output import STANDARD_OUTPUT, out_path, write_out
+from commands.cli.output import STANDARD_OUTPUT, out_path, write_out
 from conformance.errors import UserError
 from conformance.results.waiver_file import FINGERPRINT, LONGEST, Run, is_address, waivers_text
 from conformance.run_options import given_path

@@ -6,7 +6,7 @@ effect of each option. A run is resumed with the options that it was started wit
 (--out, --yes, -q) are not among these options.
 
 The module is in `conformance` because both `commands` and `pytest_plugin` need it, and `conformance` never imports
-`commands`. Not for parsing arguments (commands/run_arguments.py).
+`commands`. Not for parsing arguments (commands/cli/run_arguments.py).
 """
 
 import argparse

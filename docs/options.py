@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from commands.__main__ import COMMANDS, parser_of  # noqa: E402
-from commands.arguments import Parser  # noqa: E402
+from commands.cli.arguments import Parser  # noqa: E402
 
 
 def text() -> str:

@@ -291,7 +291,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Suite:
     eight = numbered(8)
     suite: Suite = Suite(Registry([eight.registry["REG-01"]]), eight.tables, eight.tables_sha256)
     monkeypatch.setattr(verify, "load_suite", lambda _: suite)
-    monkeypatch.setattr("commands.run_arguments.load_suite", lambda *_: suite)
+    monkeypatch.setattr("commands.cli.run_arguments.load_suite", lambda *_: suite)
     monkeypatch.setattr(digest, "load_suite", lambda: suite)
     monkeypatch.setattr(digest, "tables_digest", lambda _: suite.tables_sha256)
     return suite

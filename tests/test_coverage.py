@@ -175,7 +175,7 @@ def test_a_result_that_makes_no_sense_is_reported_and_not_a_traceback(tmp_path: 
 def test_the_exit_status_says_whether_a_rule_has_no_case(
     rules: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("commands.run_arguments.load_suite", lambda folders: suite(rules))
+    monkeypatch.setattr("commands.cli.run_arguments.load_suite", lambda folders: suite(rules))
     assert main(["coverage"]) == status
     assert capsys.readouterr().out.startswith("rule ")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import describe, run_arguments
+from commands import describe
 from commands.__main__ import COMMANDS
+from commands.cli import run_arguments
 from conformance.errors import UserError
 from conformance.tables.suite import load_suite
 from conformance.verbs import VERBS

@@ -13,6 +13,7 @@ import pytest
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
+from conformance.model.verdict import Verdict
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import Shard
 from fixtures.guest.changes import Change
@@ -173,17 +174,17 @@ def test_another_rule_kills_it_elsewhere() -> None:
 
 def test_a_kernel_that_dies_in_a_case_is_a_detection_by_that_case() -> None:
     driver = Driver()
-    driver.events[(NAME, OWN.id)] = Lost(f"CRASH in {OWN.id}", OWN.id)
+    driver.events[(NAME, OWN.id)] = Lost(Verdict.CRASH, f"in {OWN.id}", OWN.id)
     found = tried(driver)
-    assert (found.outcome, found.by) == (BY_ITS_RULE, (OWN.id,))
+    assert (found.outcome, found.by, found.verdict) == (BY_ITS_RULE, (OWN.id,), "CRASH")
     assert driver.started == 2, "once; without the mutant and again"
 
 
 @pytest.mark.parametrize(
     ("event", "outcome"),
     [
-        (Lost("HANG while a module was exchanged"), HANG),
-        (Lost("CRASH while a module was exchanged"), NOT_LOADED),
+        (Lost(Verdict.HANG, "while a module was exchanged"), HANG),
+        (Lost(Verdict.CRASH, "while a module was exchanged"), NOT_LOADED),
         (NoSession("nobody answers"), BROKEN),
     ],
 )
@@ -227,6 +228,24 @@ def test_survivors_are_tried_together_and_distinguished_where_a_case_fails() -> 
     assert found["two"].by == (OTHER.id,)
 
 
+def test_what_does_not_load_together_or_does_not_fit_at_all_is_not_accepted() -> None:
+    several = [mutant(name, permitted=True) for name in ("one", "two", "three")]
+    driver = Driver()
+    driver.refused.add("two")
+    driver.unfit.add("three")
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    found = {each.name: each.outcome for each in trial.try_together(several)}
+    assert found == {"one": BROKEN, "two": BROKEN, "three": NO_FIT}
+
+
+def test_a_seed_shuffles_the_cases_and_keeps_those_that_may_end_the_kernel_last() -> None:
+    orders = [suited(SUITE.cases, seed) for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+    assert {case.id for case in orders[0]} == {case.id for case in suited(SUITE.cases)}
+    dangers = [case.hazardous for case in orders[0]]
+    assert dangers == sorted(dangers)
+
+
 def finding(name: str, outcome: str) -> Finding:
     return Finding(name, "rxe_mr", "range", ("REG-20",), "What.", outcome)
 
@@ -264,7 +283,7 @@ class WithPeers(Driver):
         for name in modules.get(arguments[1], () if arguments[1].startswith("test_") else arguments[1:]):
             by = [each for each in self.failing[name] if each in (*self.module.split(), "")]
             if "hangs" in by:
-                raise Lost(f"HANG in {name}", name)
+                raise Lost(Verdict.HANG, f"in {name}", name)
             if self.module == "flaky" and by:  # when it is alone, it fails only the first time
                 by = [] if self.unfit else by
                 self.unfit.add("shown")
@@ -292,13 +311,15 @@ def test_the_table_has_what_both_saw_by_kind(tmp_path: Path) -> None:
 def test_a_night_tries_what_was_not_killed_and_a_tenth_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     known = read_mutants()
     before: report.History = {each.name: {"outcome": ACCEPTED if each.permitted else BY_ITS_RULE} for each in known[1:]}
-    arguments = argparse.Namespace(driver="rxe", mutant=[], rule=[], file=[], night=True, shard=None)
+    arguments = argparse.Namespace(driver="rxe", mutant=[], rule=[], file=[], permitted=False, night=True, shard=None)
     chosen = kernel_runs._chosen(arguments, before)
     assert known[0] in chosen
     assert len(chosen) in (-(-len(known) // 10), -(-len(known) // 10) + 1)
     halves = []
     for shard in (Shard(1, 2), Shard(2, 2)):
-        arguments = argparse.Namespace(driver="rxe", mutant=[], rule=[], file=[], night=False, shard=shard)
+        arguments = argparse.Namespace(
+            driver="rxe", mutant=[], rule=[], file=[], permitted=False, night=False, shard=shard
+        )
         halves.append(kernel_runs._chosen(arguments, {}))
     assert sorted(each.name for half in halves for each in half) == sorted(each.name for each in known)
     assert abs(len(halves[0]) - len(halves[1])) <= 1

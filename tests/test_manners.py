@@ -267,7 +267,7 @@ def test_who_is_ended_while_a_report_is_written_leaves_no_part_of_it(number: sig
 
 CLOSED = """
 import os, signal
-from commands import endings
+from commands.cli import endings
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 endings.heed_signals()
 try:

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import bad_driver
-from commands import nightly, run_arguments
+from commands import nightly
 from commands.__main__ import main
-from commands.endings import Terminated
+from commands.cli import run_arguments
+from commands.cli.endings import Terminated
 from conformance.errors import UserError
 from conformance.results.records import Recorded
 from conformance.results.writer import ResultsFile

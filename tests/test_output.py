@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands import listing
-from commands.streams import show
+from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT

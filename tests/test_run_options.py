@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samples
-from commands import run, run_arguments
+from commands import run
+from commands.cli import run_arguments
 from conformance.device import bench
 from conformance.device.native_exchange import NativeConnection
 from conformance.device.queue_pairs import DeviceQueue

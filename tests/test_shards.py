@@ -13,9 +13,10 @@ import yaml
 
 from bad_places import full_disk
 from bundles.archive import SUFFIX
-from commands import nightly, run, run_arguments
+from commands import nightly, run
 from commands.__main__ import main
-from commands.arguments import Parser
+from commands.cli import run_arguments
+from commands.cli.arguments import Parser
 from conformance.errors import UserError
 from conformance.results import writer
 from conformance.results.records import Recorded, encode, read_results

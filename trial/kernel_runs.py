@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from conformance.errors import UserError
+from conformance.model.verdict import Verdict
 from conformance.results.files import make_directory
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard
@@ -39,7 +40,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--mutant", action="append", default=[], metavar="NAME", help="only this mutant")
     command.add_argument("--rule", action="append", default=[], metavar="ID", help="only mutants of this rule")
     command.add_argument("--file", action="append", default=[], metavar="NAME", help="only of this file of the driver")
+    command.add_argument("--permitted", action="store_true", help="only changes that the documents allow")
     command.add_argument("--only", action="append", default=[], metavar="CASE", help="only these cases")
+    command.add_argument("--verb", action="append", default=[], metavar="VERB", help="only cases of this verb")
+    command.add_argument(
+        "--seed", type=int, metavar="N", help="shuffle cases and points, in the same way for the same N"
+    )
     command.add_argument("--own", action="store_true", help="do not try survivors with the cases of other rules")
     command.add_argument("--build", action="store_true", help="only compile the modules")
     command.add_argument(
@@ -67,7 +73,11 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if arguments.list:
         print("\n".join(f"{','.join(each.rules):<16} {each.file}/{each.name}: {each.about}" for each in chosen))
         return 0
-    cases = suited(suite.cases)
+    cases, verbs = suited(suite.cases, arguments.seed), arguments.verb
+    for verb in verbs:
+        if verb not in (known := {each.verb.removeprefix("ibv_") for each in cases}):
+            raise UserError(f"no case is of the verb {verb!r}{suggestion(verb, known)}", status=2)
+    cases = [each for each in cases if not verbs or each.verb.removeprefix("ibv_") in verbs]
     for name in arguments.only:
         if name not in {case.id for case in suite.cases}:
             raise UserError(f"unknown case {name!r}{suggestion(name, [case.id for case in cases])}")
@@ -83,7 +93,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-kernel"
     make_directory(out)
     began, findings = time.monotonic(), dict[str, Finding]()
-    trial = Trial(cases, modules, Guests(under_test, driver, out, say))
+    trial = Trial(cases, modules, Guests(under_test, driver, out, say, arguments.seed))
     theirs = arguments.rdma_core_tests and Peers(arguments.rdma_core_tests, trial, modules)
     if theirs:  # only rdma-core's tests are run; the outcomes of the cases are kept from the earlier trial
         findings |= {each.name: Finding(**before[each.name]) for each in chosen if each.name in before}
@@ -99,7 +109,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
                 for each in findings.values()
                 if each.outcome in report.COUNTED
                 and each.peer is None
-                and not each.reason.startswith(("HANG", "CRASH"))
+                and each.verdict not in (Verdict.HANG, Verdict.CRASH)
             }
             for name, test in theirs.seen([each for each in chosen if each.name in asked]):
                 findings[name] = replace(findings[name], peer=test)
@@ -123,10 +133,11 @@ def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverMod
 
 def _findings(trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace) -> Iterator[Finding]:
     survivors = []
-    permitted = [each for each in chosen if each.permitted]
+    # Cases that fail by a departure must not hide what other changes do.
+    permitted = sorted((each for each in chosen if each.permitted), key=lambda each: bool(each.departs_from))
     # Mutants that leak come last, after those that may crash the kernel: both end their guest.
     for mutant in sorted(chosen, key=lambda each: (each.leaks, each.kills, each.of_header)):
-        if mutant.permitted and not arguments.only:
+        if mutant.permitted:
             continue
         found = trial.try_alone(mutant, arguments.only)
         yield found
@@ -134,11 +145,13 @@ def _findings(trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namesp
             survivors.append(mutant)
     if not (arguments.own or arguments.only):
         yield from trial.try_together([each for each in survivors if not each.leaks])
+    if not arguments.own:
         yield from trial.try_together(permitted)
 
 
 def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutant]:
     chosen = chosen_mutants(read_mutants(FOLDER / arguments.driver), arguments.mutant, arguments.rule, arguments.file)
+    chosen = [each for each in chosen if each.permitted or not arguments.permitted]
     if arguments.night:
         tenth = random.Random(f"{datetime.now():%Y%m%d}").sample(chosen, -(-len(chosen) // _SHARE))
         settled = (*report.KILLED, EQUIVALENT, ACCEPTED)

@@ -24,13 +24,13 @@ from trial.searching import FIRST_SEED, for_sequences, observe
 _SEQUENCES = 20
 
 
-def run_context(bench: Bench, capabilities: Capabilities, watch: Watch) -> RunContext:
+def run_context(bench: Bench, capabilities: Capabilities, watch: Watch, seed: int | None = None) -> RunContext:
     """The context of cases on this bench: without a profile, and with few random sequences."""
 
     def random_sequences(case: Case, progress: Progress) -> Observation:
         return observe(case, bench, capabilities, for_sequences(_SEQUENCES), FIRST_SEED, progress)
 
-    return RunContext(bench, Basis(capabilities), watch, runners(random_sequences))
+    return RunContext(bench, Basis(capabilities), watch, runners(random_sequences), seed)
 
 
 def on_the_reference(bench: ReferenceBench) -> RunContext:

@@ -20,6 +20,7 @@ from typing import Any
 from conformance import cache
 from conformance.errors import UserError
 from conformance.model.case import Case
+from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT
 from fixtures.guest import derivation, freezing
 from fixtures.guest.driver import Driver
@@ -47,11 +48,12 @@ _MORE = (
 
 
 class Lost(Exception):
-    """The guest has died or hangs; the text says which of the two. `case` is the case that was running."""
+    """The guest has died (`verdict` is CRASH), hangs (HANG) or does not exchange modules (BROKEN). `case` is the case
+    that was running."""
 
-    def __init__(self, how: str, case: str = "") -> None:
-        super().__init__(how)
-        self.case = case
+    def __init__(self, verdict: Verdict, where: str, case: str = "") -> None:
+        super().__init__(f"{verdict} {where}".strip())
+        self.verdict, self.case = verdict, case
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,13 @@ class NoSession(Exception):
 
 
 class Guests:
-    """Makes guests with the software under test. Make each guest in the thread that uses it."""
+    """Makes guests with the software under test; `seed` shuffles the points of sweeps. Make each guest in the thread
+    that uses it."""
 
-    def __init__(self, under_test: UnderTest, driver: Driver, out: Path, say: Callable[[str], None]) -> None:
-        self._under_test, self._driver, self._out = under_test, driver, out
+    def __init__(
+        self, under_test: UnderTest, driver: Driver, out: Path, say: Callable[[str], None], seed: int | None = None
+    ) -> None:
+        self._under_test, self._driver, self._out, self._seed = under_test, driver, out, seed
         self._stage = tempfile.TemporaryDirectory(prefix="work-", dir=out)
         self._prepared: Prepared | None = None
         self._starter = Starter(cache_directory(), say)
@@ -91,7 +96,7 @@ class Guests:
             freezing.await_event(guest, "warm", _LOADING_S)
             guest.send(encode(Request(())), SILENCE_S)
             freezing.await_event(guest, "resumed", SILENCE_S)
-        return MutantGuest(guest, cases)
+        return MutantGuest(guest, cases, self._seed)
 
     def _job(self, prepared: Prepared) -> Job:
         tree = tuple((ROOT / part, part) for part in (*SUITE_PARTS, *_MORE) if part not in _LEFT_OUT)
@@ -101,12 +106,12 @@ class Guests:
 
 
 class MutantGuest:
-    def __init__(self, guest: Guest, cases: Sequence[Case]) -> None:
+    def __init__(self, guest: Guest, cases: Sequence[Case], seed: int | None) -> None:
         self._guest = guest
         self.module: Path | None = None  # None: the driver with which it was started
         self.loads = 0
         self._next("before its first order")  # data that come while the port is closed are lost
-        self._order(cases=_packed(pickle.dumps(list(cases))))
+        self._order(cases=_packed(pickle.dumps(list(cases))), seed=seed)
 
     def load(self, module: Path) -> str:
         """Replaces the driver's module, and the provider if a provider is next to the module; returns the reason if the
@@ -120,7 +125,7 @@ class MutantGuest:
         )
         answer = self._next("while a module was exchanged")
         if answer["event"] == "stuck":
-            raise Lost(answer["reason"])
+            raise Lost(Verdict.BROKEN, answer["reason"])
         return str(answer["reason"])
 
     def run(self, cases: Sequence[str], all_of_them: bool = False) -> Iterator[Answer]:
@@ -143,7 +148,7 @@ class MutantGuest:
                     raise NoSession(reason)
                 case "done" if answer["status"] != 0 and running:
                     reason = f"the process under test ended with status {answer['status']}"
-                    yield Answer(running, "CRASH", (), reason, time.monotonic() - began)
+                    yield Answer(running, Verdict.CRASH, (), reason, time.monotonic() - began)
                     return
                 case "done":
                     return
@@ -166,14 +171,14 @@ class MutantGuest:
 
     def _order(self, **order: object) -> None:
         if not self._guest.send(json.dumps(order).encode() + b"\n", SILENCE_S):
-            raise Lost("the guest does not read its orders")
+            raise Lost(Verdict.BROKEN, "the guest does not read its orders")
 
     def _next(self, where: str, case: str = "") -> dict[str, Any]:
         line = self._guest.next_line(SILENCE_S)
         if line is None:
-            raise Lost(f"HANG {where}".strip(), case)
+            raise Lost(Verdict.HANG, where, case)
         if not line.endswith(b"\n") or b'"exit"' in line:
-            raise Lost(f"CRASH {where}".strip(), case)
+            raise Lost(Verdict.CRASH, where, case)
         try:
             return dict(json.loads(line))
         except ValueError as error:

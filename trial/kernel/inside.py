@@ -54,6 +54,7 @@ class Orders:
 
     def __init__(self, port: str) -> None:
         self._port = os.open(port, os.O_RDWR | os.O_CLOEXEC)
+        self.seed: int | None = None
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         rest = b""
@@ -76,7 +77,7 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
         device = Device(DEVICE)
         bench = DeviceBench(device, alone=True)
         preflight(bench)
-        context = run_context(bench, capabilities_of(bench), KernelWatch())
+        context = run_context(bench, capabilities_of(bench), KernelWatch(), orders.seed)
     except UserError as error:
         orders.answer("no-session", reason=str(error))
         return True
@@ -214,6 +215,7 @@ def main(port: str) -> int:
     for order in orders:
         if "cases" in order:
             known |= {case.id: case for case in pickle.loads(unpacked(order["cases"]))}
+            orders.seed = order["seed"]
         if "module" in order:
             exchange_provider(order["provider"])
             try:

@@ -15,7 +15,7 @@ from typing import Any
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
-from conformance.tables.tiers import DEFAULT, of_tier
+from conformance.tables.tiers import DEFAULT, of_tier, ordered
 from trial.kernel.guest import Answer, Guests, Lost, MutantGuest, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import Mutant
@@ -30,9 +30,10 @@ _TRIES = 3  # tries of a mutant in a new guest, after a guest that died without 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of a mutant. `by` are the cases that detected the mutant, and `reason` is the reason of the first of
-    them. `tried` is the number of cases that were run, and `seconds` the time that they took. `peer` is the first of
-    rdma-core's own tests that detected the mutant, empty if none did, and None if those tests were not run.
+    """The outcome of a mutant. `by` are the cases that detected the mutant; `reason` and `verdict` are those of the
+    first of them (or of a guest lost between cases). `tried` is the number of cases that were run, and `seconds`
+    the time that they took. `peer` is the first of rdma-core's own tests that detected the mutant, empty if none
+    did, and None if those tests were not run.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Finding:
     outcome: str
     by: tuple[str, ...] = ()
     reason: str = ""
+    verdict: str = ""
     tried: int = 0
     seconds: float = 0.0
     peer: str | None = None
@@ -55,8 +57,9 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
     return Finding(mutant.name, mutant.file, mutant.kind, mutant.rules, mutant.about, outcome, **more)
 
 
-def suited(cases: Sequence[Case]) -> list[Case]:
+def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
     """The cases of the default tier that a driver can fail: rows before sweeps, and cases that may crash a kernel last.
+    With a seed, in random order.
 
     Neighbouring cases of a table are similar, so the first case of each table comes before the second ones, to detect a
     mutant sooner. Leaves out comparisons with a header, and cases about fork protection, which test the library.
@@ -64,6 +67,8 @@ def suited(cases: Sequence[Case]) -> list[Case]:
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
     ]
+    if seed is not None:
+        return sorted(ordered(found, seed), key=lambda case: case.hazardous)
     before = collections.Counter[str]()
     places = {}
     for case in found:
@@ -136,12 +141,13 @@ class Trial:
             except Lost as lost:
                 self.close()
                 if not lost.case:
-                    return finding(mutant, HANG if "HANG" in str(lost) else NOT_LOADED, reason=str(lost), tried=tried)
+                    outcome = HANG if lost.verdict == Verdict.HANG else NOT_LOADED
+                    return finding(mutant, outcome, reason=str(lost), verdict=lost.verdict, tried=tried)
                 detected, names = self._lost(lost), names[1:]
                 tried += 1
             if detected and (counted := self._counts(detected, module, mutant)):
-                outcome = FALSE_ALARM if mutant.permitted else counted
-                return finding(mutant, outcome, by=(detected.case,), reason=detected.reason, tried=tried)
+                outcome, by = FALSE_ALARM if mutant.permitted else counted, (detected.case,)
+                return finding(mutant, outcome, by=by, reason=detected.reason, verdict=detected.verdict, tried=tried)
         if broken:
             reason = f"{broken[0].case}: {broken[0].reason}"
             return finding(mutant, BROKEN, by=tuple(each.case for each in broken), reason=reason, tried=tried)
@@ -149,7 +155,7 @@ class Trial:
 
     def _lost(self, lost: Lost) -> Answer:
         rules = next(case.rules for case in self._cases if case.id == lost.case)
-        return Answer(lost.case, str(lost).partition(" ")[0], tuple(rules), str(lost), 0.0)
+        return Answer(lost.case, lost.verdict, tuple(rules), str(lost), 0.0)
 
     def _with_rules(self, answer: Answer) -> Answer:
         """The guest's answer; if the process under test has ended in the case, the case's rules are added."""
@@ -158,19 +164,20 @@ class Trial:
         return replace(answer, rules=next(tuple(case.rules) for case in self._cases if case.id == answer.case))
 
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
-        """The outcome of a detection, which must occur twice with the mutant and not without it; empty if it does not
-        count."""
-        without = self._without(answer.case)
-        if set(answer.rules) <= {*without.rules, *mutant.departs_from}:
-            return ""
+        """The outcome of a detection; empty if it does not count."""
+        rules = self._confirmed(answer, module, mutant)
+        return "" if not rules else BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
+
+    def _confirmed(self, answer: Answer, module: Any, *mutants: Mutant) -> set[str]:
+        """The rules that a case reports as violated twice with the mutants in a module, and not without them."""
+        without = {*self._without(answer.case).rules, *(rule for each in mutants for rule in each.departs_from)}
+        if set(answer.rules) <= without:
+            return set()
         again = self._once(answer.case, module)
         if not again.rules:
             self.close()  # the mutant may have used up resources of the device; a new guest has all resources
             again = self._once(answer.case, module)
-        rules = (set(answer.rules) & set(again.rules)) - {*without.rules, *mutant.departs_from}
-        if not rules:
-            return ""
-        return BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
+        return (set(answer.rules) & set(again.rules)) - without
 
     def _without(self, case: str) -> Answer:
         """The outcome of a case without a mutant."""
@@ -218,8 +225,17 @@ class Trial:
         waiting = list(survivors)
         while waiting:
             together, module = self.combined(waiting)
-            failing = self._failing(module)
-            names = [case for case in failing if self._differs(failing[case])]
+            if not together:
+                yield self.try_alone(waiting.pop(0))  # its edits do not fit even alone
+                continue
+            try:
+                failing = self._failing(module)
+            except (Lost, NoSession) as error:
+                self.close()
+                waiting = [mutant for mutant in waiting if mutant not in together]
+                yield from (finding(mutant, BROKEN, reason=f"together with others: {error}") for mutant in together)
+                continue
+            names = [case for case in failing if self._confirmed(failing[case], module, *together)]
             killed = {}
             for mutant in together:
                 if names and (found := self._by_others(mutant, names)):
@@ -252,14 +268,14 @@ class Trial:
         return together, module
 
     def _failing(self, module: Any) -> dict[str, Answer]:
-        """The cases, among all cases, that report a violation with a module."""
+        """The cases, among all cases, that report a violation with a module. Raises Lost and NoSession."""
         failing: dict[str, Answer] = {}
         names = collections.deque(case.id for case in self._cases)
         while names:
             try:
                 guest = self.ready()
-                if guest.load(module):
-                    return failing
+                if reason := guest.load(module):
+                    raise NoSession(reason)
                 for answer in map(self._with_rules, guest.run(list(names), all_of_them=True)):
                     names.popleft()
                     if answer.rules:
@@ -267,16 +283,10 @@ class Trial:
             except Lost as lost:
                 self.close()
                 if not lost.case:
-                    return failing
+                    raise
                 failing[lost.case] = self._lost(lost)
                 names.remove(lost.case)
-            except NoSession:
-                self.close()
-                return failing
         return failing
-
-    def _differs(self, answer: Answer) -> bool:
-        return bool(set(answer.rules) - set(self._without(answer.case).rules))
 
     def _by_others(self, mutant: Mutant, names: Sequence[str]) -> Finding | None:
         found = self._tried(mutant, self._modules.of([mutant.change]), list(names))

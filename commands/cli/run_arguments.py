@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from commands.arguments import NAME, Parser
+from commands.cli.arguments import NAME, Parser
 from conformance.errors import UserError
 from conformance.run_options import CASES, OPTIONS, RunOptions
 from conformance.tables.suite import POINT, Selection, Suite, load_suite

@@ -11,7 +11,7 @@ import stat
 import sys
 from pathlib import Path
 
-from commands.streams import show
+from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.results import points, records
 from conformance.results.files import not_written, write_through

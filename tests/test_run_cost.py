@@ -1,0 +1,79 @@
+"""The nightly history of what runs cost: what is shown as a regression, and what is not (benchmarks/run_cost.py)."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from conformance.tables.suite import ROOT
+
+SCRIPT = ROOT / "benchmarks/run_cost.py"
+spec = importlib.util.spec_from_file_location("run_cost", SCRIPT)
+assert spec
+assert spec.loader
+run_cost = sys.modules["run_cost"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(run_cost)
+
+
+def night(ratio: float) -> str:
+    return json.dumps({"night": "20261122T031700Z", "figures": {"smoke / floor": ratio, "smoke processor_s": 10.0}})
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds", "told", "status"),
+    [
+        ([], 12.0, "compared from the night on that has 5 before it; there are 0", 0),
+        ([1.0] * 4, 60.0, "compared from the night on that has 5 before it; there are 4", 0),
+        ([5.0, 6.0, 5.5, 6.5, 6.0], 14.3, "nothing is more than a fifth above earlier nights, which differ by 25%", 0),
+        (
+            [5.0, 6.0, 5.5, 6.5, 6.0],
+            14.6,
+            "smoke / floor 7.30, 22% above the median of 5 nights, 6.00 (5.00 to 6.50)",
+            1,
+        ),
+        ([1.0] * 9 + [6.0] * 14, 14.3, "nothing is more than a fifth above earlier nights", 0),
+    ],
+)
+def test_a_night_is_compared_with_the_median_of_earlier_nights(
+    before: Sequence[float],
+    seconds: float,
+    told: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    history = tmp_path / "costs"
+    history.write_text("".join(f"{night(ratio)}\n" for ratio in before))
+    monkeypatch.setattr(run_cost, "repeat", lambda *_: (seconds, 10.5, 2.0))
+    monkeypatch.setattr(sys, "argv", ["run_cost.py", "--history", str(history), "smoke"])
+    assert run_cost.main() == status
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("costs: ")
+    assert told in line
+    *_, last = run_cost.read_nights(history)
+    assert last == {"smoke / floor": seconds / 2.0, "smoke processor_s": 10.5}
+    assert len(history.read_text().splitlines()) == len(before) + 1
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        ("{", "not JSON: "),
+        ("[]", "no figures"),
+        ('{"figures": 3}', "no figures"),
+        (night(0), "a figure that is not a positive number"),
+        (night(1).replace("10.0", "true"), "a figure that is not a positive number"),
+    ],
+)
+def test_a_damaged_history_is_told_before_anything_is_measured(second: str, why: str, tmp_path: Path) -> None:
+    history = tmp_path / "costs"
+    history.write_text(f"{night(1)}\n{second}\n")
+    done = subprocess.run([sys.executable, SCRIPT, "--history", history], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"run_cost.py: {history}:2: not a night of run_cost.py: {why}")
+    assert done.stderr.count("\n") == 1
