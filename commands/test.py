@@ -20,7 +20,7 @@ MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
     parser.add_argument("--nightly", action="store_true", help="also run the tests that only nightly jobs run")
-    parser.add_argument("--quick", action="store_true", help="only those that are fast and need no guest")
+    parser.add_argument("--quick", action="store_true", help="run only the tests that are fast and need no guest")
     parser.add_argument("pytest", nargs="*", metavar="ARG", help="arguments for pytest, after --")
 
 
