@@ -11,6 +11,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from multiprocessing import get_context
@@ -18,19 +19,23 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 from commands import report
-from commands.__main__ import main
+from commands.__main__ import main, parser_of
 from commands.cli import run_arguments
+from commands.cli.arguments import Parser
 from commands.cli.endings import heed_signals
 from commands.cli.run_arguments import recorded_options
 from commands.cli.streams import Output
 from commands.fleet import differences
+from commands.run import Chosen, choose
 from conformance.errors import PROGRAM, UserError
+from conformance.model.capability import Profile
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import GUEST, OPTIONS, RunOptions
+from conformance.tables.loader import Table
 from conformance.tables.profile import read_profile
-from conformance.tables.suite import CASES, Suite, tables_digest
+from conformance.tables.suite import CASES, tables_digest
 from fixtures.system.processes import die_with_parent
 from reports.digest import suite_of
 from reports.fleet import Fleet, Node, page
@@ -67,7 +72,8 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
             raise UserError(f"{OPTIONS[name].flag} cannot be given with --lab", hint=hint)
     suite, today = run_arguments.suite_from(options), datetime.now().date()
     labelled = read_lab(file, {"profile": read_profile, "waivers": lambda path: read_waivers(path, suite, today)})
-    run_arguments.selection_from(options).apply(suite)  # a mistake is reported once
+    suite = replace(suite, tables=tuple(map(_side_by_side, suite.tables)))
+    chosen = choose(options, Chosen(suite, (), Profile(), None))  # a mistake is reported once
     progress = Progress(level=arguments.level)
     with run_folder(arguments.out, "lab") as out:
         arguments.out = out
@@ -81,8 +87,9 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         for name in report.BESIDE:
             report.renderer(name)
         suite_of(tables_digest([CASES]))  # the reports of all hosts need it
+        parser = parser_of(["run"])
         gc.freeze()  # memory that the collector does not touch stays shared with the copies of this process
-        runs = [_HostRun(host, options, out, loudness, suite, progress) for host in labelled]
+        runs = [_HostRun(host, options, out, loudness, parser, chosen, progress) for host in labelled]
         try:
             for run in runs:
                 run.listen()
@@ -164,7 +171,14 @@ class _HostRun:
     """
 
     def __init__(
-        self, host: LabHost, options: RunOptions, out: Path, loudness: list[str], suite: Suite, progress: Progress
+        self,
+        host: LabHost,
+        options: RunOptions,
+        out: Path,
+        loudness: list[str],
+        parser: Parser,
+        chosen: Chosen,
+        progress: Progress,
     ) -> None:
         self.host = host
         self.folder = out / host.name
@@ -186,7 +200,7 @@ class _HostRun:
             arguments = [*wanted.arguments(), "--out", str(self.folder)]
         read_from, written_to = os.pipe()
         words = ["run", *arguments, *loudness]
-        copied = (words, suite, written_to, die_with_parent())
+        copied = (words, parser, chosen, written_to, die_with_parent())
         self._process = get_context("fork").Process(target=_in_copy, args=copied, daemon=True)
         self._process.start()
         os.close(written_to)
@@ -242,7 +256,18 @@ class _HostRun:
             return None
 
 
-def _in_copy(words: list[str], suite: Suite, output: int, alone: Callable[[], None]) -> None:
+def _side_by_side(table: Table) -> Table:
+    """The table with copies of its cases that lie next to each other in memory, with what is read of all cases before a
+    run: reading an object writes its number of references, so that the memory around it is no longer shared."""
+    cases = tuple(copy(case) for case in table.cases)
+    for case in cases:
+        object.__setattr__(case, "id", case.id.encode().decode())
+        object.__setattr__(case, "needs", (*case.needs,))
+        _ = case.cost
+    return replace(table, cases=cases)
+
+
+def _in_copy(words: list[str], parser: Parser, chosen: Chosen, output: int, alone: Callable[[], None]) -> None:
     """The main function of the copy: runs `rdma-cts` with these arguments, without a terminal."""
     alone()
     os.setsid()
@@ -250,4 +275,4 @@ def _in_copy(words: list[str], suite: Suite, output: int, alone: Callable[[], No
     os.dup2(output, 2)
     Output()
     heed_signals()
-    sys.exit(main(words, suite=suite))
+    sys.exit(main(words, parser, known=chosen))

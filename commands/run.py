@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
     )
-    parser.set_defaults(level=NORMAL, suite=None)  # a lab reads the suite once for all its hosts
+    parser.set_defaults(level=NORMAL, known=None)  # a lab chooses the cases once for all its hosts
     loudness = output.add_mutually_exclusive_group()
     loudness.add_argument(
         "-q", "--quiet", dest="level", action="store_const", const=QUIET, help="print only the summary"
@@ -131,7 +131,7 @@ def _resume(arguments: argparse.Namespace) -> int:
         level=arguments.level,
         argv=list(plan.argv),
         shell=False,
-        suite=arguments.suite,
+        known=arguments.known,
     )
     file = arguments.lab.absolute() if arguments.lab else None
     try:
@@ -155,13 +155,17 @@ def _complete(folder: Path) -> Digest | None:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The parts of a run that do not depend on its target. `whole` are the ids of the cases of all shards."""
+    """The parts of a run that do not depend on its target. `whole` are the ids of the cases of all shards.
+
+    `by` are the options that have selected the cases.
+    """
 
     suite: Suite
     cases: Sequence[Case]
     profile: Profile
     waivers: Waivers | None
     whole: Sequence[str] = ()
+    by: object = None
 
     @property
     def hazardous(self) -> frozenset[str]:
@@ -171,7 +175,7 @@ class Chosen:
 
 def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan | None = None) -> int:
     """Runs the cases. `arguments` is used only for values that are not in `options`: output, level, --yes."""
-    chosen, progress = _chosen(options, arguments.suite), Progress(level=arguments.level)
+    chosen, progress = choose(options, arguments.known), Progress(level=arguments.level)
     with ExitStack() as around:
         if arguments.out:  # reports its mistakes before any host or device is used
             _claim(arguments.out, recorded_plan is not None, around)
@@ -226,18 +230,22 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
     return found
 
 
-def _chosen(options: RunOptions, suite: Suite | None = None) -> Chosen:
-    """Returns the tables, which are read unless `suite` is given, and the cases that the options select. Raises
-    UserError."""
-    suite = suite or run_arguments.suite_of_run(options)
-    cases = ordered(run_arguments.selection_from(options).apply(suite), options.seed)
-    if not options.sequences:
-        cases = _without_sequences(cases)
+def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
+    """Returns the tables and the cases that the options select, or those of `known` if they fit. Raises UserError."""
+    suite = known.suite if known else run_arguments.suite_of_run(options)
+    selection = run_arguments.selection_from(options)
+    by = (selection, options.seed, bool(options.sequences))
+    if known and known.by == by:
+        cases = known.cases
+    else:
+        cases = ordered(selection.apply(suite), options.seed)
+        if not options.sequences:
+            cases = _without_sequences(cases)
     if len(cases) > MOST_RECORDS // 2:
         raise UserError(f"{len(cases):,} cases are more than a file of results holds", hint="select fewer of them")
     profile = read_profile(options.profile) if options.profile else Profile()
     waivers = read_waivers(options.waivers, suite, datetime.now().date()) if options.waivers else None
-    return Chosen(suite, cases, profile, waivers)
+    return Chosen(suite, cases, profile, waivers, by=by)
 
 
 def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:

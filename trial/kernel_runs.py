@@ -1,4 +1,4 @@
-"""`rdma-cts trial kernel`: tries mutants of a driver in guests, those of rxe on the mended stack."""
+"""`rdma-cts trial kernel`: tries mutants of a driver in guests; mutants of rxe run on the mended stack."""
 
 import argparse
 import hashlib
@@ -93,7 +93,8 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     out = arguments.out or Path("out") / f"{datetime.now():%Y%m%dT%H%M%S}-kernel"
     make_directory(out)
     began, findings = time.monotonic(), dict[str, Finding]()
-    trial = Trial(cases, modules, Guests(under_test, driver, out, say, arguments.seed))
+    guests = Guests(under_test, driver, out, say, arguments.seed)
+    trial = Trial(cases, modules, guests, say if arguments.verbose else lambda _: None)
     theirs = arguments.rdma_core_tests and Peers(arguments.rdma_core_tests, trial, modules)
     if theirs:  # only rdma-core's tests are run; the outcomes of the cases are kept from the earlier trial
         findings |= {each.name: Finding(**before[each.name]) for each in chosen if each.name in before}
@@ -154,10 +155,10 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
     chosen = [each for each in chosen if each.permitted or not arguments.permitted]
     if arguments.night:
         tenth = random.Random(f"{datetime.now():%Y%m%d}").sample(chosen, -(-len(chosen) // _SHARE))
-        settled = (*report.KILLED, EQUIVALENT, ACCEPTED)
-        chosen = [each for each in chosen if before.get(each.name, {}).get("outcome") not in settled or each in tenth]
+        left = {name for name, each in before.items() if each["outcome"] not in (*report.KILLED, EQUIVALENT, ACCEPTED)}
+        chosen = [each for each in chosen if each.name in left or each in tenth]
     if arguments.shard:
-        # A random sample, the same every time, gives an estimate for all mutants.
+        # A random sample that is always the same gives an estimate for all mutants.
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 
