@@ -93,7 +93,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def cover(suite: Suite) -> Coverage:
-    """The coverage of the tables, without results."""
+    """Returns the coverage of the tables, without results."""
     return Coverage(tuple(_rules(suite, None)), tuple(_codes(suite.cases, None)), len(suite.cases))
 
 
@@ -131,7 +131,7 @@ def _rules(suite: Suite, verdicts: Mapping[str, str] | None) -> Iterator[RuleCov
 
 
 def directions(case: Case) -> set[str]:
-    """The directions in which a case proves its rules: `success`, `refused`, or `open` if it proves nothing."""
+    """Returns the directions in which a case proves its rules: `success`, `refused`, or `open` if it proves nothing."""
     if case.sweep:
         return {clause.then.outcome for clause in case.sweep.deciding if clause.then} - {"open"}
     # A case whose judged call is left open never fails, whatever its later steps expect. Random sequences find

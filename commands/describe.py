@@ -71,7 +71,7 @@ def _enums(verb: Verb, structs: Iterable[Struct]) -> tuple[Enum, ...]:
 
 
 def render(verb: Verb) -> Iterator[str]:
-    """The description as text lines: signature, arguments, return value, notes, enumerations, structs."""
+    """Yields the lines of the description: signature, arguments, return value, notes, enumerations, structs."""
     yield from _wrapped(f"{verb.name}: {verb.summary}")
     since = f"; since rdma-core {verb.since}" if verb.since else ""
     yield from _wrapped(f"From {verb.document}; {verb.linkage.value}{since}.")
@@ -92,7 +92,7 @@ def render(verb: Verb) -> Iterator[str]:
 
 
 def _signature(verb: Verb) -> Iterator[str]:
-    """The prototype, broken only between arguments."""
+    """Yields the lines of the prototype, which is broken only between arguments."""
     arguments = (declaration(each.ctype, each.name).replace(" ", "\0") for each in verb.parameters)
     opening = f"  {declaration(verb.returns, verb.name)}("
     for line in _wrapped(", ".join(arguments) + ")", opening.replace(" ", "\0"), hang=len(opening)):

@@ -128,7 +128,7 @@ def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
 
 
 def _has_run(folder: Path) -> bool:
-    """Whether a directory has a recorded or planned run."""
+    """Returns whether a directory has a recorded or planned run."""
     results = folder / FILE_NAME
     return (folder / PLAN).exists() or (results.exists() and results.stat().st_size > 0)
 
@@ -257,8 +257,9 @@ class _HostRun:
 
 
 def _side_by_side(table: Table) -> Table:
-    """The table with copies of its cases that lie next to each other in memory, with what is read of all cases before a
-    run: reading an object writes its number of references, so that the memory around it is no longer shared."""
+    """Returns the table with copies of its cases. The copies, and the objects of all cases that are read before a run, are
+    next to each other in memory. Reading an object changes its reference count, and the memory around the object is then
+    no longer shared with other processes."""
     cases = tuple(copy(case) for case in table.cases)
     for case in cases:
         object.__setattr__(case, "id", case.id.encode().decode())
@@ -268,7 +269,7 @@ def _side_by_side(table: Table) -> Table:
 
 
 def _in_copy(words: list[str], parser: Parser, chosen: Chosen, output: int, alone: Callable[[], None]) -> None:
-    """The main function of the copy: runs `rdma-cts` with these arguments, without a terminal."""
+    """Runs `rdma-cts` in the copy with these arguments, without a terminal."""
     alone()
     os.setsid()
     os.dup2(output, 1)

@@ -165,7 +165,7 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
 
 
 def kind_of(old: str, new: str) -> str:
-    """The kind of the change from one verdict to another; empty if they are equal."""
+    """Returns the kind of the change from one verdict to another; empty if they are equal."""
     if old == new:
         return ""
     if new in VIOLATIONS:
@@ -262,7 +262,7 @@ def _verdict(points: Points, outcome: int) -> str:
 
 
 def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
-    """The differences between the two stacks: name, old value, new value."""
+    """Returns the differences between the two stacks: name, old value, new value."""
     compared = ("device", "driver", "firmware", "kernel", "rdma-core", "stack", "tables", "tier", "seed")
     found = [(name, old.facts[name], new.facts[name]) for name in compared if old.facts[name] != new.facts[name]]
     both = old.under_test.keys() & new.under_test.keys()

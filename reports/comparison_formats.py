@@ -102,7 +102,7 @@ def _defects(comparison: Comparison) -> Iterator[str]:
 
 
 def amount(changes: list[Change]) -> str:
-    """The numbers of changed cases and points: `2 cases and 12 points`."""
+    """Returns the numbers of changed cases and points: `2 cases and 12 points`."""
     cases, points = sum(not change.points for change in changes), sum(change.points for change in changes)
     amounts = ((cases, "case"), (points, "point"))
     return " and ".join(format_count(number, one) for number, one in amounts if number)

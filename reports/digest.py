@@ -307,14 +307,14 @@ class Digest:
         return f"the stack was changed, not as shipped: {', '.join(parts)}" if parts else ""
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
-        """All results: first the violations, the most severe first, then the other results in the order of the run."""
+        """Returns all results: first the violations, by severity, then the other results in the order of the run."""
         rank = {
             record["case"]: worst_severity(record).rank for record in self.results if record["effective"] in VIOLATIONS
         }
         return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
 
     def defects_in(self, case: str) -> list[Defect]:
-        """The defects that a case shows, the most severe first."""
+        """Returns the defects that a case shows, the most severe first."""
         return self._by_case.get(case, [])
 
     @cached_property
@@ -468,7 +468,7 @@ def called(name: str) -> str:
 
 
 def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
-    """The most common reasons, each with its number of rules."""
+    """Returns the most common reasons, each with its number of rules."""
     count = Counter(reason for reason, _ in sorted(pairs))
     shown = [f"{reason} ({number:,})" for reason, number in count.most_common(_MOST_REASONS)]
     rest = len(count) - len(shown)
@@ -482,7 +482,7 @@ def read(path: Path) -> Digest:
 
 
 def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = False) -> Digest:
-    """The digest of a recorded run. Raises UserError if a record has the wrong shape.
+    """Returns the digest of a recorded run. Raises UserError if a record has the wrong shape.
 
     If `is_own`, this process has made the whole run from its own tables, and the run is not compared with the tables.
     """
@@ -528,14 +528,14 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
 
 
 def _shard(header: HeaderRecord) -> str:
-    """The number of this shard, or the number of shards in the run; empty if the run has no shards."""
+    """Returns the number of this shard, or the number of shards in the run; empty if the run has no shards."""
     if shard := header.get("shard"):
         return f"{shard.get('number', '?')} of {shard.get('of', '?')}"
     return f"{len(header['shards'])}, merged" if header.get("shards") else ""
 
 
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
-    """The contradiction between the header and these tables; empty if there is none.
+    """Returns the contradiction between the header and these tables; empty if there is none.
 
     In a header of another version a rule may have more or fewer fields, but the common fields must have the same
     values.

@@ -96,7 +96,7 @@ def deviation(each: Deviation) -> Iterator[str]:
 
 
 def answered(run: Digest, record: ResultRecord) -> str:
-    """The layer that answered, with the evidence, for the most severe symptom of a violation."""
+    """Returns the layer that answered, with the evidence, for the most severe symptom of a violation."""
     own_ones = run.symptoms.get(record["case"])
     return str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
 
@@ -106,18 +106,18 @@ def _rank(symptom: Symptom) -> int:
 
 
 def location(record: ResultRecord) -> str:
-    """The file and line of the case in its table; empty if they are not known."""
+    """Returns the file and line of the case in its table; empty if they are not known."""
     source = record["source"]
     return f"{source.get('file', '')}:{source.get('line', '')}" if source.get("file") else ""
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the judged call itself."""
+    """Returns the fields of the judged call itself."""
     return {_CALLED.get(name, name): value for name, value in data.items() if name != "afterwards"}
 
 
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The fields of each step after the judged call."""
+    """Returns the fields of each step after the judged call."""
     steps = data.get("afterwards")
     return [own(step) for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 
@@ -147,5 +147,5 @@ def read_points(directory: Path, record: ResultRecord) -> Points | None:
 
 
 def inside(points: Points) -> Iterator[tuple[int, Outcome]]:
-    """Each point that belongs to the space, with its outcome."""
+    """Yields each point that belongs to the space, with its outcome."""
     return ((point, points.outcomes[each]) for point, each in enumerate(points.index) if each != OUTSIDE)

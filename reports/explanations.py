@@ -29,7 +29,7 @@ FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # the first digits suffice if they ar
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
-    """A rule: its statement, its proof, and the latest verdict."""
+    """Yields lines about a rule: its statement, its proof, and the latest verdict."""
     yield f"{rule.id}  {rule.document}, {rule.section}"
     yield ""
     yield from _wrapped(rule.statement)
@@ -73,7 +73,7 @@ def _rank(rule: Rule, record: ResultRecord | None) -> int:
 
 
 def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
-    """A case or a point of a sweep: its steps, its rules, and its verdict in the latest run."""
+    """Yields lines about a case or a point of a sweep: its steps, its rules, and its verdict in the latest run."""
     yield f"{case.id}  {case.location.file}:{case.location.line}"
     if case.about:
         yield from _wrapped(case.about)
@@ -144,7 +144,7 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
 
 
 def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
-    """The outcome at one point of a sweep."""
+    """Yields lines about the outcome at a point of a sweep."""
     points = read_points(run.directory, record)
     name = case.id.partition(POINT)[2]
     assert case.sweep is not None
@@ -164,7 +164,7 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
 
 
 def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
-    """A defect: its severity, its cases, and its first symptom in full."""
+    """Yields lines about a defect: its severity, its cases, and its first symptom in full."""
     first = defect.first
     yield f"defect {defect.fingerprint}  ({run.name}; {run.directory})"
     yield from _wrapped(defect.title)

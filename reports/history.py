@@ -119,8 +119,8 @@ class Facts:
 
     @staticmethod
     def of(data: Any) -> Facts:
-        """The facts in a summary. Raises ValueError, LookupError, TypeError or AttributeError if `data` is not a
-        summary."""
+        """Returns the facts in a summary. If `data` is not a summary, raises ValueError, LookupError, TypeError or
+        AttributeError."""
         if data["schema"] != summary.SCHEMA:
             raise ValueError
         rules = _texts(data["rules"])

@@ -374,7 +374,7 @@ def _under(night: str, name: str) -> str:
 
 
 def legend(tracks: Iterable[Track]) -> list[str]:
-    """The verdicts that occur in strips."""
+    """Returns the verdicts that occur in strips."""
     found = {state for track in tracks for lane in track.lanes for state in lane.states}
     return [verdict for verdict in OF_RULES if verdict in found]
 

@@ -30,7 +30,7 @@ _ELEMENT = {
 
 
 def render(runs: Sequence[Digest]) -> bytes:
-    """The XML document, with a testsuite for each run."""
+    """Returns the XML document, with a testsuite for each run."""
     return b"".join(part.encode("ascii", "xmlcharrefreplace") for part in _document(runs))
 
 
@@ -50,7 +50,7 @@ def _indented(element: ET.Element, level: int) -> str:
 
 
 def _testsuite(run: Digest) -> ET.Element:
-    """The testsuite of a run, without its testcases."""
+    """Returns the testsuite of a run, without its testcases."""
     kinds = [_ELEMENT.get(record["effective"], "") for record in run.results]
     suite = ET.Element(
         "testsuite",

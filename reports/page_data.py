@@ -219,7 +219,7 @@ class PageData:
         yield "}"
 
     def _number(self, value: Any) -> int:
-        """The index of a value in `texts`."""
+        """Returns the index of a value in `texts`."""
         if not value:
             return 0
         key = value if isinstance(value, str) else (_encoded(value),)

@@ -104,7 +104,7 @@ class Site(HistoryPage):
         return dict(sorted(found.items(), key=lambda pair: _rank(pair[0])))
 
     def states_of(self, track: Track) -> list[str]:
-        """The verdicts that occur in the strips of a rule."""
+        """Returns the verdicts that occur in the strips of a rule."""
         return legend([track])
 
     def papers(self, track: Track) -> Papers:

@@ -19,13 +19,13 @@ _NUMBERS = ("cases", "calls judged", "seconds", "exit status", "seed")
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """The summary of a run; for several runs, a list of summaries."""
+    """Returns the summary of a run; for several runs, a list of summaries."""
     data = [as_data(run) for run in runs]
     return json.dumps(data[0] if len(data) == 1 else data, indent=1) + "\n"
 
 
 def as_data(run: Digest) -> dict[str, Any]:
-    """The summary as plain data."""
+    """Returns the summary as plain data."""
     violations = run.violations()
     return {
         "schema": SCHEMA,

@@ -114,7 +114,7 @@ def _width(stream: TextIO) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most `width` columns."""
+    """Returns the text in at most `width` columns."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
@@ -129,7 +129,7 @@ def _program(run: Digest, out: Path) -> Iterator[str]:
 
 
 def _next(run: Digest, out: Path) -> str:
-    """The most useful next step."""
+    """Returns the most useful next step."""
     if run.footer is None or run.counts.get(Verdict.MISSED):
         return f"{PROGRAM} run --resume {out} runs the missing cases"
     if run.open_defects:
@@ -142,7 +142,7 @@ def _next(run: Digest, out: Path) -> str:
 
 
 def device_line(header: HeaderRecord) -> str:
-    """The stack under test in one line."""
+    """Returns the stack under test in one line."""
     device, env = header["device"], header["env"]
     return one_line(
         f"{device.get('name', '?')} ({device.get('driver', '?')}), kernel {env.get('kernel', '?')}"
@@ -151,17 +151,17 @@ def device_line(header: HeaderRecord) -> str:
 
 
 def can_redraw(stream: TextIO) -> bool:
-    """Whether the stream is a terminal on which a line can be overwritten."""
+    """Returns whether the stream is a terminal on which a line can be overwritten."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def coloured(verdict: str, stream: TextIO) -> str:
-    """The verdict in its colour, if the stream is a terminal and NO_COLOR is not set."""
+    """Returns the verdict in its colour, if the stream is a terminal and NO_COLOR is not set."""
     return painted(verdict, _COLOURS.get(verdict, "0"), stream)
 
 
 def painted(text: str, colour: str, stream: TextIO) -> str:
-    """The text in a colour (the number of ECMA-48), if the stream is a terminal and NO_COLOR is not set."""
+    """Returns the text in a colour (the number of ECMA-48), if the stream is a terminal and NO_COLOR is not set."""
     return text if not can_redraw(stream) or os.environ.get("NO_COLOR") else f"\x1b[{colour}m{text}\x1b[0m"
 
 

@@ -54,8 +54,7 @@ class Parser(argparse.ArgumentParser):
         return self.commands().get(command, self)
 
     def _meant(self, word: str) -> str:
-        """A hint that names a similar option, or the option whose value the word can be; empty if there is no such
-        option."""
+        """Returns a hint that names a similar option, or an option whose value the word can be; else an empty text."""
         from conformance.model.rules import RULE_ID  # imported late: help texts do not need it
         from conformance.verbs import VERBS
         from conformance.yamldoc.reader import suggestion
