@@ -257,9 +257,9 @@ class _HostRun:
 
 
 def _side_by_side(table: Table) -> Table:
-    """Returns the table with copies of its cases. The copies, and the objects of all cases that are read before a run, are
-    next to each other in memory. Reading an object changes its reference count, and the memory around the object is then
-    no longer shared with other processes."""
+    """Returns the table with copies of its cases. The copies, and the objects of all cases that are read before a run,
+    are next to each other in memory. Reading an object changes its reference count, and the memory around the object is
+    then no longer shared with other processes."""
     cases = tuple(copy(case) for case in table.cases)
     for case in cases:
         object.__setattr__(case, "id", case.id.encode().decode())
