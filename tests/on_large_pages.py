@@ -1,7 +1,6 @@
 """Runs the cases on the reference as on a machine whose pages have the given size; prints one line of JSON. Helper of
 test_page_sizes.py. The memory is mapped in multiples of the given size. Only mincore(2) still counts this machine's
-pages; this module converts its answer to the larger pages.
-"""
+pages; this module converts the answer to larger pages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Packages added to a guest's image: they make another image, must not replace packages of the image, and are otherwise
-refused with a message."""
+"""Packages added to a guest's image make another image. Packages that would replace packages of the image are refused
+with a message."""
 
 import subprocess
 from collections.abc import Callable, Sequence

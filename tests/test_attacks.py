@@ -1,7 +1,7 @@
 """Attacks on the judge, as a table: the attempt, and the message that reports it.
 
-Each row tries to get the conclusion "conforms", or a better verdict, from a run that does not deserve it. A new attack
-needs a row, and a function in TRIED if no existing one fits.
+Each row tries to get the conclusion "conforms", or a better verdict, for a run that does not deserve it. A new attack
+needs a row, and a function in TRIED if no existing function fits.
 """
 
 import functools
@@ -45,9 +45,9 @@ WAIVER = {"for": "reg_mr/sample/c3", "issue": "x", "owner": "me", "expires": "20
 
 @dataclass(frozen=True)
 class Attack:
-    """`how` changes the lines of a run in which the case c3 fails, or does not use them; `by` is a key of TRIED.
+    """An attack. `how` changes the lines of a run in which the case c3 fails, or ignores them; `by` is a key of TRIED.
 
-    That function makes the attempt and checks its outcome; `said` is part of the message for the user.
+    The function TRIED[by] makes the attempt and checks its outcome; `said` is a part of the message for the user.
     """
 
     by: str
@@ -172,7 +172,7 @@ ATTACKS = (
     ),
     IN_FILE(
         "it is not what the stack answers",
-        "it counts as STACK, but is no answer of the stack",
+        "it counts as STACK, but is not an answer of the stack",
         lambda lines: failing(effective="STACK")(head(subject="device")(lines)),
     ),
     IN_FILE(
@@ -330,7 +330,7 @@ def said_by(capsys: Says, *arguments: object) -> tuple[int, str]:
 
 
 def by_file(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
-    """Checks that every reader refuses the file."""
+    """Checks that every command refuses the file."""
     run = written(lines, folder / "run")
     for reader in (["report", "--format", "summary"], ["judge"], ["bundle"], ["compare", run], ["coverage", "--run"]):
         if reader[0] in ("report", "judge", "bundle") or attack.by == "file":
@@ -422,7 +422,7 @@ def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Say
 
 
 def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """A sweep has 500 outcomes; each of those that a record keeps is explained."""
+    """A sweep has 500 outcomes; each outcome that a record keeps is explained."""
     space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(9)]}})
     outcomes = [Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(500)]
     index = array("H", (point * 7919 % 500 for point in range(space.size)))

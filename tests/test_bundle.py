@@ -1,4 +1,5 @@
-"""`rdma-cts bundle` and `verify`: what a bundle supports, and that every change or forgery in it is noticed."""
+"""`rdma-cts bundle` and `verify`: the conclusions that a bundle supports, and the detection of every change or
+forgery."""
 
 import hashlib
 import io
@@ -69,7 +70,7 @@ def bundle(run: Path, tmp_path: Path) -> Path:
 
 
 def verified(path: Path, capsys: Says) -> tuple[int, str]:
-    """The exit status and the whole output of `verify`."""
+    """Returns the exit status and the whole output of `verify`."""
     capsys.readouterr()
     status = main(["verify", str(path)])
     out, err = capsys.readouterr()
@@ -99,7 +100,7 @@ def repacked(run: Path, to: Path, lines: list[dict[str, Any]], **more: bytes) ->
 
 
 def about(results: bytes, near: Path) -> dict[str, Any]:
-    """The manifest's statements about these results, if the results can be read."""
+    """Returns the manifest's statements about these results, if the results can be read."""
     path = near.with_name("results.jsonl")
     path.write_bytes(results)
     try:
@@ -527,7 +528,8 @@ def test_a_case_left_out_of_the_plan_is_missed(
     assert (found, said in text) == (status, True), text
 
 
-# The statements of another version about a run: other words, and names of facts that this version does not know.
+# The statements of another version about a run, with other words, and with names of facts that this version does not
+# know.
 OTHER = {"bundled_by": {"version": "0.2.0", "engine_sha256": "e" * 64}, "words": "127 rules, all of them verified"}
 
 

@@ -1,4 +1,4 @@
-"""Derived files: tables that were read once are not read again, and no outdated or damaged file is ever used."""
+"""Derived files: tables are read only once, and no outdated or damaged file is ever used."""
 
 import ctypes
 import marshal

@@ -26,8 +26,8 @@ Host = Callable[..., None]
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Makes a host with this number of processors, this memory in MiB, and limits of control groups by the names of
-    their files."""
+    """Makes a host with these processors, this memory in MiB, and limits of control groups by the names of their
+    files."""
 
     def make(processors: int, total_mb: int, available_mb: int, **limits: list[str]) -> None:
         def meminfo(_path: Path, **_: str) -> str:

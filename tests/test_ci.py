@@ -48,8 +48,8 @@ def write(folder: Path, run: Recorded) -> None:
 
 
 class Scripts:
-    """A copy of ci/ next to a stand-in for the program; its `run` only copies results that a test has made, and all
-    other commands are real."""
+    """A copy of ci/ next to a stand-in for the program. The stand-in's `run` only copies results that a test has made;
+    all other commands are real."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -85,7 +85,7 @@ def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
 
 
 def test_what_only_one_of_the_runs_tried_is_neither_new_nor_gone(tmp_path: Path) -> None:
-    """The defect shows in two cases, of which the new run has tried one."""
+    """The defect shows in two cases; the new run has tried one of them."""
     first, second, third, fourth = SUITE.cases
     wrong = "ibv_reg_mr(access=0) should succeed, returned NULL"
     old = read(run(tmp_path / "old", [result(first, "FAIL", wrong), result(second, "FAIL", wrong), result(third)]))
@@ -257,7 +257,7 @@ def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, cli: Cli) 
 
 
 def two_runs(tmp_path: Path) -> tuple[str, str]:
-    """The older run has a defect that is gone in the newer run, which has two others."""
+    """The older run has a defect that the newer run does not have; the newer run has two other defects."""
     first, second, third, fourth = SUITE.cases
 
     def refused(of: Case, errno: str) -> ResultRecord:

@@ -1,5 +1,5 @@
-"""Violations are tried again alone: each is confirmed, or the earlier cases that it needs are found. The tests also
-check how this is recorded and shown."""
+"""Violations are tried again alone. Each is confirmed, or the earlier cases that it needs are found. The tests also
+check the records and the reports."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ from samples import footer_of, numbered, observed_result, observed_sweep, result
 COUNT = 12
 SUITE = numbered(COUNT)
 IDS = [case.id for case in SUITE.cases]
-# A function: the verdict of a case after these cases in the same worker.
+# A function that returns the verdict of a case after these cases in the same worker.
 Device = Callable[[str, Sequence[str]], str]
 
 
@@ -78,7 +78,7 @@ class Run:
 
 
 def always(*cases: int) -> Device:
-    """These cases fail, whatever ran before."""
+    """These cases always fail."""
     return lambda case, before: "FAIL" if case in [IDS[number] for number in cases] else "PASS"
 
 
@@ -89,7 +89,7 @@ def after(case: int, *needed: int) -> Device:
 
 
 def counts(recorded: Recorded) -> tuple[int, int, int]:
-    """The violations that were confirmed, not confirmed and not tried."""
+    """Returns the numbers of violations that were confirmed, not confirmed and not tried."""
     figures = footer_of(recorded)["confirmation"]
     return figures["confirmed"], figures["not_confirmed"], figures["not_tried"]
 
@@ -304,7 +304,8 @@ POINT = "access=LOCAL_WRITE"
 
 
 def swept(cases: Sequence[str], fails: Callable[[Sequence[str]], bool], suite: Suite) -> Iterator[bytes | None]:
-    """A worker's lines for the cases above: one point of the sweep fails if `fails` is true for the cases before it."""
+    """Yields a worker's lines for the cases above. One point of the sweep fails if `fails` is true for the earlier
+    cases."""
     yield HEADER
     for number, id_ in enumerate(cases):
         yield encode({"type": "start", "case": id_})

@@ -1,8 +1,8 @@
 """Severity and defects, on the violations of real runs.
 
 `recorded_violations` has the violations of four runs in the guest, and some results that passed: two of Debian forky,
-in which one case died in different places, one of trixie, and one with the driver siw. Header and results are as they
-were recorded, except for details of the machine and keys that nothing here reads.
+in which one case died in different places, one of trixie, and one with the driver siw. Header and results are as
+recorded, except for details of the machine and for keys that no test reads.
 """
 
 import random
@@ -34,7 +34,7 @@ from reports.digest import read
 from trial.catalogue import named
 
 RUNS = Path(__file__).with_name("recorded_violations")
-# The defects of forky. Other people's trackers and waivers have these fingerprints: they must not change.
+# The defects of forky. Other people's trackers and waivers have these fingerprints, which must not change.
 _FORKY = """
 6c8e18b350a5:BIND-15+BIND-19 7862f7654354:IOVA-05 85c569cb8aca:BIND-10 251ad0de44ec:REG-12 2b7c9c131fc3:BIND-21
 8b8051c7e5f5:ADV-08 ca5610635990:BIND-17 de19cd258c26:BIND-18 1f7d68914521:BIND-11 5419bb365f47:BIND-19
@@ -233,8 +233,8 @@ def test_the_title_of_what_a_tool_of_the_kernel_reports_says_what_it_is() -> Non
 
 
 def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(tmp_path: Path) -> None:
-    """A reference that refuses REMOTE_WRITE: the rules have separate defects unless the run shows what their calls
-    share."""
+    """On a reference that refuses REMOTE_WRITE, the rules have separate defects unless the run shows that their calls
+    share the flag."""
     suite = load_suite()
     cases = [
         case

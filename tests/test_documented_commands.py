@@ -1,8 +1,5 @@
-"""The commands of the pages: all are parsed, and each is run as it is written, unless NOT_RUN has a reason not to run
-it.
-
-Names in capitals exist as files: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle.
-"""
+"""All commands of the pages are parsed, and each is run in its written form, unless NOT_RUN has a reason not to run it.
+Names in capitals exist as files: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle."""
 
 import lzma
 import re
@@ -20,12 +17,12 @@ from conformance.errors import UserError
 from conformance.tables.suite import ROOT, load_suite
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
-# A command stands at a prompt, in a script, a crontab or a unit of systemd, or, if it has arguments, within a sentence.
+# A command is at a prompt, in a script, a crontab or a unit of systemd or, if it has arguments, within a sentence.
 _PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*/)?(?:\./)?"
 _COMMAND = re.compile(
     rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`", re.MULTILINE
 )
-# Placeholders of the pages, and their values here.
+# The placeholders of the pages, and their values in these tests.
 FOR_READERS = {
     "CASE#axis=value,…": "bind_mw/type_1/part-from-buf",
     "CASE": "bind_mw/type_1/part-from-buf",
@@ -85,7 +82,7 @@ COMMANDS = sorted(set(documented()))
 
 
 def why_not(line: str) -> str:
-    """The reason why a command is not run; empty if it is run."""
+    """Returns the reason why a command is not run; empty if it is run."""
     if "--list" in line.split():
         return ""
     return next((reason for begin, reason in NOT_RUN.items() if f"{line} ".startswith(f"{begin} ")), "")
@@ -132,7 +129,7 @@ def test_every_command_of_a_page_is_parsed(page: str, line: str, shelf: Path, mo
 
 
 def runs() -> Iterator[Any]:
-    """Each command that is run here, only once even if several pages have it or its placeholders differ."""
+    """Yields each command that is run, only once even if several pages have it or its placeholders differ."""
     for words, (page, line) in {tuple(words_of(line)): (page, line) for page, line in COMMANDS}.items():
         if not why_not(line):
             yield pytest.param(page, words, marks=pytest.mark.slow if words[0] in _READ_TWO else (), id=line)

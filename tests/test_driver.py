@@ -19,8 +19,8 @@ KERNEL = "7.0-test"
 
 @dataclasses.dataclass
 class Compiler:
-    """A stand-in for mmdebstrap with its hook: writes the module and counts its calls; `log` is its output if it
-    fails."""
+    """A stand-in for mmdebstrap with its hook. It writes the module and counts its calls; `log` is the output of a
+    failure."""
 
     count: int = 0
     log: str = ""

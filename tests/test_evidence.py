@@ -111,7 +111,7 @@ def test_what_was_not_run_is_missing_by_name() -> None:
 
 @pytest.mark.parametrize("verdict", ["FAIL", "UNREACHABLE", "BROKEN"])
 def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict: str) -> None:
-    """The control belongs to another rule, so that this rule only has evidence that passed."""
+    """The control belongs to another rule, so that this rule has only evidence that passed."""
     control = changed(line(GRANTED, verdict), {"rules": ["REG-17"]})
     needs = Needs({"REG-05": BOTH.items["REG-05"][1:]})
     found = conclude_rules([control, line(REFUSED)], needs)["REG-05"]
@@ -130,8 +130,8 @@ def test_a_refusal_whose_control_did_not_hold_proves_nothing_and_says_so(verdict
 
 @pytest.mark.parametrize("effective", ["FAIL", "WAIVED", "STACK", "BROKEN"])
 def test_what_passed_in_a_sweep_is_evidence_whatever_its_violation_counts_as(effective: str) -> None:
-    """The granted RDMA WRITE is evidence of REG-05, and the control of the refused one; other points violate another
-    rule."""
+    """The granted RDMA WRITE is evidence of REG-05, and the control of the refused RDMA WRITE; other points violate
+    another rule."""
     verdicts = {"REG-05": "PASS", "REG-17": "FAIL"}
     (shown,) = line(GRANTED)["evidence"]
     evidence = [{**shown, "rule": rule, "verdict": verdict} for rule, verdict in verdicts.items()]

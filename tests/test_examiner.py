@@ -1,4 +1,5 @@
-"""The supervisor judges a worker's line: its verdict equals that of an honest worker, and is never a forged one."""
+"""The supervisor judges a worker's line. Its verdict equals the verdict of an honest worker, and is never a forged
+verdict."""
 
 import errno
 from array import array

@@ -1,4 +1,4 @@
-"""Many nodes on one page: exactly the real differences are reported, and an unreadable directory affects only its
+"""Many nodes on one page. Exactly the real differences are reported, and an unreadable directory affects only its own
 node."""
 
 import json
@@ -39,7 +39,7 @@ def changing(*keys: str, to: Any) -> Change:
 
 def no_defect(data: dict[str, Any]) -> None:
     """Removes a defect that the other nodes have."""
-    del data["defects"][0]  # the last defects may be unconfirmed, and then do not count
+    del data["defects"][0]  # the last defects may be unconfirmed, and would then not count
 
 
 def one_case_more(data: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ def one_case_more(data: dict[str, Any]) -> None:
     data["violations"][0]["cases"].append("reg_mr/made/up")
 
 
-# Differences on a node, and the reports about them.
+# Differences of a node, and the reports about them.
 DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, its equals none"),
     "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, its equals "),

@@ -1,4 +1,4 @@
-"""The other formats of a report, each read by a parser from another project."""
+"""The other formats of a report. A parser from another project reads each of them."""
 
 import io
 import json
@@ -31,13 +31,13 @@ ANY_TEXT = st.text(st.characters(blacklist_categories=()))
 
 
 def tap(text: str) -> list[Any]:
-    """The lines of a KTAP document as a TAP parser reads them; the parser ignores subtests."""
+    """Returns the lines that a TAP parser reads in a KTAP document; the parser ignores subtests."""
     version, *lines = Parser().parse(io.StringIO(text))
     assert version.category == "version"
     return [line for line in lines if line.category != "unknown"]
 
 
-# The lines that the kernel's reader (tools/testing/kunit/kunit_parser.py) accepts as a version, a subtest, a plan and a
+# The lines that the kernel's parser (tools/testing/kunit/kunit_parser.py) accepts as a version, a subtest, a plan and a
 # result.
 _OPENING = re.compile(r"(KTAP version 1|TAP version 1[34])$")
 _SUBTEST, _PLAN = re.compile(r"# Subtest: (.*)$"), re.compile(r"1\.\.([1-9][0-9]*)")
@@ -45,7 +45,8 @@ _OUTCOME = re.compile(r"(ok|not ok) ([0-9]+) (?:- )?([^#]*?)( # .*)?$")
 
 
 def as_the_kernel_reads(lines: Iterator[str]) -> list[bool]:
-    """Whether each test of a document, or of a subtest, is `ok`. Fails if the kernel's reader would count an error."""
+    """Returns whether each test of a document, or of a subtest, is `ok`. Fails if the kernel's parser would count an
+    error."""
     found: list[bool] = []
     planned, subtest = None, ""
     for line in map(str.lstrip, lines):
@@ -64,7 +65,7 @@ def as_the_kernel_reads(lines: Iterator[str]) -> list[bool]:
 
 
 def results_in(text: str) -> list[Any]:
-    """The result lines, after a check of the plan before them."""
+    """Checks the plan, and returns the result lines after it."""
     lines = tap(text)
     found = [line for line in lines if line.category == "test"]
     (plan,) = [line for line in lines if line.category == "plan"]
@@ -75,7 +76,8 @@ def results_in(text: str) -> list[Any]:
 
 
 def tables(text: str) -> list[list[str]]:
-    """The text of the cells of each row of a Markdown page's tables; fails if the page has raw HTML or links."""
+    """Returns the text of the cells of each row of a Markdown page's tables; fails if the page has raw HTML or
+    links."""
     rows: list[list[str]] = []
     inside = False
     for token in MarkdownIt("commonmark", {"html": True}).enable("table").parse(text):
@@ -164,7 +166,7 @@ def test_no_text_becomes_markup_of_markdown(text: str) -> None:
     assert row[3] == "REG-01"
 
 
-# Fields of a rule in a results file, and the line of reports about its document.
+# Fields of a rule in a results file, and the line of reports about the rule's document.
 DOCUMENTED = [
     ({"document": "a page", "section": "NOTES", "quote": "It holds."}, '"It holds." (a page, NOTES)'),
     ({"document": "a page", "section": "NOTES", "unquoted": "A secret."}, "a page, NOTES (not quoted: A secret.)"),
@@ -267,7 +269,7 @@ def test_whatever_a_results_file_holds_is_a_report_or_one_clear_line(key: str, v
     try:
         records = [decode(encode(each)) for each in (head, line, footer)]
     except ValueError:
-        return  # the reader of the file refuses this value
+        return  # a file with this value is refused
     first, second, last = records
     assert first["type"] == "header"
     assert second["type"] == "result"

@@ -1,4 +1,4 @@
-"""The page of a history in a real browser: it shows when each violation began, in a light and a dark scheme."""
+"""The page of a history in a real browser shows when each violation began, in a light and a dark scheme."""
 
 import json
 import os
@@ -42,8 +42,8 @@ def keep(folder: Path, outcome: Outcome) -> None:
 
 
 def short_history(folder: Path) -> Path:
-    """Seven nights on two stacks: case 2 breaks on the fourth, with another kernel, and is mended on the sixth; case 3
-    comes and goes; one cell has no results."""
+    """Makes seven nights on two stacks. Case 2 breaks in the fourth night, with another kernel, and is mended in the
+    sixth; case 3 comes and goes; one cell has no results."""
     failing = [(1,), (1,), (1, 3), (1, 2), (1, 2, 3), (1,), (1, 3)]
     trixie: list[Mapping[int, str]] = [dict.fromkeys(numbers, "FAIL") for numbers in failing]
     rules = {1: "REG-01", 2: "REG-02", 3: "REG-15"}
@@ -80,7 +80,7 @@ def variants(stack: str, recorded: str) -> Iterator[dict[str, Any]]:
 
 
 def long_history(folder: Path, nights: int) -> Path:
-    """Nights on four stacks, made from runs recorded on Soft-RoCE in which verdicts come and go."""
+    """Makes nights on four stacks from runs recorded on Soft-RoCE; verdicts come and go."""
     for stack, recorded in STACKS.items():
         texts = [json.dumps(each) for each in variants(stack, recorded)]
         for night in range(nights):

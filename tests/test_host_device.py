@@ -20,7 +20,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     place = tmp_path_factory.mktemp("host")
     tables = bad_driver.tables(place / "tables", "works", "dies", "hangs", "works-too")
     files = [(tables, "bad"), (bad_driver.library(place / "preload.so"), "preload.so")]
-    settings = "PYTHONDONTWRITEBYTECODE= LD_PRELOAD=/suite/preload.so"  # bytecode is kept as on a host
+    settings = "PYTHONDONTWRITEBYTECODE= LD_PRELOAD=/suite/preload.so"  # bytecode is cached as on a host
     return told_by("on_a_host.py", place, files=files, settings=settings)
 
 
@@ -60,7 +60,7 @@ def test_a_run_whose_device_was_suspect_is_carried_on_once_it_is_not(found: dict
 
 def test_nothing_is_written_elsewhere_and_nobody_is_listened_to(found: dict[str, Any]) -> None:
     output = found["stuck"]
-    # The last one is the BAR of a test device.
+    # The last case needs the BAR of a test device.
     allowed = (output["out"], "/dev/", "/proc/", "/run/audit/", "/sys/bus/pci/devices/")
     assert len(output["audit"]) > 5
     for line in output["audit"]:

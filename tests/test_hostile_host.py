@@ -1,6 +1,5 @@
 """Hosts that attack the program that has connected to them, as a table of messages and outcomes. A host can lie about
-its device, but must not choose a file name, a size or a waiting time on this side.
-"""
+its device, but must not choose a file name, a size or a waiting time on this side."""
 
 import json
 import os
@@ -182,7 +181,7 @@ def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch:
     monkeypatch.setattr(remote_worker, "_CLOSED_S", 2 * PATIENCE_S)
     hostile.sends(close=[{"event": "silence"}])
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), hostile.open() as host:  # noqa: PT012 it is the way out that counts
+    with pytest.raises(KeyboardInterrupt), hostile.open() as host:  # noqa: PT012 the way out is what counts
         worker = Place(host, [], hostile.console, link=host.first).start(["x"])
         try:
             raise KeyboardInterrupt

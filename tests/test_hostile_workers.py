@@ -1,4 +1,4 @@
-"""Workers that forge, babble, stall and break: none gets a PASS for a case that the device did not pass, and every run
+"""Workers that forge, babble, stall and break. None gets a PASS for a case that the device did not pass, and every run
 ends.
 
 Each worker is a process that stands in for QEMU and speaks the port's protocol (hostile_worker.py). The first worker of
@@ -37,7 +37,7 @@ SCRIPT = Path(hostile_worker.__file__)
 # Deadlines of a case, in seconds. A valid case takes a millisecond. Hanging cases are tried with the short deadline
 # first, and with longer deadlines on a machine so slow that valid cases exceed the short one.
 DEADLINE_S, SHORT_S = 60.0, 0.4
-# The verdict of the case in which the worker is hostile. The case of a killed worker is run again in an honest worker;
+# The verdict of the case in which the worker is hostile. The case of a killed worker is run again in an honest worker.
 # PASS is right if the forgery concerns other rules or a waiver.
 _EXPECTED = {
     "CRASH": """

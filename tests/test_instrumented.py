@@ -1,5 +1,5 @@
-"""The instrumented stack: its kernel is built only once, some options cannot be combined with it, and it can make the
-allocations of a call fail."""
+"""The instrumented stack: its kernel is built only once, some options cannot be combined with it, and its kernel can
+fail the allocations of a call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_kernel_fails_allocations_if_its_fault_injection_also_takes_those_that
 
 
 class PageFaults(Device):
-    """A device during whose first call a page fault of the process uses up the failure."""
+    """A device. During its first call, a page fault of the process uses up the injected failure."""
 
     def setup(self) -> None:
         super().setup()

@@ -1,4 +1,4 @@
-"""Recorded runs are judged again: without a change of the rules no verdict changes, and otherwise today's rules
+"""Recorded runs are judged again. Without a change of the rules, no verdict changes; otherwise, today's rules
 decide."""
 
 import json
@@ -29,26 +29,26 @@ SOME = [case for case in SUITE.cases if not case.hazardous and not case.sweep][:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: Folders) -> Path:
-    """A run of some cases and a sweep on a device that lacks a capability, so that there are several verdicts."""
+    """A run of some cases and a sweep, with several verdicts, because the device lacks a capability."""
     sweeps = [case for case in SUITE.cases if case.sweep and case.sweep.size <= 2048]
     device = Device(without("odp", "rereg_mr"))
     return record(tmp_path_factory.mktemp("judge") / "run", SUITE, [*SOME, *sweeps[:1]], device)
 
 
 def again(suite: Suite, directory: Path) -> dict[str, tuple[ResultRecord, str]]:
-    """The results of judging a run again, by case."""
+    """Judges a run again; returns the results by case."""
     return {
         each.record["case"]: (each.record, each.kept) for each in rejudge(suite, read_results(directory), directory)
     }
 
 
 def plain(run: Path) -> ResultRecord:
-    """The first result of a run that is of a single call and has an observation."""
+    """Returns the first result of a run that is about a single call and has an observation."""
     return next(line for line in read_results(run).results if line["observed"])
 
 
 def edited(run: Path, to: Path, **changes: object) -> Path:
-    """The run with these changes of that result."""
+    """Returns the run with these changes of the result that `plain` returns."""
     lines = [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]
     case = plain(run)["case"]
     next(line for line in lines if line.get("case") == case).update(changes)

@@ -1,4 +1,4 @@
-"""Verdicts on hand-made observations: what the document requires is compared with the device's behaviour."""
+"""Verdicts on hand-made observations, by the requirements of the documents."""
 
 import copy
 import re
@@ -140,7 +140,7 @@ BIND_STATUS = case(
 
 
 def traffic(expected: str, op: str = "RDMA_WRITE") -> Case:
-    """A case of a region and of a peer's operation on it, a write if no other is given."""
+    """Returns a case of a region and of a peer's operation on it, by default a write."""
     return case(
         f"""
         - id: then-traffic
@@ -164,12 +164,12 @@ def invalidation(then: str) -> Case:
 
 
 def null(errno: str = "EINVAL", /, **more: Unpack[Observation]) -> Observation:
-    """The observation of a registration that failed."""
+    """Returns the observation of a registration that failed."""
     return {"rc": None, "returned": "NULL", "errno": errno, "layer": "kernel", **more}
 
 
 def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) -> Observation:
-    """The observation of a successful registration; `fields` are those fields of the MR that differ from the
+    """Returns the observation of a successful registration; `fields` has the fields of the MR that differ from the
     request."""
     asked: AskedRange = {"addr": 0x7000, "length": 4096}
     mr: Any = {**asked, "pd_is_the_asked": True, "context_is_the_pds": True, "handle": 1, "lkey": 2, "rkey": 3}
@@ -178,17 +178,17 @@ def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) ->
 
 
 def status(code: str, **more: Unpack[Observation]) -> Observation:
-    """The observation of a call that returns an int: 0, the errno of a name, or a negative number."""
+    """Returns the observation of a call that returns an int: 0, the errno of a name, or a negative number."""
     return {"rc": 0 if code == "0" else 22, "returned": code, "errno": "", "layer": "kernel", **more}
 
 
 def deregistered(code: str, errno: str = "", then: str = "0") -> Observation:
-    """The observation of a refused deregistration, and of the successful one afterwards."""
+    """Returns the observation of a refused deregistration and of the later, successful deregistration."""
     return {**status(code, afterwards=[status(then)]), "errno": errno}
 
 
 def bound(*statuses: str, after: int = 2, **more: Unpack[Observation]) -> Observation:
-    """The observation of a bind that was posted, with the statuses of its completions."""
+    """Returns the observation of a posted bind, with the statuses of its completions."""
     return {**status("0", wc=list(statuses), rkey={"before": 1, "after": after}), **more}
 
 
@@ -199,14 +199,15 @@ def invalidated(output: int | None, responder: str = "SUCCESS") -> Observation:
 def moved(
     how: str, wc: str, *changed: tuple[int, int], step: Observation | None = None, unchanged: bool = False
 ) -> Observation:
-    """The observation of a region and of a peer's write to it; `changed` are the changed bytes as (place, size)."""
+    """Returns the observation of a region and of a peer's write to it; `changed` has the changed bytes as (place,
+    size)."""
     found = changed if changed or unchanged or how == "nothing" else ((0, 8),)
     seen = status("0", wc=[wc], moved=how, changed=[list(each) for each in found])
     return region(afterwards=[{**seen, **(step or {})}])
 
 
 def done(**step: Unpack[Observation]) -> Observation:
-    """The observation of a request that has moved all bytes, with further keys."""
+    """Returns the observation of a request that has moved all bytes, with further keys."""
     return moved("all", "SUCCESS", step=step)
 
 
@@ -224,7 +225,7 @@ def received(kind: str, *changed: tuple[int, int]) -> Observation:
 
 
 def requested(status: str | None, how: str = "nothing", step: Observation | None = None) -> Observation:
-    """The observation of a peer's request that is the judged call itself."""
+    """Returns the observation of a peer's request that is the judged call itself."""
     seen = Observation(rc=0, returned="0", errno="", layer="device", peer_wc=[], side="remote", qp_type="RC")
     seen |= {"state": "ERR", "wc": [status] if status else [], "moved": how, "changed": [[0, 8]] * (how == "all")}
     return {**seen, **(step or {})}
@@ -584,7 +585,7 @@ def iova(hca_va: str, more: str = "addr: buf + 100") -> Case:
         (iova("4 GiB + 200"), "EINVAL", "kernel core"),
         (iova("0"), "EINVAL", "kernel core"),
         (iova("4 GiB + 100"), "EINVAL", "kernel"),
-        # The offsets differ only within a page of 64 KiB, so that the layer is not known.
+        # The offsets differ only within a page of 64 KiB, so that the layer is unknown.
         (iova("4 GiB + 4196"), "EINVAL", "kernel"),
         (iova("3 pages + 100"), "EINVAL", "kernel"),
         (iova("3 pages + 99"), "EINVAL", "kernel core"),

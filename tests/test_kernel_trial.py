@@ -63,7 +63,7 @@ def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
 
 
 class Driver:
-    """A stand-in for compiler and guests: `violated` are the rules that a case reports with a mutant, by the names of
+    """A stand-in for compiler and guests. `violated` has the rules that a case reports with a mutant, by the names of
     mutant and case."""
 
     def __init__(self, violated: dict[tuple[str, str], str] | None = None) -> None:
@@ -268,7 +268,7 @@ def test_the_history_keeps_what_was_not_tried_and_reports_what_is_no_longer_kill
 
 
 class WithPeers(Driver):
-    """A driver on which rdma-core's tests are run: `failing` are the mutants with which each test fails."""
+    """A driver on which rdma-core's tests are run. `failing` has the mutants with which each test fails."""
 
     failing: ClassVar[dict[str, tuple[str, ...]]] = {
         "bad": ("",),

@@ -11,7 +11,8 @@ import pytest
 
 from own_guest import told_by
 
-# By day test_kills.py kills the same processes of runs in a guest, and test_supervision.py those of a worker on a host.
+# By day, test_kills.py kills the same processes of runs in a guest, and test_supervision.py kills the process of a
+# worker on a host.
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 

@@ -103,7 +103,7 @@ def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, output: 
 
 
 def client_of(folder: Path, does: str) -> Path:
-    """An ssh that writes its process id into the file `connecting`, and then runs these shell commands."""
+    """Makes an ssh that writes its process id into the file `connecting`, and then runs these shell commands."""
     return script(folder / "bin" / "ssh", f"echo $$ >{folder}/pid && mv {folder}/pid {folder}/connecting\n{does}")
 
 
@@ -150,7 +150,7 @@ def planned(folder: Path, *argv: str) -> None:
 
 
 def test_a_resumed_lab_leaves_a_host_alone_that_has_ended(tmp_path: Path) -> None:
-    """One of three hosts is complete, one was cut short, and one has not begun; none can be reached now."""
+    """The run of one host is complete, one was cut short, and one has not begun. No host can be reached now."""
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
     assert run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw").returncode == 3
     write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))

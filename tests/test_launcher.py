@@ -63,7 +63,7 @@ class Host:
         }
 
     def launch(self, *arguments: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs the launcher; with an `answer`, its input is a terminal on which the answer was typed."""
+        """Runs the launcher. With an `answer`, its input is a terminal on which the answer is typed."""
         command = [str(self.bin / "sh"), str(LAUNCHER), *arguments]
         if answer is None:
             return ended(*command, env=self.environment(), stdin=subprocess.DEVNULL)
@@ -291,7 +291,7 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
 
 @pytest.fixture
 def python_host(host: Host, monkeypatch: Patch) -> Host:
-    """Makes this process see the stub host: it lacks mmdebstrap and qemu, which its apt-get installs."""
+    """Makes this process see the stub host, which lacks mmdebstrap and qemu; its apt-get installs them."""
     for name, value in host.environment().items():
         monkeypatch.setenv(name, value)
     for name in ("RDMA_CTS_YES", "CI", "container"):

@@ -22,8 +22,7 @@ from samples import user_error
 
 @contextmanager
 def written(*parts: bytes, repeat: int = 1) -> Iterator[LineReader]:
-    """A reader of a pipe; another thread writes these parts into the pipe the given number of times, and then closes
-    it."""
+    """Gives a reader of a pipe. Another thread writes these parts into the pipe `repeat` times, and then closes it."""
     ours, theirs = os.pipe()
 
     def write() -> None:

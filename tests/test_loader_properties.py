@@ -1,6 +1,5 @@
-"""Whatever a file contains, the loader returns cases or located mistakes, and the same ones every time. The examples
-are derandomized, so that a run in CI fails because of a change and not by chance.
-"""
+"""For any file, the loader returns cases or located mistakes, and the same result every time. The examples are
+derandomized, so that a run in CI fails because of a change and not by chance."""
 
 import functools
 import os
@@ -29,7 +28,7 @@ NAME = "cases/reg_mr/sample.yaml"
 FUZZED = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
 quick = settings(derandomize=True, max_examples=FUZZED)
 HEALTH_CHECKS = quick.suppress_health_check
-# Reading a real table takes some 10 ms, and there are many.
+# Reading a real table takes about 10 ms.
 few = settings(
     quick,
     max_examples=max(1, FUZZED // 24),
@@ -171,7 +170,7 @@ MUTATIONS: list[Mutation] = [
 
 @functools.cache
 def excerpt(path: Path) -> bytes:
-    """A table that is cut to its head and some of its rows, so that it is read within a few milliseconds."""
+    """Returns a table's head and some of its rows, which can be read within a few milliseconds."""
     text = path.read_text()
     head, rows, body = text.partition("\nrows:\n")
     pieces = re.split(r"(?m)^(?=  - id: )", body)
@@ -207,7 +206,7 @@ print(*(case.id for case in cases), hashlib.sha256(everything.encode()).hexdiges
 
 
 def dump(hash_seed: str) -> str:
-    """The ids of the cases and a digest of all their data, computed in a separate process."""
+    """Computes the ids of the cases and a digest of all their data in a separate process."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     done = ended(sys.executable, "-c", DUMP, env=environment)
     assert done.returncode == 0, done.stderr

@@ -34,7 +34,7 @@ MISTAKES = (TESTS / "mistakes.txt").read_text()
 
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a shell script; in the script, "$@" stands for the beginning of the suite's command line."""
+    """Runs a shell script. In the script, "$@" stands for the beginning of the suite's command line."""
     return ended("bash", "-c", script, "bash", *COMMAND, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
 
 
@@ -128,7 +128,7 @@ def test_what_may_not_be_looked_into_is_one_line_and_status_2(open_folder: Path)
     assert done.stderr.count(f"rdma-cts: {locked}") == len(lines), done.stderr
 
 
-# Variables that only the suite's parts and its tests use, and not users.
+# Variables for the suite's parts and its tests, not for users.
 INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
 
 

@@ -1,4 +1,4 @@
-"""Each kind of memory has its described properties, lies between guard pages, and is unmapped after use; limits are
+"""Each kind of memory has its described properties, is between guard pages, and is unmapped after use; limits are
 restored."""
 
 import ctypes
@@ -183,7 +183,7 @@ def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: Patch) 
 
 
 def can_lock(size: int) -> bool:
-    """Whether the kernel lets this process lock so many bytes."""
+    """Whether this process can lock `size` bytes."""
     library = ctypes.CDLL(None, use_errno=True)
     with closing(allocate("anonymous", size)) as made:
         return bool(library.mlock(ctypes.c_void_p(made.addr), ctypes.c_size_t(size)) == 0)

@@ -1,4 +1,4 @@
-"""The mended stack: it is built once for each set of changes, refused with options that exclude it, and named in every
+"""The mended stack is built once for each set of changes, refused with options that exclude it, and named in every
 report."""
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "a
 
 
 class Workshop:
-    """A stand-in for mmdebstrap with its hook, and for the compilers: their output contains the text of the sources."""
+    """A stand-in for mmdebstrap with its hook, and for the compilers, whose output contains the text of the sources."""
 
     def __init__(self) -> None:
         self.made, self.compiled, self.log = 0, 0, ""

@@ -1,4 +1,4 @@
-"""`rdma-cts nightly`: the output, the stored files and the exit status of a night, whatever happens in its cells."""
+"""`rdma-cts nightly`: the output, the stored files and the exit status of a night, for every event in its cells."""
 
 import fcntl
 import json
@@ -37,9 +37,8 @@ Made = Recorded | str | BaseException
 
 
 class Nights:
-    """Nights with made-up runs: `rdma-cts run` gives the results that a test has put into `cells`, by the name of the
-    stack. A text is the output of a run without results; an exception ends the night.
-    """
+    """Nights with made-up runs. `rdma-cts run` gives the results that a test has put into `cells`, by the name of the
+    stack. A text is the output of a run without results; an exception ends the night."""
 
     def __init__(self, folder: Path, says: Says) -> None:
         self.folder = folder

@@ -1,7 +1,6 @@
-"""A results file of an earlier version: every reader accepts it, and its records are written as they were read.
-`old_results` is a part of a real run in the Soft-RoCE guest, made by the version before records had types. Only the
-directory in `argv` was replaced, and header and footer were reduced to that part.
-"""
+"""A results file of an earlier version: every command accepts it, and its records are written unchanged. `old_results`
+is a part of a real run in the Soft-RoCE guest, made by the version before records had types. Only the directory in
+`argv` was replaced, and header and footer were reduced to that part."""
 
 import json
 import re

@@ -71,7 +71,7 @@ def test_nor_do_judge_bundle_and_verify(one: Path, tmp_path: Path, capsys: pytes
 
 
 def concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str) -> RunConclusion:
-    """The conclusion about a run with a rule for each of these verdicts; `more` are conditional rules."""
+    """Returns the conclusion about a run with a rule for each of these verdicts; `more` has conditional rules."""
     rules = {f"R-{number}": RuleConclusion(Verdict(each)) for number, each in enumerate(verdicts)}
     rules |= {rule: RuleConclusion(Verdict(each)) for rule, each in more.items()}
     found: dict[str, int] = {}

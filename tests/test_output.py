@@ -1,5 +1,5 @@
 """If the output of a command is lost, or an unforeseen error occurs, the command prints one line, and its status is
-never that of a violation."""
+never the status of a violation."""
 
 import os
 import subprocess
@@ -26,7 +26,8 @@ ONE_CASE = "run --guest --yes --only reg_mr/registration/last-byte"
 
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a shell command line in the project's directory; the status is that of the first program of a pipeline."""
+    """Runs a shell command line in the project's directory; the status is the status of the first program of a
+    pipeline."""
     return ended("bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}", cwd=ROOT, env={**ENVIRONMENT, **environment})
 
 

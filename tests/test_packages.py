@@ -71,7 +71,7 @@ def rpm(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def suite_files(names: Iterable[str]) -> set[str]:
-    """The files of the suite among those of a package, without directories and bytecode."""
+    """Returns the files of the suite in a package, without directories and bytecode."""
     found = {name.lstrip("./") for name in names if not name.endswith("/")}
     return {name for name in found if name.startswith(SUITE) and "__pycache__" not in name}
 
@@ -118,7 +118,7 @@ def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) ->
 
 @pytest.fixture(scope="module")
 def files(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that both packages are made of."""
+    """Returns the files from which both packages are made."""
     folder = tmp_path_factory.mktemp("files")
     run("sh", "packaging/install.sh", str(folder), cwd=source)
     return folder

@@ -1,4 +1,4 @@
-"""No expectation depends on pages of 4 KiB: every case passes on the reference with other page sizes too."""
+"""No expectation depends on pages of 4 KiB: every case also passes on the reference with other page sizes."""
 
 import json
 import os

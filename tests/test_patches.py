@@ -1,4 +1,4 @@
-"""Series for git am: they are made from trees with and without history, and git applies them; trees that do not fit are
+"""Series for git am are made from trees with and without history, and git applies them; trees that do not fit are
 reported."""
 
 from pathlib import Path

@@ -1,7 +1,6 @@
 """Violations, and personas: no case fails on the behaviour of known drivers, and violations are also killed on
-personas. Each violation is tried on one persona here, the personas taking turns. `rdma-cts trial personas` tries each
-on every persona. By day, three personas and one violation of each rule are tried.
-"""
+personas. Each violation is tried on one persona, with the personas in turn; `rdma-cts trial personas` tries each
+violation on every persona. By day, three personas and one violation of each rule are tried."""
 
 import json
 from collections.abc import Sequence
@@ -42,8 +41,8 @@ pytestmark = pytest.mark.long
 BY_NAME = {each.name: each for each in PERSONAS}
 # On these personas, no statuses of the InfiniBand specification are demanded.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
-# By day, cases are run on these personas: one with all features of InfiniBand, software iWARP, and one without RC and
-# windows.
+# By day, cases are run on these personas: a persona with all features of InfiniBand, software iWARP, and a persona
+# without RC and windows.
 BY_DAY = {"mlx5", "siw", "efa"}
 ONE_OF_EACH_RULE = list({each.rule: each for each in VIOLATIONS}.values())
 
@@ -59,7 +58,7 @@ def clean(name: str) -> CleanRun:
 
 
 def sample(persona: Persona) -> list[Violation]:
-    """The violations that are tried on this persona."""
+    """Returns the violations that are tried on this persona."""
     return list(VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)])
 
 
@@ -79,7 +78,7 @@ def test_only_what_the_driver_violates_fails(persona: Persona) -> None:
 
 
 def test_where_a_bind_is_checked_at_access_only_the_rules_about_its_refusal_fail() -> None:
-    """The firmware of mlx5 may behave in this way. Rows that only presuppose the refusal are UNREACHABLE."""
+    """The firmware of mlx5 may behave like this. Rows that only presuppose the refusal are UNREACHABLE."""
     mlx5 = BY_NAME["mlx5"]
     persona = replace(mlx5, behaves={**mlx5.behaves, BindsCheckedAtAccess: ""})
     found = run_clean(persona, [case for case in cases() if case.given.windows])

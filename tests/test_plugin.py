@@ -1,4 +1,4 @@
-"""The engine as a pytest plugin, tested from outside: pytest runs in a separate process on a device in Python."""
+"""The engine as a pytest plugin: pytest runs in a separate process on a device in Python."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from project import QUIET_VERDICTS, Project
 from samples import footer_of
 
 EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
-KEPT = os.environ[cache.DIRECTORY]  # kept by this session: the suite's own tables, already parsed
+KEPT = os.environ[cache.DIRECTORY]  # this session's cache of the suite's own tables, already parsed
 
 
 def verdicts(project: Project) -> Mapping[str, str]:

@@ -1,4 +1,5 @@
-"""The port, GID and partition that traffic uses, and the messages about unusable ones, with a made-up /sys."""
+"""The port, GID and partition that traffic uses, and the messages about unusable ports and GIDs, with a made-up
+/sys."""
 
 import sys
 from collections.abc import Callable
@@ -30,7 +31,7 @@ Entry = tuple[str, str, str]  # address, type, interface
 
 @pytest.fixture
 def made(tmp_path: Path) -> Callable[..., Port]:
-    """A port of a made-up /sys: link layer, GIDs, and the interfaces with their flags and operstate."""
+    """Makes a port of a made-up /sys from its link layer, its GIDs, and interfaces with their flags and operstate."""
 
     def make(
         link_layer: str = "Ethernet",
@@ -257,7 +258,7 @@ RANGE = "memory: {buf: {kind: anonymous, size: 4 pages}}, mrs: {mr: {access: [LO
 
 
 def traffic(expected: str, op: str = "RDMA_WRITE", position: str = "whole") -> Any:
-    """The call of a peer's operation on a region."""
+    """Returns the call of a peer's operation on a region."""
     return case(
         f"""
         - id: traffic
@@ -271,7 +272,7 @@ def traffic(expected: str, op: str = "RDMA_WRITE", position: str = "whole") -> A
 
 
 def seen(moved: str, wc: str = "SUCCESS", changed: tuple[tuple[int, int], ...] = (), **more: Any) -> Observation:
-    """The observation of that operation, on iWARP unless `more` has another transport."""
+    """Returns the observation of a peer's operation, on iWARP unless `more` has another transport."""
     found: Any = {
         "rc": 0,
         "returned": "0",
@@ -316,7 +317,7 @@ def test_where_success_acknowledges_a_write_it_must_have_been_done() -> None:
 @pytest.mark.parametrize(
     ("moved", "changed", "position", "expected"),
     [
-        ("part", ((0, 128),), "whole", Verdict.PASS),  # only the segments before the refused one have arrived
+        ("part", ((0, 128),), "whole", Verdict.PASS),  # only the segments before the refused segment have arrived
         ("all", ((0, 200),), "whole", Verdict.FAIL),
         ("part", ((64, 136),), "whole", Verdict.FAIL),
         ("part", ((0, 64), (128, 8)), "whole", Verdict.FAIL),

@@ -1,5 +1,5 @@
-"""Preflight, the positive control of all refusals: operations that have to work before any case, tried on references on
-which they fail."""
+"""Preflight, the positive control of all refusals: operations that have to work before any case are tried on references
+on which they fail."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -409,7 +409,7 @@ SUITE = load_suite()
 
 
 def refusals(case: Case) -> int:
-    """The number of refused operations of peers in a case, over connections of the harness."""
+    """Returns the number of refused operations of peers in a case, over connections of the harness."""
     steps = (case.when, *case.afterwards)
     return sum(each.call == "traffic" and each.then.outcome == "refused" and not case.given.qps for each in steps)
 

@@ -28,7 +28,7 @@ COMMANDS = (
 
 
 def told(command: tuple[str, ...], run: Path, cli: Cli) -> str:
-    """The one line with which a command refuses RUN."""
+    """Returns the line with which a command refuses RUN."""
     words = [{"RUN": str(run), "OUT": str(run.with_name("out"))}.get(word, word) for word in command]
     (line,) = cli(2, *words).err.splitlines()
     return line

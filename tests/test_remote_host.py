@@ -1,6 +1,5 @@
-"""Runs on a host over ssh, with a program in place of ssh that reaches this machine: the supervision is the same as for
-other workers. test_two_guests.py uses the real sshd, and kernels that die.
-"""
+"""Runs on a host over ssh, with a program in place of ssh that connects to this machine. The supervision is the same as
+for other workers. test_two_guests.py uses the real sshd, and kernels that die."""
 
 import json
 import os
@@ -45,7 +44,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class StandIn:
-    """A host that is this machine: its boot id is a file, and its temporary directories are in `tmp`."""
+    """A host that is this machine. Its boot id is a file, and its temporary directories are in `tmp`."""
 
     def __init__(self, folder: Path, project: Project, monkeypatch: Patch) -> None:
         self.folder = folder
@@ -65,7 +64,7 @@ class StandIn:
         self.archive = packed(self._tree(project))
 
     def _tree(self, project: Project) -> list[tuple[Path, str]]:
-        """The files of the suite with the device of the tests, for which the host needs no bindings."""
+        """Returns the files of the suite with the device of the tests, which needs no bindings on the host."""
         own = {
             "fixtures/system/usable.py": USABLE,
             "fixtures/system/packages.txt": "remote python3-yaml module:yaml = =\n",
@@ -87,13 +86,13 @@ class StandIn:
         ]
 
     def client(self, script: str) -> None:
-        """Replaces ssh by this script from now on."""
+        """From now on, this script stands in for ssh."""
         path = self.folder / "bin" / "ssh"
         path.write_text(script)
         path.chmod(0o755)
 
     def boot(self) -> None:
-        """Gives the host another boot id from now on."""
+        """Gives the host another boot id."""
         self.boots += 1
         self.boot_id.write_text(f"boot-{self.boots}\n")
 
@@ -128,7 +127,7 @@ class StandIn:
 
 
 def _harmless_last(table: str) -> str:
-    """The table with one harmless row after the rows that end or block their worker."""
+    """Returns the table with one harmless row after the rows that end or block their worker."""
     head, *rows = table.split("  - id: ")
     rows.sort(key=lambda row: row.startswith("not-supported"))
     return "  - id: ".join([head, *rows])
@@ -260,7 +259,7 @@ def test_a_process_that_dies_there_costs_one_case(verdicts_of: Any) -> None:
 
 
 def test_a_connection_that_is_cut_in_a_case_costs_nothing(verdicts_of: Any, stand_in: StandIn) -> None:
-    """The case is started again. Its first start hangs, so that it has no result before the cut."""
+    """The case is started again. Its first start hangs, so that the case has no result before the cut."""
     cut: list[str] = []
 
     def begins(line: str) -> None:

@@ -1,6 +1,5 @@
 """A peer on another host: memory at the same addresses on both hosts, calls of the peer's queue pairs, and the loss of
-the peer. test_two_guests.py tests it with two devices.
-"""
+the peer. test_two_guests.py tests it with two devices."""
 
 import ctypes
 import json
@@ -344,7 +343,7 @@ def test_a_peer_without_the_device_is_reported_in_one_line(host: Far) -> None:
 def test_a_peer_that_is_lost_ends_the_session_and_not_the_device(host: Far) -> None:
     channel, _ = peer.open_remote("node2:fake0", PATIENCE_S)
     host.cut()
-    for _ in range(2):  # the second time fails without waiting
+    for _ in range(2):  # the second call fails without waiting
         with pytest.raises(PeerLost, match=r"^the peer is lost: node2") as caught:
             channel.call("create")
         assert isinstance(caught.value, LoopbackLost)  # recorded as BROKEN, never as a verdict on the device
@@ -360,7 +359,7 @@ def test_a_peer_that_does_not_answer_is_lost(host: Far) -> None:
 
 
 def test_the_host_of_the_device_has_what_the_peers_host_gets() -> None:
-    """A worker on a host sends the peer's part of the suite from that host."""
+    """A worker on a host sends the peer's part of the suite from its own host."""
     names = {path.relative_to(ROOT) for part in PARTS for path in (ROOT / part, *(ROOT / part).rglob("*"))}
     for part in PEER_PARTS:
         assert Path(part) in names

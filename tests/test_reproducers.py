@@ -1,5 +1,4 @@
-"""C programs of cases: for which cases there is a program, its form, its compilation, the mail, and the page of
-findings."""
+"""C programs of cases: the cases that have a program, its form, its compilation, the mail, and the page of findings."""
 
 import json
 import re
@@ -97,8 +96,8 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *mr_init
 
 
 def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
-    """Compiles a subset of the programs in which each pair of helpers, verbs and opcodes occurs as it does in all
-    programs: both in one program, or only one of the two."""
+    """Compiles a subset of the programs in which each pair of helpers, verbs and opcodes occurs as in all programs:
+    both in one program, or only one of the two."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "the project's tests need gcc"
     header = Path("/usr/include/infiniband/verbs.h").read_text()
@@ -339,7 +338,7 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
     assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
-    assert "; not tried on: trixie" in page  # only the violations of that run were recorded
+    assert "; not tried on: trixie" in page  # the recording has only the violations of the run
     assert "; not on: " not in page
 
 

@@ -1,4 +1,4 @@
-"""The counts of a process's resources: their sources, counts that are missing, and leaks."""
+"""The counts of a process's resources: their sources, missing counts, and leaks."""
 
 import os
 from collections.abc import Mapping
@@ -174,8 +174,8 @@ def test_a_name_without_a_number_has_none() -> None:
 
 
 class Counted:
-    """A kernel with given counts: first those of the process, then those of its leftovers, in turn; the last one is
-    repeated."""
+    """A kernel with given counts: first the counts of the process, then the counts of its leftovers, in turn; the last
+    counts are repeated."""
 
     def __init__(self, *counts: int) -> None:
         self.counts = list(counts)
@@ -198,7 +198,7 @@ def test_it_is_counted_alive_and_then_until_nothing_is_left() -> None:
 
 
 def test_it_ends_with_the_process_that_began_it() -> None:
-    """Otherwise it would keep the pipes of a trial open that is ended during a case."""
+    """Otherwise the child would keep the pipes of a trial open if the trial is ended during a case."""
     number, report = os.pipe()
 
     def ended(process: int) -> Mapping[str, int]:

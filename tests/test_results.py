@@ -37,7 +37,7 @@ def written(path: Path, *records: Record) -> Path:
 
 
 def footer(*verdicts: str, planned: int | None = None) -> FooterRecord:
-    """The footer of a run with one case for each verdict, of `planned` cases in all."""
+    """Returns the footer of a run of `planned` cases, with one result for each verdict."""
     cases = numbered(max(planned or 0, len(verdicts), 1)).cases
     lines = [result(of, verdict) for of, verdict in zip(cases, verdicts, strict=False)]
     ids = [of.id for of in cases][: planned or len(verdicts)]
@@ -343,7 +343,7 @@ def test_a_fault_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, faul
 
 
 def test_what_results_repeat_takes_no_room_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer counts like the reader, also in a resumed run."""
+    """Writing counts values like reading, also in a resumed run."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
     head = header(planned=[line["case"] for line in lines])
     most = values_in(encode(head)) + 10 * values_in(encode(lines[0]))
@@ -371,7 +371,8 @@ def test_what_results_repeat_takes_no_room_in_a_large_run(tmp_path: Path, monkey
 
 
 def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) -> None:
-    """Lines that differ from earlier ones: nested keys of the same name, numbers, escapes and another order of keys."""
+    """Lines that differ from earlier lines: nested keys of the same name, numbers, escapes and another order of
+    keys."""
     before: list[dict[str, Any]] = [
         *({"expected": {one: 1, "observed": two}, "observed": {"returned": two}} for one, two in ("a2", "b3", "a3")),
         {"fault": {"kind": "refused", "call": 'a "call"'}, "verdict": "FAIL"},

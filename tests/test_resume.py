@@ -1,4 +1,4 @@
-"""Runs that are cut short at any moment and resumed: no recorded result is lost, and the footer is the same."""
+"""Runs that are cut short at any moment and resumed lose no recorded result, and have the same footer."""
 
 import io
 import json
@@ -26,7 +26,7 @@ SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
 
 
 def figures(recorded: Recorded) -> dict[str, object]:
-    """The part of the footer that must be the same with and without an interruption."""
+    """Returns the part of the footer that must be the same with and without an interruption."""
     return {key: value for key, value in footer_of(recorded).items() if key in SAME}
 
 
@@ -45,7 +45,7 @@ def whole(tmp_path: Path) -> tuple[bytes, Recorded]:
 
 
 def rest(stage: Stage) -> list[bytes]:
-    """The lines of a worker for the cases that have no result in the file."""
+    """Returns the lines of a worker for the cases that have no result in the file."""
     data = stage.path.read_bytes()
     done = {
         json.loads(line)["case"]

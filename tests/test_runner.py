@@ -353,7 +353,7 @@ def test_otherwise_an_absent_capability_changes_nothing(
 
 
 class DeregistrationEndsTwoKeys(Device):
-    """A reference on which the region after the deregistered one loses its key as well."""
+    """A reference on which the region after a deregistered region loses its key as well."""
 
     def forget_key(self, region: Region) -> None:
         self.keys.pop(region.key, None)
@@ -406,7 +406,7 @@ def test_each_finds_the_fault_that_it_is_for(name: str, kind: type[Device], reas
 
 def test_steps_after_a_registration_that_is_refused_as_expected_are_made() -> None:
     class NeverRegisters(Device):
-        """A reference on which no registration succeeds after the first refused one."""
+        """A reference on which no registration succeeds after the first refused registration."""
 
         refused = False
 

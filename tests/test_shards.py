@@ -1,5 +1,4 @@
-"""Shards: how cases, violations and cells are divided, and how the shards that machines have recorded are merged into
-one run."""
+"""Shards: the division of cases, violations and cells, and the merging of recorded shards into one run."""
 
 import json
 import shutil
@@ -44,7 +43,7 @@ Says = pytest.CaptureFixture[str]
 
 
 def seconds(ids: Sequence[str]) -> float:
-    """The durations of these cases that the suite ships."""
+    """Returns the total of the shipped durations of these cases."""
     return sum(shipped_durations().get(id_, 0.15) for id_ in ids)
 
 
@@ -142,7 +141,7 @@ def merge(parts: Sequence[Path], out: Path, *more: str) -> int:
 
 
 def stable(recorded: Recorded) -> list[dict[str, Any]]:
-    """The results, without durations and addresses."""
+    """Returns the results without durations and addresses."""
     changing = ("duration_us", "observed", "worker")
     return [{key: value for key, value in each.items() if key not in changing} for each in recorded.results]
 

@@ -22,7 +22,7 @@ RXE = "drivers/infiniband/sw/rxe"
 
 
 class Compilers:
-    """A stand-in for mmdebstrap and the compilers: their output contains the sources' text."""
+    """A stand-in for mmdebstrap and the compilers, whose output contains the sources' text."""
 
     def __init__(self) -> None:
         self.said = ""

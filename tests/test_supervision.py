@@ -1,4 +1,4 @@
-"""Workers that lie, print noise, hang and die: what is recorded about them, and that every run ends."""
+"""Workers that lie, print noise, hang and die: the records about them, and the end of every run."""
 
 import itertools
 import json
@@ -468,7 +468,7 @@ def test_a_frozen_control_group_holds_up(tmp_path: Path) -> None:
 
 
 def stopped() -> Actor:
-    """A worker that is stopped from outside in its first case."""
+    """Returns a worker that is stopped externally in its first case."""
     return Actor(iter([HEADER, start(0), SILENCE]), WorkerEnd(), held="QEMU was stopped externally")
 
 
@@ -527,7 +527,7 @@ ON_IWARP = {"unacknowledged": True}
     [
         ("refused", "", {}, Verdict.HANG),
         ("refused", "", {"qp_type": "XRC"}, Verdict.HANG),
-        ("refused", "", {"qp_type": "UC"}, Verdict.HANG),  # on UC a request completes when it is sent
+        ("refused", "", {"qp_type": "UC"}, Verdict.HANG),  # on UC, a request completes when it is sent
         ("success", "", {}, Verdict.HANG),
         ("success", "", {"moved": "all", "changed": [[0, 8]]}, Verdict.HANG),
         ("success", "", ON_IWARP, Verdict.HANG),

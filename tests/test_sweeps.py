@@ -68,7 +68,7 @@ def space(suite: Suite) -> Case:
 
 
 class Altered:
-    """An entry that accepts a region which it should refuse, and records its calls."""
+    """An entry that accepts a region that it should refuse, and records its calls."""
 
     def __init__(self, entry: Entry, wrong: int = 0) -> None:
         self._entry, self._wrong = entry, wrong
@@ -324,7 +324,7 @@ class EveryThirdBindFails(Device):
 @pytest.mark.parametrize(
     ("kind", "via", "rule", "refused"),
     [
-        (2, "qp", "BIND-14", 3),  # each point has its own set-up: three of 11 binds fail
+        (2, "qp", "BIND-14", 3),  # each point has its own set-up; three of 11 binds fail
         (1, "qp", "BIND-01", 3),
         (1, '"NULL"', "BIND-01", 0),  # there are only two set-ups for all points
     ],
@@ -364,7 +364,7 @@ def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
 def test_progress_is_reported_by_time(
     monkeypatch: pytest.MonkeyPatch, via: str, seconds: float, reported: list[int]
 ) -> None:
-    """Progress is also reported within 512 points, because each point may have waited until a time-out."""
+    """Progress is also reported within 512 points, because each point may have waited for a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.suite([samples.table("bind_mw/sample", WINDOWS.replace("TYPE", "1").replace("VIA", via))]).cases[0]
     seen: list[int] = []
@@ -407,7 +407,7 @@ class LosesTheFirst(Device):
 
 
 class GrantsTheSecond(Device):
-    """A reference on which a write without the right is refused the first time, and carried out from then on."""
+    """A reference on which the first write without the right is refused, and later ones are carried out."""
 
     asked = 0
 

@@ -56,8 +56,8 @@ KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "dev
 
 
 def without_commands(result: dict[str, Any]) -> dict[str, Any]:
-    """The result without the commands that reproduce its deviations: in a run on one device, these commands name the
-    device."""
+    """Returns the result without the commands that reproduce its deviations, because they name the device in a run on
+    one device."""
     if "deviations" not in result:
         return result
     kept = [{key: value for key, value in each.items() if key != "repro"} for each in result["deviations"]]

@@ -1,6 +1,5 @@
 """Templates of the guest: their key, their files, damaged templates, and runs that continue without a template. No
-guest is booted here; a thread plays QEMU's control channel. test_own_builds.py uses a real guest.
-"""
+guest is booted; a thread stands for QEMU's control channel. test_own_builds.py uses a real guest."""
 
 import contextlib
 import fcntl
@@ -37,7 +36,7 @@ REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 
 
 @pytest.fixture
 def ingredients(tmp_path: Path) -> Ingredients:
-    """The ingredients of a guest that no test here starts."""
+    """Returns the ingredients of a guest, which no test starts."""
     place = tmp_path / "image"
     (tmp_path / "suite").mkdir()
     (tmp_path / "suite" / "a.py").write_text("1\n")
@@ -117,7 +116,7 @@ def test_a_line_that_is_no_request(line: bytes) -> None:
 
 
 def qemu_says(*messages: object) -> tuple[socket.socket, list[dict[str, Any]]]:
-    """A channel on which each command is answered with the next of these messages, and the list of received
+    """Returns a channel on which each command is answered with the next of these messages, and the list of received
     commands."""
     ours, theirs = socket.socketpair()
     heard: list[dict[str, Any]] = []
@@ -236,7 +235,7 @@ class Freezer:
         self.resumed: list[bytes] = []
         self.failure: Exception | None = None
         self.resume_failure: Exception | None = None
-        self.ends = 0  # the number of guests that are killed from outside before one survives
+        self.ends = 0  # the number of guests that are killed externally before one survives
         self.during: Callable[[Path], None] = lambda folder: None
 
     def freeze(self, folder: Path, ingredients: Ingredients) -> tuple[dict[str, Any], None]:
@@ -475,7 +474,7 @@ def test_those_used_longest_ago_are_removed_above_the_bound_unless_in_use(
     for number, each in enumerate(three):
         resume(templates, each)
         os.utime(places[number], (number, number))
-    resume(templates, three[0])  # now this template is the most recently used one
+    resume(templates, three[0])  # now this template is the most recently used
     monkeypatch.setattr(template, "KEPT_BYTES", 1)
     with (places[1] / MANIFEST).open() as held:
         fcntl.flock(held, fcntl.LOCK_SH)

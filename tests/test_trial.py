@@ -1,4 +1,4 @@
-"""The trial of the suite: how violations are tried and reported. test_personas.py tries every seeded violation."""
+"""The trial of the suite: trying and reporting violations. test_personas.py tries every seeded violation."""
 
 import dataclasses
 import errno

@@ -28,7 +28,7 @@ RECIPE = Recipe(
 
 
 def bzimage(path: Path, release: str) -> Path:
-    """A file with just the header of a bootable kernel."""
+    """Makes a file that has only the header of a bootable kernel."""
     head = bytearray(0x400)
     head[0x202:0x206] = b"HdrS"
     head[0x20E:0x210] = struct.pack("<H", 0x300 - 0x200)
@@ -43,7 +43,7 @@ def module(release: str = RELEASE, depends: str = "") -> bytes:
 
 
 def tree(root: Path, release: str = RELEASE) -> Path:
-    """A kernel's modules as `make modules_install` leaves them."""
+    """Makes a tree of a kernel's modules like `make modules_install`."""
     for name, depends in NEEDED.items():
         path = root / "lib/modules" / release / "kernel" / f"{name}.ko"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""Violations with several outcomes: they are listed separately if they were not seen again, and are as severe as their
-worst outcome."""
+"""Violations with several outcomes are listed separately if they were not seen again, and are as severe as their worst
+outcome."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ ODP = Fault(FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DE
 
 
 def in_turn(**ends: Sequence[str]) -> Callable[[str, Sequence[str]], str]:
-    """A device on which each case, given by its number, has these outcomes in turn, and passes afterwards."""
+    """Returns a device on which each case, by its number, has these outcomes in turn, and passes afterwards."""
     times: Counter[str] = Counter()
     by_id: Mapping[str, Sequence[str]] = {IDS[int(number.removeprefix("c"))]: each for number, each in ends.items()}
 

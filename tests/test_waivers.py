@@ -50,7 +50,7 @@ def failure(case: int = 0, errno: str = "EINVAL", **more: Any) -> ResultRecord:
 
 
 def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[str], list[str], int]:
-    """The effective verdicts, the problems and the exit status of a run with these results."""
+    """Returns the effective verdicts, the problems and the exit status of a run with these results."""
     top = header(**head)
     applied = [waivers.applied(line, top) for line in lines]
     footer = footer_record([line["case"] for line in lines], applied, registry(), duration_s=1.0)
@@ -148,7 +148,7 @@ def test_a_waiver_of_another_stack_is_left_alone(tmp_path: Path) -> None:
 
 
 def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
-    """A sweep that deviates where these formulas hold."""
+    """Returns a sweep that deviates at the points where these formulas hold."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
     line = "ibv_reg_mr should succeed, returned NULL with errno EINVAL"
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}

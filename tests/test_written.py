@@ -1,4 +1,4 @@
-"""Where `--out` of `report` and `waivers` writes: regular files atomically, special files directly."""
+"""`--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
 
 import os
 import re
@@ -47,7 +47,7 @@ def test_a_directory_is_one_line(tmp_path: Path, cli: Cli) -> None:
     assert cli(2, *KTAP, tmp_path).err == f"rdma-cts: {tmp_path} cannot be written: Is a directory\n"
 
 
-# Places in which nothing can be created: they are reported before anything else is done, and nothing is created.
+# Places in which nothing can be created. They are reported before anything else is done, and nothing is created.
 COMMANDS = (
     ["run", "--host", "root@nowhere.invalid", "--device", "x"],
     ["run", "--guest"],
