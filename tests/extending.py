@@ -101,7 +101,7 @@ def retired(suite: Suite, planned: Collection[str]) -> Iterator[str]:
         f"{path.parent.name}/{path.stem}/{each['id']}"
         for path in CASES.glob("*/*.yaml")
         if path.name != "rules.yaml"
-        for each in yaml.safe_load(path.read_text()).get("retired", ())
+        for each in (yaml.safe_load(path.read_text()) if "\nretired:" in path.read_text() else {}).get("retired", ())
     }
     for case in planned:
         if not suite.find(case) and given_up.isdisjoint({case, case.partition("@")[0]}):

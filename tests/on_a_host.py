@@ -153,9 +153,9 @@ def held() -> Iterator[None]:
 def in_use() -> dict[str, Any]:
     """Runs on a device that another process uses, and on a device that does not exist."""
     with held():
-        refused = run_forked("--verb", "dealloc_mw", "--out", "refused")
+        refused = run_forked("--cases", "bad", "-k", "bad/", "--out", "refused")
     found = {"refused": refused, "left": Path("refused/results.jsonl").exists()}
-    return {**found, "missing": run_forked("--device", "rxe9")}
+    return {**found, "missing": run_forked("--cases", "bad", "--device", "rxe9")}
 
 
 def unbroken() -> float:
@@ -174,8 +174,7 @@ def stuck() -> dict[str, Any]:
     FREEZER.mkdir()
     subprocess.run(["mount", "-t", "cgroup", "-o", "freezer", "freezer", FREEZER], check=True)
     (FREEZER / "ice").mkdir()
-    # On a host, runs share no derived files. Here they share these files, so that tables are read once and not six
-    # times.
+    # On a host, runs share no derived files. Here they share these files, so that tables are read once.
     environment = {"PYTHONPATH": str(AUDIT), "PYTHONDONTWRITEBYTECODE": "1", "RDMA_CTS_DERIVED": str(AUDIT / "derived")}
 
     def audited() -> None:

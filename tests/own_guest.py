@@ -23,7 +23,6 @@ from patience import PATIENCE_S
 # The parts of the project that a worker on a host has.
 _PARTS = (
     *sorted(path.parent.name for path in ROOT.glob("*/__init__.py")),
-    "cases",
     "profiles",
     "conftest.py",
     "tox.ini",
@@ -53,15 +52,24 @@ def boot_own(
 
 
 def told_by(
-    script: str, folder: Path, *arguments: str, files: Iterable[tuple[Path, str]] = (), settings: str = ""
+    script: str,
+    folder: Path,
+    *arguments: str,
+    files: Iterable[tuple[Path, str]] = (),
+    settings: str = "",
+    cases: Path = ROOT / "cases",
 ) -> Any:
     """Runs a script of the tests in a guest with the whole project; returns its line after "RESULT ", as JSON.
 
-    `files` are put next to the script, `settings` are assignments in front of its command, and the console is written
-    to `folder`.
+    `files` are put next to the script, `settings` are assignments in front of its command, the console is written to
+    `folder`, and `cases` takes the place of the suite's own cases.
     """
     console = folder / "console.log"
-    tree = [*((ROOT / part, part) for part in _PARTS), *((ROOT / "tests" / name, name) for name in (script, _HELPER))]
+    tree = [
+        (cases, "cases"),
+        *((ROOT / part, part) for part in _PARTS),
+        *((ROOT / "tests" / name, name) for name in (script, _HELPER)),
+    ]
     command = " ".join((f"PYTHONPATH=/suite {settings} python3 {script}", *arguments, "; exit 7"))
     last = b""
     with boot_own([*tree, *files], command, console) as guest:

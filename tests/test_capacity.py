@@ -61,7 +61,7 @@ def test_one_for_each_processor_as_far_as_memory_allows(
     assert capacity.guests_at_once(None, GUEST_MB) == expected
 
 
-def test_who_asks_for_more_than_is_free_gets_them(host: Host) -> None:
+def test_a_given_number_of_guests_may_exceed_free_memory(host: Host) -> None:
     host(2, 10 * NEEDED_MB, NEEDED_MB)
     assert capacity.guests_at_once(10, GUEST_MB) == 10
 

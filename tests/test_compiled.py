@@ -85,7 +85,7 @@ def test_exchanges_are_checked_with_sizes_of_their_own(tmp_path: Path, monkeypat
         native_exchange._library()
 
 
-def test_what_cannot_be_compiled_is_done_in_python(tmp_path: Path) -> None:
+def test_python_is_used_where_c_cannot_be_compiled(tmp_path: Path) -> None:
     source = tmp_path / "broken.c"
     source.write_text("#error no header\n")
     assert library(source, ()) is None

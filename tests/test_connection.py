@@ -229,7 +229,7 @@ def test_an_error_state_that_has_once_not_come_is_awaited_briefly_on_the_same_co
 
 
 @pytest.mark.usefixtures("slow_clock")
-def test_where_no_document_demands_the_error_state_each_kind_of_refusal_is_waited_for_once() -> None:
+def test_undemanded_error_states_are_awaited_once_for_each_kind_of_refusal() -> None:
     pair = Pair(Unending(), Unending())
     vars(pair)["transport"] = IWARP
     first, second = (LoopbackConnection(cast(Any, pair), lambda: 1) for _ in range(2))
@@ -253,7 +253,7 @@ class Refused(Side):
         return [Completion(1, status) for status in self._statuses]
 
 
-def test_where_states_are_not_reported_a_flush_that_did_not_come_is_awaited_briefly_again() -> None:
+def test_without_reported_states_a_missing_flush_is_awaited_briefly_again() -> None:
     """The short wait applies to every connection of the device. After another kind of refusal, or if the error state is
     reported, the wait has its full length."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
@@ -329,7 +329,7 @@ def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> No
         ("RC", IWARP, "RDMA_READ", "SUCCESS", "", True),
     ],
 )
-def test_what_nobody_has_answered_is_followed_by_a_message_that_must_arrive(
+def test_an_unanswered_request_is_followed_by_a_message_that_must_arrive(
     monkeypatch: pytest.MonkeyPatch, kind: str, transport: Any, opcode: str, found: str, received: str, answered: bool
 ) -> None:
     side = Side([], lambda _: None)
@@ -444,7 +444,7 @@ def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_
     assert [each.moved() for each in two[0].areas] == ["nothing", "nothing"]
 
 
-def test_a_flushed_send_behind_an_earlier_request_is_no_completion_of_the_next_one(provided: Any) -> None:
+def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provided: Any) -> None:
     """The first exchange succeeds. The second fails at once, before the SEND behind the first request is
     acknowledged."""
     flushed, failed = (1 | BEHIND, WR_FLUSH_ERR, 0), (2, LOC_QP_OP_ERR, 0)

@@ -73,7 +73,7 @@ def test_they_leave_nothing_of_another_run_in_which_another_case_died(tmp_path: 
     assert left(made(tmp_path, "forky", "forky-again"), recorded("forky-again")) == ([], [])
 
 
-def test_what_comes_only_at_times_is_named_so(tmp_path: Path) -> None:
+def test_unsteady_defects_are_named_unsteady(tmp_path: Path) -> None:
     made(tmp_path, "forky", "forky-again", "trixie")
     data = yaml.safe_load((tmp_path / "waivers.yaml").read_text())
     unsteady = {each["case"]: each["seen"] for waiver in data["waivers"] for each in waiver.get("unsteady", ())}

@@ -147,7 +147,7 @@ def test_severity_is_that_of_what_was_observed(name: str) -> None:
                 assert severity is Severity.WRONG_REPORT
 
 
-def test_what_is_a_remark_is_not_one_by_mistake() -> None:
+def test_the_only_remark_of_recorded_runs_is_about_invalidated_keys() -> None:
     remarks = {
         re.sub(r"0x[0-9a-f]+", "KEY", symptom.line.replace(symptom.call, ""))
         for name in ("forky", "trixie", "siw")
@@ -158,7 +158,7 @@ def test_what_is_a_remark_is_not_one_by_mistake() -> None:
     assert remarks == {": the receiver was told nothing as the invalidated key, not KEY"}
 
 
-def test_who_answered_is_said_with_the_evidence_and_is_not_guessed() -> None:
+def test_the_answering_layer_is_reported_only_with_evidence() -> None:
     found = {defect.rules: defect.answering for defect in defects_of(results("forky"))}
     assert found["BIND-15", "BIND-19"].layer == "device"
     died = next(defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5")
@@ -192,13 +192,13 @@ def symptoms(run: str) -> list[Symptom]:
         ([], "not known"),
     ],
 )
-def test_where_a_process_was_when_it_died_says_who_answered(log: list[str], who: str) -> None:
+def test_the_frames_of_a_dead_process_name_the_answering_layer(log: list[str], who: str) -> None:
     died = next(each for each in symptoms("forky") if each.rules == ("BIND-21",))
     record: ResultRecord = {**died.record, "kernel": {"log": log}}
     assert answering_of(replace(died, record=record)).layer == who
 
 
-def test_what_the_core_answers_is_of_the_stack_and_no_death_is() -> None:
+def test_answers_of_the_kernel_core_count_for_the_stack_but_crashes_do_not() -> None:
     of_stack = [record for record in results("forky") if is_of_stack(record)]
     assert {"ADV-09", "IOVA-02"} <= {rule for record in of_stack for rule in record["rules"]}
     assert [each["case"] for each in of_stack if "the kernel's RDMA core answered" not in str(each)] == []

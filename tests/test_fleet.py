@@ -112,7 +112,7 @@ def test_many_nodes_of_another_firmware_are_a_group_of_their_own(tmp_path: Path,
     assert not any(group["differences"] for group in data["groups"])
 
 
-def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: Says) -> None:
+def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, capsys: Says) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "empty").mkdir()
     (folder / "n1" / "summary.json").write_text("{")
@@ -166,7 +166,7 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, ca
         (lambda folder: folder.write_text(""), "cannot be read: Not a directory"),
     ],
 )
-def test_what_is_no_directory_of_nodes_is_one_line(
+def test_a_path_that_is_not_a_directory_of_nodes_is_one_line(
     tmp_path: Path, make: Callable[[Path], object], said: str, cli: Cli
 ) -> None:
     make(tmp_path / "nodes")

@@ -31,7 +31,7 @@ from reports import explanations, terminal
 from reports.comparison import compare
 from reports.digest import read
 
-FILES = int(os.environ.get("RDMA_CTS_FUZZED", "120"))
+FILES = int(os.environ.get("RDMA_CTS_FUZZED", "60"))
 SEED = 19
 OLD = Path(__file__).with_name("old_results")
 # Replacements for a value.

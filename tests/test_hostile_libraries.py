@@ -59,7 +59,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return read_results(place / "out")
 
 
-def test_each_attack_costs_its_case_alone(run: Recorded) -> None:
+def test_each_attack_affects_only_its_case(run: Recorded) -> None:
     assert len(ATTACKS) >= 10
     wanted = {"first": ("PASS",), **ATTACKS, "last": ("PASS",)}
     found = {line["case"].rpartition("/")[2]: line["verdict"] for line in run.results}

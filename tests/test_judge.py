@@ -70,7 +70,7 @@ def test_the_same_rules_give_the_same_lines(run: Path) -> None:
     assert {line["verdict"] for line, _ in found.values()} >= {"PASS", "UNSUPPORTED"}
 
 
-def test_what_only_points_have_shown_to_be_missing_is_missing(tmp_path: Path, cli: Cli) -> None:
+def test_capabilities_missing_only_in_points_count_as_missing(tmp_path: Path, cli: Cli) -> None:
     sweep = next(case for case in SUITE.cases if case.id == "reg_mr/access_space/huge-pages@libibverbs")
     alone = record(tmp_path / "alone", SUITE, [sweep], Device(without("hugetlb")))
     assert read_results(alone).results[0]["points"][Verdict.UNSUPPORTED]
@@ -109,7 +109,7 @@ def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, cli: Cli) -> N
     assert "1 verdicts changed" in said
 
 
-def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_rejudged_run_can_be_kept(run: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "again"
     assert main(["judge", str(run), "--out", str(out)]) == 0
     assert "nothing has changed" in cli(0, "compare", run, out).out
@@ -136,7 +136,7 @@ def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> No
     assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are different now"
 
 
-def test_an_observation_that_is_none_is_one_clear_line(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_malformed_observation_is_one_clear_line(run: Path, tmp_path: Path, cli: Cli) -> None:
     first = plain(run)["case"]
     (line,) = cli(2, "judge", edited(run, tmp_path / "edited", observed={"nothing": 3})).err.splitlines()
     assert f"the observation of {first} cannot be judged" in line

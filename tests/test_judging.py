@@ -529,7 +529,7 @@ LOADED = "Modules linked in: siw rdma_rxe mlx5_ib ib_uverbs ib_core"
         ([], False),
     ],
 )
-def test_where_others_use_the_kernel_only_what_names_the_device_counts(log: list[str], about: bool) -> None:
+def test_on_a_shared_kernel_only_alarms_that_name_the_device_count(log: list[str], about: bool) -> None:
     kernel: KernelEvidence = {"taint": 512, "taint_before": 0, "log": log, "suspects": ["ib_core", "ib_uverbs", "siw"]}
     seen: Observation = {"rc": None, "returned": "NULL", "errno": "EINVAL", "layer": "kernel"}
     judgement = judge(case("{rules: [REG-01], when: {access: []}, then: refused}"), [], seen, kernel)
@@ -597,7 +597,7 @@ def iova(hca_va: str, more: str = "addr: buf + 100") -> Case:
         (REGISTER, "EINVAL", "kernel"),
     ],
 )
-def test_what_the_core_of_the_kernel_checks_is_answered_by_it(of: Case, code: str, layer: str) -> None:
+def test_checks_of_the_kernel_core_are_attributed_to_it(of: Case, code: str, layer: str) -> None:
     seen = Observation(rc=None, returned="NULL", errno=code, layer="kernel")
     assert answering_layer(of, seen) == layer
     judgement = judge(of, [], seen)
@@ -661,7 +661,7 @@ SKIPPED = status("not made", not_made=True)
         ("0", [], Verdict.PASS),
     ],
 )
-def test_what_was_refused_is_not_done_later_and_what_was_accepted_too_early_is_open(
+def test_a_refused_request_must_not_complete_later_and_an_early_one_is_open(
     returned: str, completed: list[str], verdict: str
 ) -> None:
     judged = status(returned, wc=[NOT_AWAITED] if returned == "0" else [], rkey={"before": 1, "after": 1})
@@ -746,7 +746,7 @@ OF_DRIVER = [" rxe_mr_init_user+0x1/0x2 [rdma_rxe]", " rxe_reg_user_mr+0x1/0x2 [
     ],
 )
 @pytest.mark.parametrize("before", [[], ["BUG: unrelated, and before"]], ids=["alone", "after another"])
-def test_a_report_of_any_tool_names_the_first_function_that_is_no_tool_of_the_kernel(
+def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(
     log: list[str], kind: FaultKind, what: str, before: list[str]
 ) -> None:
     evidence: KernelEvidence = {"taint": 0, "log": [*before, *log, *OF_DRIVER], "suspects": ["rdma_rxe"]}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -23,7 +26,7 @@ from trial.kernel import inside, report
 from trial.kernel.guest import Answer, Guests, Lost, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, read_mutants
-from trial.kernel.peers import Peers
+from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
 from trial.kernel.trying import (
     ACCEPTED,
     BROKEN,
@@ -127,13 +130,14 @@ NAME = mutant().name
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_the_mutants_are_read_and_each_violates_rules_that_there_are(driver: str) -> None:
+def test_every_mutant_has_a_case_of_its_rules(driver: str) -> None:
     known = read_mutants(FOLDER / driver)
     assert known
     assert all(each.rules or each.permitted for each in known)
+    cases = suited(SUITE.cases)
     for each in known:
         if set(each.rules) & set(SUITE.registry):
-            assert own_cases(each, suited(SUITE.cases)) or each.equivalent, f"{each.name}: no case of its rules"
+            assert own_cases(each, cases) or each.equivalent, f"{each.name}: no case of its rules"
 
 
 def test_a_mistake_is_named_by_file_and_line_in_any_document(tmp_path: Path) -> None:
@@ -155,24 +159,24 @@ def test_own_cases_are_those_of_its_rules_rows_before_sweeps() -> None:
     assert tried(Driver({(NAME, OTHER.id): "REG-20a"}), only=[OTHER.id]).outcome == BY_ITS_RULE
 
 
-def test_a_case_of_its_rule_kills_it() -> None:
+def test_a_case_of_its_rule_kills_a_mutant() -> None:
     found = tried(Driver({(NAME, OWN.id): "REG-20"}))
     assert (found.outcome, found.by, found.reason, found.tried) == (BY_ITS_RULE, (OWN.id,), "why", 1)
 
 
-def test_what_the_driver_violates_without_it_does_not_count_and_is_asked_once() -> None:
+def test_violations_of_the_unmutated_driver_do_not_kill_a_mutant() -> None:
     driver = Driver({("", OWN.id): "REG-20"})
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
     assert [trial.try_alone(mutant(name)).tried for name in ("one", "two")] == [1, 0]
     assert trial.try_alone(mutant("two")).outcome == SURVIVED
 
 
-def test_another_rule_kills_it_elsewhere() -> None:
+def test_a_case_of_another_rule_kills_a_mutant_elsewhere() -> None:
     assert tried(Driver({(NAME, OTHER.id): "REG-05"}), only=[OTHER.id]).outcome == ELSEWHERE
     assert tried(Driver({(NAME, OTHER.id): "REG-05"})).outcome == SURVIVED, "its own rules alone"
 
 
-def test_a_kernel_that_dies_in_a_case_is_a_detection_by_that_case() -> None:
+def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
     driver = Driver()
     driver.events[(NAME, OWN.id)] = Lost(Verdict.CRASH, f"in {OWN.id}", OWN.id)
     found = tried(driver)
@@ -188,7 +192,7 @@ def test_a_kernel_that_dies_in_a_case_is_a_detection_by_that_case() -> None:
         (NoSession("nobody answers"), BROKEN),
     ],
 )
-def test_a_guest_that_is_lost_ends_a_mutant_and_not_the_trial(event: Exception, outcome: str) -> None:
+def test_a_lost_guest_ends_one_mutant_not_the_trial(event: Exception, outcome: str) -> None:
     driver = Driver({("other", OWN.id): "REG-20"})
     driver.events[(NAME, "")] = event
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
@@ -196,7 +200,7 @@ def test_a_guest_that_is_lost_ends_a_mutant_and_not_the_trial(event: Exception, 
     assert trial.try_alone(mutant("other")).outcome == (BY_ITS_RULE)
 
 
-def test_what_does_not_become_a_module_is_counted_apart() -> None:
+def test_mutants_that_cannot_be_built_or_loaded_have_their_own_outcomes() -> None:
     driver = Driver()
     driver.unfit.add(NAME)
     assert (tried(driver).outcome, tried(driver).reason) == (NO_FIT, f"no anchor of { {NAME} }")
@@ -294,14 +298,42 @@ def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_w
     (tmp_path / "test_mr.py").write_text("")
     driver = WithPeers()
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    peers = Peers(tmp_path, trial, cast(Modules, driver))
+    peers = Peers(*rdma_core(tmp_path), trial, cast(Modules, driver))
     several = [mutant(name) for name in ("seen", "not-seen", "flaky", "hangs", "late")]
     assert dict(peers.seen(several)) == {"seen": "good", "not-seen": "", "flaky": "", "hangs": "stuck", "late": "weak"}
     with pytest.raises(UserError, match=r"there is no test_mr\.py"):
-        Peers(tmp_path / "elsewhere", trial, cast(Modules, driver))
+        rdma_core(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"there is no such program"):
+        rdma_unit_test(tmp_path / "elsewhere")
 
 
-def test_the_table_has_what_both_saw_by_kind(tmp_path: Path) -> None:
+def test_rdma_unit_test_goes_on_after_a_test_that_ends_its_program(tmp_path: Path) -> None:
+    """The program is a script: its first run skips a test and dies within the next, its second run has the rest."""
+    (tmp_path / "program").write_text("""#!/bin/sh
+case "$*" in
+*-A.skips:A.dies)
+    printf '%s\\n' "[ RUN      ] A.fails" "[  FAILED  ] A.fails, where GetParam() = 1" \\
+        "[ RUN      ] A.good" "[       OK ] A.good (1 ms)" "[  FAILED  ] A.fails" ;;
+*)
+    printf '%s\\n' "[ RUN      ] A.skips" "[  SKIPPED ] A.skips (0 ms)" "[ RUN      ] A.dies"
+    kill $$ ;;
+esac
+""")
+    program, parts = rdma_unit_test(tmp_path / "program")
+    (tmp_path / "tests.pyz").write_bytes(program)
+    ran = subprocess.run(
+        [sys.executable, tmp_path / "tests.pyz", "rxe0", parts[0]], capture_output=True, text=True, check=True
+    )
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [(each["test"], each["outcome"]) for each in lines if each["outcome"]] == [
+        ("A.skips", "skipped"),
+        ("A.dies", "ended with status -15"),
+        ("A.fails", "failed"),
+        ("A.good", "passed"),
+    ]
+
+
+def test_the_table_compares_detections_by_kind(tmp_path: Path) -> None:
     seen = ((BY_ITS_RULE, "a.test"), (ELSEWHERE, ""), (SURVIVED, "a.test"), (SURVIVED, ""), (BY_ITS_RULE, None))
     found = [dataclasses.replace(finding(str(n), outcome), peer=peer) for n, (outcome, peer) in enumerate(seen)]
     report.write(tmp_path, found, {})

@@ -39,7 +39,7 @@ def test_another_user_sees_the_same(found: dict[str, Any]) -> None:
     assert other["footer"]["complete"]
 
 
-def test_what_reaches_the_judge_without_isolate_does_not_reach_it_with_it(found: dict[str, Any]) -> None:
+def test_isolate_keeps_attacks_from_the_judge(found: dict[str, Any]) -> None:
     for name, answers in (("own", {"can"}), ("other", {"Permission denied", "Operation not permitted"})):
         probes = found["isolated"][name]["could"]
         assert probes, found["isolated"][name]

@@ -131,7 +131,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
-def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:
+def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
     done = run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
     reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
@@ -149,7 +149,7 @@ def planned(folder: Path, *argv: str) -> None:
     write_plan(Plan(argv, str(folder.parent), ("reg_mr/a",), "0" * 64, "host", {}), folder)
 
 
-def test_a_resumed_lab_leaves_a_host_alone_that_has_ended(tmp_path: Path) -> None:
+def test_a_resumed_lab_skips_hosts_that_have_ended(tmp_path: Path) -> None:
     """The run of one host is complete, one was cut short, and one has not begun. No host can be reached now."""
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
     assert run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw").returncode == 3
@@ -294,7 +294,7 @@ def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
         (["--resume", "bad", "--out", "x"], "--out cannot be given with --resume; all options are taken from"),
     ],
 )
-def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], output: str) -> None:
+def test_only_a_lab_can_be_resumed_as_one(tmp_path: Path, arguments: list[str], output: str) -> None:
     lab_file(tmp_path, "hosts: [{host: one}]\n")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad/lab.json").write_text('{"schema": "rdma-cts-lab/1", "argv": 5}')
@@ -317,7 +317,7 @@ def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], 
         (["--only", "nothing/like/it"], "unknown case"),
     ],
 )
-def test_what_a_lab_cannot_have_is_reported_once(tmp_path: Path, arguments: list[str], output: str) -> None:
+def test_options_that_a_lab_cannot_have_are_reported_once(tmp_path: Path, arguments: list[str], output: str) -> None:
     lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
     done = run(tmp_path, "--lab", "lab.yaml", *arguments)
     assert done.returncode == 2
@@ -328,7 +328,7 @@ def test_what_a_lab_cannot_have_is_reported_once(tmp_path: Path, arguments: list
 
 
 @pytest.mark.parametrize("option", ["--console", "--power-cycle", "--return-within"])
-def test_what_only_a_host_over_ssh_has_is_refused_without_one(tmp_path: Path, option: str) -> None:
+def test_options_of_hosts_over_ssh_are_refused_without_one(tmp_path: Path, option: str) -> None:
     done = run(tmp_path, "--guest", option, "5")
     assert done.returncode == 2
     assert f"{option} is for a host that is reached over ssh; add --host HOST" in done.stderr
@@ -345,9 +345,7 @@ def test_what_only_a_host_over_ssh_has_is_refused_without_one(tmp_path: Path, op
         (["--device", "nosuch", "--peer", "b:"], "--peer 'b:' is neither DEVICE nor"),
     ],
 )
-def test_what_can_be_no_device_is_reported_before_anything_is_looked_at(
-    tmp_path: Path, arguments: list[str], output: str
-) -> None:
+def test_malformed_device_names_are_reported_first(tmp_path: Path, arguments: list[str], output: str) -> None:
     done = run(tmp_path, *arguments)
     assert done.returncode == 2
     assert output in done.stderr
@@ -367,7 +365,7 @@ def node(name: str, verdicts: Sequence[str], group: str, **changes: Any) -> Node
     return Node(name, f"{name}/report.html", facts, group=group)
 
 
-def test_what_differs_between_equal_hosts_comes_first() -> None:
+def test_differences_between_equal_hosts_come_first() -> None:
     lab = Fleet(
         (
             node("a", ["PASS", "PASS", "PASS"], "same"),

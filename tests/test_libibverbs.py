@@ -119,7 +119,7 @@ def test_a_descriptor_of_minus_one_arrives(library: Path) -> None:
     assert call(library, "library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)")[0] == "fd -1 ibv_reg_dmabuf_mr 77 5 6 7 1"
 
 
-def test_what_an_older_library_lacks_is_not_offered(tmp_path: Path) -> None:
+def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> None:
     source = STUB.replace("ibv_reg_dmabuf_mr(void", "another(void").replace("ibv_reg_mr_iova2(void", "yet_another(void")
     (tmp_path / "stub.c").write_text(source)
     command = ["cc", "-w", "-shared", "-fPIC", "-o", str(tmp_path / "libibverbs.so.1"), str(tmp_path / "stub.c")]

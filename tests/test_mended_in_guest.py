@@ -27,7 +27,7 @@ VERDICTS = {
 }
 
 
-def test_what_is_mended_is_kept_and_the_report_names_the_changes(tmp_path: Path) -> None:
+def test_mended_cases_pass_and_the_report_names_the_changes(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = run_in_guest(out, "--stack", "forky-mended", "--no-confirm", only=VERDICTS)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -94,7 +94,7 @@ def verdicts(recorded: Recorded) -> dict[str, tuple[str, str]]:
     return {line["case"]: (line["verdict"], line["reason"]) for line in recorded.results}
 
 
-def test_a_module_of_ones_own_is_no_fault_of_a_case(booted: Recorded) -> None:
+def test_the_taint_of_an_own_module_fails_no_case(booted: Recorded) -> None:
     assert booted.header["env"]["tainted"] != 0
     assert [verdicts(booted)[case][0] for case in CHOSEN] == ["PASS", "FAIL"]
 
@@ -120,7 +120,7 @@ def test_a_resumed_guest_gives_the_results_of_a_booted_one(booted: Recorded, tmp
 
 
 @pytest.mark.nightly
-def test_what_is_kept_starts_the_same_guest_again(header: HeaderRecord, place: Path) -> None:
+def test_a_kept_guest_can_be_started_again(header: HeaderRecord, place: Path) -> None:
     assert header["under_test"]["given"]["environment"] == {"COLOUR": "blue"}
     assert sorted(path.name for path in (place / "out/guest").iterdir()) == ["job.erofs", "start.sh"]
     subprocess.run([place / "out/guest/start.sh"], stdin=subprocess.DEVNULL, check=True, timeout=PATIENCE_S)

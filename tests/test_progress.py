@@ -139,7 +139,7 @@ def test_elsewhere_there_are_plain_lines_now_and_then() -> None:
 @pytest.mark.parametrize(
     ("level", "cases"), [(QUIET, []), (NORMAL, ["FAIL"]), (VERBOSE, ["PASS", "FAIL", "UNSUPPORTED"])]
 )
-def test_how_much_is_reported_can_be_chosen(level: int, cases: list[str]) -> None:
+def test_the_verbosity_of_progress_can_be_chosen(level: int, cases: list[str]) -> None:
     stream = io.StringIO()
     go(Progress(stream, level))
     output = [line for line in stream.getvalue().splitlines() if "sample" in line]

@@ -72,9 +72,7 @@ BY_DAY = [("odp",), OPTIONAL]
     [pytest.param(each, marks=() if each in BY_DAY else pytest.mark.nightly) for each in GROUPS],
     ids=lambda names: "+".join(names),
 )
-def test_what_a_stack_does_not_declare_is_unsupported_and_never_a_failure(
-    undeclared: tuple[str, ...], suite: Suite
-) -> None:
+def test_undeclared_capabilities_are_unsupported_and_never_a_failure(undeclared: tuple[str, ...], suite: Suite) -> None:
     own = {OWN_RULES.get(name) for name in undeclared}
     cases = [case for case in suite.cases if not own & set(case.rules) and not is_dear(case)]
     found = list(on_reference(cases, only=without(*undeclared)))

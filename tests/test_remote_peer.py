@@ -55,7 +55,7 @@ def test_a_peer_is_named_with_or_without_its_host(text: str, host: Address | Non
 
 
 @pytest.mark.parametrize("text", ["node2:", ":rxe0", "a b:rxe0", "-oProxyCommand=x:rxe0", "fd00::1:rxe0"])
-def test_what_names_no_peer_is_a_mistake(text: str) -> None:
+def test_malformed_peers_are_refused(text: str) -> None:
     with user_error(r"^--peer '.*' is n", status=2):
         usable.check_peer(text, "rxe0")
 
@@ -200,7 +200,7 @@ def made(domain: RemoteDomain, far: requester.Requesters, **spec: Any) -> tuple[
     return queue, cast(Any, far._queues[queue._id])
 
 
-def test_what_is_asked_for_is_done_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_requests_are_carried_out_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
     queue, there = made(domain, far, access=3)
     assert (queue.number, queue.kind, queue.sq_sig_all, queue.state) == (77, "RC", False, "RESET")
     assert (there.spec, there.deadline_s, there.pd) == (QpSpec("RC", "pd", access=3), 1.5, "pd")
@@ -233,7 +233,7 @@ def test_a_request_finds_its_memory_at_the_peer(domain: RemoteDomain, far: reque
     place.close()
 
 
-def test_what_goes_wrong_at_the_peer_is_reported_here(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_errors_at_the_peer_are_reported_locally(domain: RemoteDomain, far: requester.Requesters) -> None:
     with pytest.raises(PeerRefused, match="at the peer: ") as refused:
         made(domain, far, inline=64)
     assert refused.value.error_code == 12

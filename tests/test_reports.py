@@ -200,7 +200,7 @@ def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:
     assert shown.endswith("(REG-01) x1")
 
 
-def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:
+def test_progress_shows_failures_at_once_and_nothing_hostile() -> None:
     stream = io.StringIO()
     progress = Progress(stream)
     progress.run_started(header(), 3)

@@ -151,13 +151,13 @@ def test_the_uverbs_entry_is_called_by_the_kernels_commands() -> None:
     assert "ibv_reg_mr_iova(pd" not in raw
 
 
-def test_what_a_device_does_not_declare_ends_with_77() -> None:
+def test_a_program_ends_with_77_for_an_undeclared_capability() -> None:
     text = " ".join(text_of(WRITE).split())
     assert "if (!(device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE))" in text
     assert "errx(77, " in text
 
 
-def test_of_a_violated_case_only_the_steps_up_to_the_wrong_one_are_kept() -> None:
+def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     case = next(
         each
         for each in ROWS
@@ -356,7 +356,7 @@ def test_the_page_of_findings_says_on_which_stacks_the_cases_of_a_defect_pass(tm
     assert "not tried on" not in page
 
 
-def test_what_was_not_seen_again_is_not_a_finding(tmp_path: Path) -> None:
+def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     defect = next(each for each in forky().defects if [symptom.name for symptom in each.symptoms] == [each.first.case])
     once = {"verdict": "FAIL", "reason": "it was seen once"}
     tried = {"type": "confirmation", "case": defect.first.case, "confirmed": False, "by": "repetition", "in_run": once}
@@ -405,7 +405,7 @@ def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, cli: C
         ("FAIL", "it does not compile", DIFFERS),
     ],
 )
-def test_what_a_program_says_is_compared_with_the_run(verdict: str, end: int | str, outcome: str) -> None:
+def test_the_end_of_a_program_is_compared_with_the_run(verdict: str, end: int | str, outcome: str) -> None:
     assert _finding(Trying("a/b/c", verdict, None), end, "last\n\n").outcome == outcome
 
 
@@ -419,7 +419,7 @@ def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
 
 
 @pytest.mark.guest
-def test_programs_say_in_the_guest_what_they_shall(tmp_path: Path) -> None:
+def test_programs_end_in_the_guest_as_the_run_did(tmp_path: Path) -> None:
     chosen = ["reg_mr/registration/last-byte", ADVICE, WRITE, "bind_mw/type_1/part-from-buf"]
     verdicts = {chosen[0]: "PASS"}
     tried = [

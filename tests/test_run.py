@@ -151,7 +151,7 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(whole: Run, tmp_
             assert without_keys(line, keys) == without_keys(others[line["case"]], keys)
 
 
-def test_what_was_observed_is_recorded_raw(whole: Run) -> None:
+def test_observations_are_recorded_raw(whole: Run) -> None:
     (line,) = [line for line in whole.recorded.results if line["case"] == "reg_mr/registration/last-byte"]
     mr = line["observed"]["mr"]
     assert mr["length"] == 1

@@ -247,7 +247,7 @@ def stand_in_for_device(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(GUEST_ONLY - {"guest"}))
-def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch: Patch) -> None:
+def test_options_of_the_guest_are_refused_on_a_device(name: str, monkeypatch: Patch) -> None:
     stand_in_for_device(monkeypatch)
     values: dict[str, Any] = {"stack": "sid", "keep": True, "guest_env": ("A=1",)}
     options = replace(RunOptions(shared=True), **{name: values.get(name, Path("x"))})
@@ -263,7 +263,7 @@ def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch:
         ({"device": "rxe7", "host": "lab7"}, "give --guest in place of --host and --device"),
     ],
 )
-def test_who_names_a_device_is_told_to_leave_it_out(named: dict[str, str], hint: str) -> None:
+def test_the_refusal_of_a_guest_option_names_the_device_option_to_leave_out(named: dict[str, str], hint: str) -> None:
     with pytest.raises(UserError, match=f"^--kernel is for the guest, not for a device of this host; {hint}$"):
         builds.refuse_on_host(RunOptions(kernel=Path("k"), **named))  # type: ignore[arg-type]
 

@@ -142,7 +142,7 @@ def test_a_device_of_another_kind_or_another_name_runs_no_case(
     assert footer_of(recorded)["complete"]
 
 
-def test_a_worker_that_dies_costs_its_case_alone(tmp_path: Path) -> None:
+def test_a_dying_worker_affects_only_its_case(tmp_path: Path) -> None:
     first = True
 
     def dying(cases: Sequence[str]) -> Iterator[bytes | None]:

@@ -159,7 +159,7 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
     assert compared.returncode == 0
 
 
-def test_a_peer_that_dies_costs_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
+def test_a_dying_peer_affects_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
     """The host of the peer is reset and boots again; the device under test is not blamed."""
     out = kept / "out"
     run = started(
@@ -235,7 +235,7 @@ def started_and_ended(run: Recorded) -> tuple[float, float]:
     return begin, begin + float(footer_of(run)["duration_s"])
 
 
-def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
+def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     guests: dict[str, SshGuest], kept: Path
 ) -> None:
     out, victim = kept / "out", guests["right"]

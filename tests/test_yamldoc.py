@@ -38,7 +38,7 @@ def test_every_value_and_key_has_its_location() -> None:
 
 
 @pytest.mark.parametrize("text", ["08", "1.5", "1e3", "2026-01-02", "12:30", "0o17", "1_000", "NULL", ".inf"])
-def test_what_only_some_yaml_readers_convert_stays_text(text: str) -> None:
+def test_words_that_only_some_yaml_readers_convert_stay_text(text: str) -> None:
     assert plain(read_bytes(f"- {text}".encode(), "f")) == [text]
 
 

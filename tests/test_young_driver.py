@@ -35,7 +35,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_mistake_costs_its_own_rules_alone(mistake: str, tmp_path: Path) -> None:
+def test_the_mistake_affects_only_its_own_rules(mistake: str, tmp_path: Path) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay", "young_driver.c")
     how = ("--guests", "1", "--no-confirm", "--overlay", overlay, "--guest-env", f"RDMA_CTS_MISTAKE={mistake}")
     done = run_in_guest(tmp_path / "out", *how, only=ROWS)

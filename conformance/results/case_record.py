@@ -2,7 +2,6 @@
 points."""
 
 from dataclasses import replace
-from typing import Any
 
 from conformance.execution.runner import CaseRun
 from conformance.judging import Judgement
@@ -11,7 +10,7 @@ from conformance.model.record import ResultRecord, SpaceFacts
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
-from conformance.sweeps.judging import SweepResult, format_expectation
+from conformance.sweeps.judging import SweepResult, clauses
 from conformance.sweeps.run import SweepRun
 
 
@@ -46,18 +45,3 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
     if result.alarms:
         record["alarms"] = result.alarms
     return record
-
-
-def clauses(case: Case) -> list[dict[str, Any]]:
-    """The clauses of the sweep in the form of the table."""
-    assert case.sweep is not None
-    found = []
-    for clause in case.sweep.clauses:
-        entry: dict[str, Any] = {"if": clause.text} if clause.text else {}
-        entry |= (
-            {"then": format_expectation(clause.then), "rule": clause.rule}
-            if clause.then
-            else {"needs": list(clause.needs)}
-        )
-        found.append(entry)
-    return found

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from conformance.judging import Basis, Judgement, conclude, located
 from conformance.model.bounds import MOST_NOTES, cut
@@ -144,6 +145,21 @@ def _of_any_point(fault: Fault) -> Fault:
     allowed = tuple(_HEX.sub("0x…", each) for each in fault.expected)
     title = fault.call.partition("(")[0]
     return Fault(**{**{name: getattr(fault, name) for name in WHAT}, "call": title, "expected": allowed, "seen": came})
+
+
+def clauses(case: Case) -> list[dict[str, Any]]:
+    """The clauses of the sweep in the form of the table."""
+    assert case.sweep is not None
+    found = []
+    for clause in case.sweep.clauses:
+        entry: dict[str, Any] = {"if": clause.text} if clause.text else {}
+        entry |= (
+            {"then": format_expectation(clause.then), "rule": clause.rule}
+            if clause.then
+            else {"needs": list(clause.needs)}
+        )
+        found.append(entry)
+    return found
 
 
 def format_expectation(then: Expectation) -> str:
