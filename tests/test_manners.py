@@ -115,8 +115,8 @@ patches --linux {0} --out s
 
 
 def status_as_nobody(lines: Sequence[str], work: Path) -> int:
-    """The exit status that all of these commands have in a child of this process without rights, which writes to files
-    in `work`."""
+    """Runs these commands in a child of this process that has no rights and writes to files in `work`. Returns the
+    common exit status of the commands, or 99 if they differ."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
