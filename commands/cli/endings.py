@@ -54,9 +54,14 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     return UserError(f"this is a defect of the suite, or of its environment: {what}", log=log, status=3)
 
 
-def forbidden(error: PermissionError, given: Sequence[str]) -> UserError | None:
-    """The error to print (status 2) if this user may not use a path of the command line, or one below it."""
-    if not isinstance(error.filename, str | os.PathLike):
+def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
+    """The error to print (status 2) if this user may not use a path of the command line, or one below it, or if the
+    working directory has been removed; None for any other error."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return UserError("the working directory has been removed", hint="change to another one")
+    if not isinstance(error, PermissionError) or not isinstance(error.filename, str | os.PathLike):
         return None
     path = Path(error.filename).absolute()
     named = [Path(word).absolute() for each in given for word in re.split("[=,]", each) if word]
