@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from commands.cli.arguments import NAME, Parser
-from commands.cli.endings import SIGNALLED, Terminated, crash_report, forbidden, heed_signals
+from commands.cli.endings import SIGNALLED, Terminated, crash_report, heed_signals, unusable_path
 from commands.cli.streams import Output
 from conformance import cache
 from conformance.errors import PROGRAM, UserError
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None, parser: Parser | None = None, **know
         print(one_line(": ".join((NAME, by, *end.args))), file=sys.stderr)
         return SIGNALLED + (number or signal.SIGINT)
     except Exception as error:
-        if isinstance(error, PermissionError) and (said := forbidden(error, given)):
+        if isinstance(error, OSError) and (said := unusable_path(error, given)):
             return _told(said)
         return _told(crash_report(error, out if out and out.is_dir() else None))
 

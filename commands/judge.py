@@ -55,6 +55,8 @@ def execute(arguments: argparse.Namespace) -> int:
     recorded = read_results(arguments.run)
     old = digest(recorded, arguments.run if arguments.run.is_dir() else arguments.run.parent, str(arguments.run))
     profile = read_profile(arguments.profile) if arguments.profile else None
+    if profile:
+        profile.check(str(recorded.header["device"].get("name")), str(recorded.header["device"].get("driver")))
     waivers = read_waivers(arguments.waivers, suite, datetime.now().date()) if arguments.waivers else None
     again = list(rejudge(suite, recorded, old.directory, profile))
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as scratch:

@@ -175,3 +175,9 @@ def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path, cli: Cl
     text = (run / "results.jsonl").read_text().replace('"verdict":', '"verdict":"FAIL","verdict":', 1)
     (tmp_path / "twice" / "results.jsonl").write_text(text)
     assert "the key 'verdict' is there twice" in cli(2, "report", tmp_path / "twice", "--format", "markdown").err
+
+
+def test_the_profile_of_another_driver_is_refused(run: Path, tmp_path: Path, cli: Cli) -> None:
+    profile = tmp_path / "other.yaml"
+    profile.write_text("device: mlx5\npresent: {rereg_mr: the data sheet}\n")
+    assert "the profile is of mlx5 devices" in cli(2, "judge", run, "--profile", profile).err

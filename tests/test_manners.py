@@ -69,6 +69,13 @@ def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: P
     assert (run.parent / out).read_bytes() == before
 
 
+def test_an_output_in_a_removed_working_directory_is_one_line(run: Path) -> None:
+    (run.parent / "gone").mkdir()
+    done = shell(f'cd gone; rmdir ../gone; "$@" report {run} --format summary --out s.json', run.parent)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
 def test_with_closed_streams_no_file_takes_their_place(run: Path) -> None:
     done = shell('"$@" report run --format summary --out summary.json <&- >&- 2>&-', run.parent)
     assert done.returncode == 0

@@ -317,6 +317,19 @@ def test_absent_but_required_capabilities_fail() -> None:
     assert pinned.reason.endswith("yet by the profile odp must be present: the driver pages on demand")
 
 
+@pytest.mark.parametrize(
+    ("undeclared", "verdict"),
+    [
+        (("odp_ud_recv", "odp", "ud"), "FAIL"),  # what a demanded capability contains is demanded too
+        (("odp_ud_recv", "alloc_null_mr"), "UNSUPPORTED"),
+        (("alloc_null_mr",), "UNSUPPORTED"),
+    ],
+)
+def test_a_case_fails_by_the_profile_only_if_nothing_else_is_missing(undeclared: tuple[str, ...], verdict: str) -> None:
+    demanding = Profile("rxe", present={"odp_ud_recv": "the data sheet"})
+    assert apply_profile(REFUSED, undeclared, undeclared, demanding).verdict == verdict
+
+
 def test_capabilities_absent_by_the_profile_are_unsupported_for_its_reason() -> None:
     judged = apply_profile(REFUSED, ("xrc", "odp"), ("xrc",), ABSENT)
     assert judged == Judgement(

@@ -56,10 +56,14 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     return UserError(f"this is a defect of the suite, or of its environment: {what}", log=log, status=3)
 
 
-def forbidden(error: PermissionError, given: Sequence[str]) -> UserError | None:
-    """Returns the error to print (status 2) if this user may not use a path of the command line, or a path below such a
-    path; else None."""
-    if not isinstance(error.filename, str | os.PathLike):
+def unusable_path(error: OSError, given: Sequence[str]) -> UserError | None:
+    """Returns the error to print (status 2) if the working directory has been removed, or if this user may not use a
+    path of the command line, or a path below such a path; else None."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return UserError("the working directory has been removed", hint="change to another one")
+    if not isinstance(error, PermissionError) or not isinstance(error.filename, str | os.PathLike):
         return None
     path = Path(error.filename).absolute()
     named = [Path(word).absolute() for each in given for word in re.split("[=,]", each) if word]

@@ -182,6 +182,13 @@ def _remark(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     return f"{_group(key[0])}: {found}" if found else f"{_group(key[0])}: {key[1].lstrip(': ')}"
 
 
+def _answered(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
+    returned = symptom.fault.returned
+    if returned.startswith("ERR_"):  # the verb's own code, which is judged, and not errno beside it
+        return f"{_group(key[0])} returns {returned} instead of the documented code"
+    return f"{_group(key[0])} fails{_with(key[1])} instead of the documented errno"
+
+
 _Title = Callable[[Sequence[str], Symptom, Shorts], str]
 # The functions that make titles, by the first word of the key of a cause.
 _TITLES: Mapping[str, _Title] = {
@@ -191,7 +198,7 @@ _TITLES: Mapping[str, _Title] = {
     "use": _use,
     Effect.STATUS: lambda key, symptom, shorts: f"refused requests complete with {key[0]} instead of their own status",
     Effect.REMARK: _remark,
-    "answered": lambda key, symptom, shorts: f"{_group(key[0])} fails{_with(key[1])} instead of the documented errno",
+    "answered": _answered,
     Effect.ACCEPTED: _accepted,
     Effect.REFUSED: _refused,
     Effect.KEPT: lambda key, symptom, shorts: f"{_group(key[0])} leaves something behind{_short(key[2], shorts)}",

@@ -30,7 +30,10 @@ _FILLED = 0x80  # the byte of the first message; the next message has the next b
 
 @dataclass
 class _Posting:
-    """A connection, and numbered ranges of `length` bytes from `addr` on, to which the requests of a posting write."""
+    """A connection, and numbered ranges of `length` bytes from `addr` on, to which the requests of a posting write.
+
+    `layer` is the layer that answered: the device once a request had a completion.
+    """
 
     context: CaseContext
     connection: LoopbackConnection
@@ -38,6 +41,7 @@ class _Posting:
     addr: int
     length: int
     source: Sge
+    layer: str = "provider"
 
     @property
     def queue(self) -> BuildingQueue:
@@ -65,6 +69,7 @@ class _Posting:
         """Waits for the completions, and describes the first request that was not carried out; returns "" if all
         were."""
         found = [(each.wr_id, each.status) for each in self.queue.completions(len(requests))]
+        self.layer = "device" if found else self.layer
         if found != [(each.wr_id, "SUCCESS") for each in requests]:
             self.connection.stale = True
             statuses = " ".join(status for _, status in found)
@@ -100,7 +105,7 @@ def wr_post(context: CaseContext, step: Step) -> Observation:
     ctypes.memset(memory.addr, EMPTY, memory.size)
     posting = _Posting(context, connection, rkey % (1 << 32), addr, length, source)
     what = _BATCHES[str(step.arguments["batch"])](posting)
-    return {"rc": 0, "returned": what or "0", "errno": "", "layer": "provider"}
+    return {"rc": 0, "returned": what or "0", "errno": "", "layer": posting.layer}
 
 
 def _completed(posting: _Posting) -> str:

@@ -188,11 +188,11 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
     """Returns the judgement by the profile of the device. `needs` are the capabilities that the case needs, and
     `undeclared` those that the device lacks.
 
-    If the device lacks a capability that must be present by the profile, the verdict is FAIL. If it lacks a capability
-    as the profile expects, the profile's reason is added. If it has a capability that should be absent by the profile,
-    a remark says so; this is not a failure, because no document forbids a capability.
+    If the device lacks only capabilities that must be present by the profile, the verdict is FAIL. If it lacks a
+    capability as the profile expects, the profile's reason is added. If it has a capability that should be absent by
+    the profile, a remark says so; this is not a failure, because no document forbids a capability.
     """
-    missing = [name for name in undeclared if name in profile.present]
+    missing = profile.demanded(undeclared)
     if judgement.verdict == Verdict.UNSUPPORTED and missing:
         reasons = "; ".join(f"{name} must be present: {profile.present[name]}" for name in missing)
         reason = f"{judgement.reason}, yet by the profile {reasons}"

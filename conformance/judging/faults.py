@@ -9,7 +9,7 @@ from dataclasses import replace
 from conformance.model.case import Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE, refusal
 from conformance.model.fault import Fault, FaultKind
-from conformance.model.observation import NOT_AWAITED, Observation
+from conformance.model.observation import NOT_AWAITED, Observation, is_received
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
@@ -180,8 +180,10 @@ def _stretches(seen: Observation) -> list[list[int]]:
 
 
 def _success_means_sent(seen: Observation) -> bool:
-    """Whether SUCCESS says only that a request was sent, because the transport does not acknowledge the request."""
-    return seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
+    """Whether SUCCESS says only that a request was sent, because the transport does not acknowledge the request, and
+    no receive has reported it."""
+    unreliable = seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
+    return unreliable and not is_received(seen)
 
 
 def _reception_fault(seen: Observation) -> Fault | None:

@@ -6,6 +6,7 @@ The cases find out what the device really does. judging/ applies profiles to ver
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from conformance.errors import UserError
 from conformance.model.transport import INFINIBAND, Transport
 from conformance.model.vocabulary import FLUSHES
 from conformance.verbs import VERBS, Linkage, Verb
@@ -272,11 +273,25 @@ class Profile:
     """The capabilities that a device must and must not have. `device` is the name of the kernel driver; `present` and
     `absent` have a reason for each capability.
 
-    If a `present` capability is missing, a case that needs it fails. The reason of an `absent` capability explains why
-    a case is UNSUPPORTED. If a device has an `absent` capability, a remark says so: no documented rule is violated, but
-    the profile has to be updated.
+    If a case needs only `present` capabilities and one is missing, the case fails. The reason of an `absent` capability
+    explains why a case is UNSUPPORTED. If a device has an `absent` capability, a remark says so: no documented rule is
+    violated, but the profile has to be updated.
     """
 
     device: str = ""
     present: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, name: str, driver: str) -> None:
+        """Raises UserError if the profile is of another driver than that of the device `name`."""
+        if self.device and self.device != driver:
+            raise UserError(f"the profile is of {self.device} devices; {name} is {driver}")
+
+    def demanded(self, undeclared: Sequence[str]) -> list[str]:
+        """Those of the capabilities that a device lacks that must be present, if a case lacks nothing else.
+
+        A capability also demands those that its name contains: odp_ud_recv demands odp and ud.
+        """
+        found = [name for name in undeclared if name in self.present]
+        parts = [set(name.split("_")) for name in found]
+        return found if all(any(set(each.split("_")) <= part for part in parts) for each in undeclared) else []

@@ -59,6 +59,11 @@ class PartialContents(TypedDict):
     there: str
 
 
+def is_received(seen: "Observation") -> bool:
+    """Whether the completion of a receive reports the whole message that was sent."""
+    return "byte_len" in seen and seen["byte_len"][0] == seen["byte_len"][1]
+
+
 class DivergenceData(TypedDict):
     """A deviation from the reference: its signature, the nearest rule, the fault, and the sequence as a row."""
 

@@ -229,8 +229,7 @@ def check(config: pytest.Config) -> DeviceFacts | None:
     check_workers(config)
     with open_device(config) as device:
         device.check_port()
-        if profile.device and profile.device != device.driver:
-            raise UserError(f"the profile is of {profile.device} devices; {device.name} is {device.driver}")
+        profile.check(device.name, device.driver)
         facts = device.describe()
         if name := config.getoption("--rdma-peer"):
             facts["peer"] = name
