@@ -1,8 +1,8 @@
 """Caches files that were computed from the suite's own files, for the next process: read tables, compiled C.
 
 The cached files are in the directory that RDMA_CTS_DERIVED names; if it is not set, nothing is cached. The name of each
-file has the digest of everything that the file was computed from, so that a file is never out of date. These files are
-executed; they are therefore used only if nobody but this user and root can have written them. Not for results.
+file contains the digest of everything that the file was computed from, so that a file is never out of date. Cached
+files are executed. They are therefore used only if nobody but this user and root can have written them.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 DIRECTORY = "RDMA_CTS_DERIVED"
-KEPT = 24  # the number of cached files to keep; the files that were used last are kept
+KEPT = 24  # the number of cached files to keep: the most recently used
 
 
 def digest_of(parts: Iterable[bytes]) -> str:
@@ -63,7 +63,7 @@ def _is_private(found: os.stat_result) -> bool:
 
 @functools.cache
 def _is_of_one(group: int) -> bool:
-    """Whether only this user is in the group. On many systems, the group may write to files by default."""
+    """Whether only this user is in the group. On many systems, the user's group may write to new files by default."""
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
@@ -86,7 +86,7 @@ def lookup(name: str) -> Path | None:
 
 
 def store(name: str, content: bytes) -> None:
-    """Caches a file, whole or not at all. A failure gives no message: the next process computes the file again."""
+    """Caches a file, completely or not at all. A failure is ignored: the next process computes the file again."""
     path = path_of(name)
     if path is None:
         return
@@ -96,7 +96,7 @@ def store(name: str, content: bytes) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file, whole or not at all, and creates its folder if necessary. Raises OSError.
+    """Writes a file, completely or not at all, and creates its folder if necessary. Raises OSError.
 
     Unlike a file of results (results/files.py), the file need not be on disk on return: it can be computed again.
     """
@@ -112,7 +112,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def prune(paths: Iterable[Path], kept: int) -> None:
-    """Removes these files and directories, except the `kept` ones that were used last."""
+    """Removes these files and directories, except the `kept` most recently used."""
     for path in sorted(paths, key=lambda path: path.stat().st_mtime)[:-kept]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Exceptions for errors that the user can correct. Each message names the location of the error and the remedy.
 
-Not for failures of the device under test: those are verdicts, never exceptions.
+A failure of the device under test is a verdict, not an exception.
 """
 
 import os
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The command that starts the suite, for hints and reproducers. The program in the Debian and other packages sets the
+# The command that starts the suite, for hints and reproducers. The program in packages of distributions sets the
 # variable.
 PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
 
@@ -31,7 +31,8 @@ class UserError(Exception):
 
     @property
     def lines(self) -> list[str]:
-        """The output: an element for each message. A message that quotes a path may contain line feeds."""
+        """Returns the lines to print, one element for each message. A message that quotes a path may contain line
+        feeds."""
         *first, last = self.message, *self.more
         return [*first, "; ".join(filter(None, [last, self.hint, self.log and f"see {self.log}"]))]
 
@@ -41,7 +42,7 @@ class UserError(Exception):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Within the block, an OSError becomes a UserError that says that `path` cannot be read."""
+    """Within the block, an OSError becomes a UserError: `path` cannot be read."""
     try:
         yield
     except OSError as error:
@@ -49,7 +50,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 class HostLacks(UserError):
-    """This host lacks something that a case needs, such as huge pages; `hint` says how to provide it.
+    """This host lacks something that a case needs, such as huge pages; `hint` says how to provide the missing thing.
 
     The case is UNREACHABLE. This verdict says nothing about the device, and the other cases can be run.
     """
@@ -58,8 +59,8 @@ class HostLacks(UserError):
         super().__init__(message, hint=hint, status=3)
 
 
-# The errnos of a call that makes an object, if this kind of object is not offered: the errnos for calls that library,
-# kernel or driver do not implement, and EINVAL, which a driver returns for an unknown type.
+# The errnos of a call that makes an object of a kind that is not offered: the errnos for calls that library, kernel or
+# driver do not implement, and EINVAL, which a driver returns for an unknown type.
 _NOT_OFFERED = ("EOPNOTSUPP", "ENOSYS", "EPROTONOSUPPORT", "EINVAL")
 
 
@@ -74,7 +75,7 @@ class SetupRefused(Exception):
         super().__init__(f"{what} was refused{f' with {code}' if code else ''}")
         self.code = code
         self.call = call
-        # The capability that this refusal shows not to be offered; empty for other refusals.
+        # The capability that is not offered, as this refusal shows; empty for other refusals.
         self.not_offered = creates if code in _NOT_OFFERED else ""
 
 
@@ -91,11 +92,11 @@ class NotConnected(Exception):
 
 
 class HarnessFailure(Exception):
-    """A call that the harness needs for an operation has failed, so that nothing is known about the operation."""
+    """A failure of a call that the harness needs for an operation. Nothing is then known about the operation."""
 
 
 class LoopbackLost(HarnessFailure):
-    """A queue pair of the harness does not transfer a message that must arrive. Refusals on this pair show nothing."""
+    """A queue pair of the harness does not transfer a message that must arrive. Refusals on its pair show nothing."""
 
 
 class PeerLost(LoopbackLost):

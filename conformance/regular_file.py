@@ -1,6 +1,6 @@
-"""Reads regular files of bounded size: never waits for a FIFO or a device, and never fills the memory.
+"""Reads regular files of bounded size, without waiting for a FIFO or a device, and without filling the memory.
 
-For files that a user names, or that come from elsewhere. Not for /proc and /sys, nor for the suite's own files.
+For files that a user names, or that come from another machine.
 """
 
 import errno
@@ -16,7 +16,7 @@ MOST_BYTES = 256 << 20  # the maximum size of any file of a run; the results of 
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     """The content of a regular file of at most `most` bytes.
 
-    Raises OSError, with the reason in `strerror`, also for a file of another kind and for a larger file (EFBIG).
+    Raises OSError, with the reason in `strerror`, also if the file is not regular or is larger (EFBIG).
     """
     with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most)
@@ -26,7 +26,7 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def regular_lines(path: Path, most: int = MOST_BYTES) -> Iterator[bytes]:
-    """The lines of a regular file, each with its line feed, one after the other. Raises OSError like `read_regular`."""
+    """Yields the lines of a regular file, each with its line feed. Raises OSError like `read_regular`."""
     with open_regular(path) as file:
         _check_size(path, os.fstat(file.fileno()).st_size, most)
         read = 0
@@ -42,7 +42,7 @@ def _check_size(path: Path, size: int, most: int) -> None:
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Opens a regular file for reading. Raises OSError, also for another kind of file."""
+    """Opens a regular file for reading. Raises OSError, also if the file is not regular."""
     _check(path, path.stat())  # opening a device can have side effects
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     try:

@@ -3,10 +3,10 @@
 The same options appear on the command line of `rdma-cts run`, in plan.json for --resume, and as --rdma-… options on the
 command line of pytest, on the host and in the guest. RunOptions has their values; OPTIONS describes the syntax and the
 effect of each option. A run is resumed with the options that it was started with. Options that only affect the output
-(--out, --yes, -q) are not among these options.
+(--out, --yes, -q) are not in RunOptions.
 
 The module is in `conformance` because both `commands` and `pytest_plugin` need it, and `conformance` never imports
-`commands`. Not for parsing arguments (commands/cli/run_arguments.py).
+`commands`. commands/cli/run_arguments.py parses arguments.
 """
 
 import argparse
@@ -115,9 +115,9 @@ class Option:
     """The syntax and the effect of one field of RunOptions.
 
     `parse` converts the text to the value. An option with the default False is a switch; an option with an empty tuple
-    as its default may be given several times. `decides`: the outcome of a case depends on the option, so that the
-    command which reproduces the case needs the option. `only_on` is HOST or GUEST if the option has no effect on the
-    other target. `plugin`: pytest also has the option, as --rdma-….
+    as its default may be given several times. `decides` says that the outcome of a case depends on the option; the
+    command that reproduces the case then has the option. `only_on` is HOST or GUEST if the option has no effect on the
+    other target. `plugin` says that pytest also has the option, as --rdma-….
     """
 
     name: str
@@ -142,7 +142,8 @@ class Option:
         return PLUGIN_PREFIX + self.flag.removeprefix("--")
 
     def settings(self, default: Any) -> dict[str, Any]:
-        """Keyword arguments for argparse's add_argument and for pytest's addoption; the help names the default."""
+        """Returns keyword arguments for argparse's add_argument and pytest's addoption; the help text names the
+        default."""
         if self.default is False:
             return {"action": "store_true", "help": self.help}
         several = {"action": "append"} if self.default == () else {}
@@ -151,9 +152,9 @@ class Option:
         return {**several, **chosen, "type": self.parse, "metavar": self.metavar, "help": self.help + shown}
 
     def to_arguments(self, flag: str, value: Any) -> list[str]:
-        """The arguments for `value`; none for the default.
+        """Returns the arguments for `value`; none for the default.
 
-        `flag` is the name of the option on the command line in question: self.flag or self.plugin_flag.
+        `flag` is the name of the option on the command line: self.flag or self.plugin_flag.
         """
         if value == self.default:
             return []
@@ -162,7 +163,8 @@ class Option:
         found = []
         for each in value if isinstance(value, tuple) else (value,):
             text = format_value(each)
-            # A value that begins with a dash must not be a separate argument: argparse would take it for an option.
+            # A value that begins with a dash must not be a separate argument, because argparse would treat it as an
+            # option.
             found += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
         return found
 
@@ -321,14 +323,15 @@ class RunOptions:
     )
 
     def seen_from_project(self, directory: Path) -> "RunOptions":
-        """The same run for a command in the project's directory: paths relative to `directory` become absolute."""
+        """Returns the same run for a command in the project's directory: paths relative to `directory` become
+        absolute."""
         if directory == ROOT:
             return self
         paths: dict[str, Any] = {name: directory / each for name, each in vars(self).items() if isinstance(each, Path)}
         return replace(self, cases=tuple(directory / folder for folder in self.cases), **paths)
 
     def on(self, device: str) -> "RunOptions":
-        """The same run on a target: a device of this host or, if `device` is empty, the guest."""
+        """Returns the same run on a target: a device of this host or, if `device` is empty, the guest."""
         return replace(self, device=device or None, guest=not device)
 
     def has_effect(self, option: Option) -> bool:
@@ -336,12 +339,13 @@ class RunOptions:
         return option.only_on != (HOST if self.guest else GUEST if self.device else None)
 
     def deciding(self) -> "RunOptions":
-        """The run with only the options that affect the outcome of a case on its target; the others have defaults."""
+        """Returns the run with only the options that affect the outcome of a case on its target; the others have
+        defaults."""
         others = {name: each.default for name, each in OPTIONS.items() if not (each.decides and self.has_effect(each))}
         return replace(self, **others)
 
     def of_case(self, case: Case) -> "RunOptions":
-        """The run of one case alone, on the same target and with the same outcome.
+        """Returns the run of one case alone, on the same target and with the same outcome.
 
         On a host, a hazardous case is run only with --hazardous.
         """
@@ -350,15 +354,16 @@ class RunOptions:
         )
 
     def arguments(self) -> list[str]:
-        """The arguments of `rdma-cts run` for this run; --only comes last."""
+        """Returns the arguments of `rdma-cts run` for this run; --only comes last."""
         last = OPTIONS["only"]
         chosen = [(each, getattr(self, name)) for name, each in OPTIONS.items() if each is not last]
         return [word for each, value in [*chosen, (last, self.only)] for word in each.to_arguments(each.flag, value)]
 
     def reproduction(self, case: Case, device: str = "") -> str:
-        """The shell command that runs one case alone (see of_case), on that `device` if several are under test.
+        """Returns the shell command that runs one case alone (see of_case), on `device` if several devices are under
+        test.
 
-        The case's id is at its end.
+        The command ends with the case's id.
         """
         alone = self.of_case(case)
         return shlex.join([PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
@@ -380,7 +385,7 @@ class RunOptions:
         return [word for each, value in chosen for word in each.to_arguments(each.plugin_flag, value)]
 
     def inside_guest(self, device: str, cases: tuple[Path, ...], profile: Path | None) -> "RunOptions":
-        """The options of pytest inside the guest. There, the device is a device of the host, and files have other
+        """Returns the options of pytest inside the guest, where the device is a device of the host and files have other
         paths."""
         return replace(self.deciding(), guest=False, device=device, cases=cases, profile=profile)
 

@@ -1,8 +1,5 @@
 """The message of a patch: the defect and the change, the document's words, the observation, and how to reproduce it;
-below it the C program that shows the defect.
-
-Plain text of 72 columns, without the patch itself. Not for the text of a violation without a patch (reproducers/).
-"""
+below the message, the C program that shows the defect. Plain text of 72 columns, without the patch itself."""
 
 import re
 import textwrap
@@ -50,7 +47,7 @@ def message(change: Change, prefix: str, rules: Mapping[str, Rule], fixes: str, 
 
 
 def trimmed(log: Sequence[str]) -> list[str]:
-    """A kernel's report without time stamps, registers, code, modules and uncertain frames."""
+    """Returns a kernel's report without time stamps, registers, code, modules and uncertain frames."""
     alarm = first_alarm(log)
     start = next((number for number, line in enumerate(log) if alarm and alarm in line), len(log))
     told: list[str] = []
@@ -69,7 +66,7 @@ def trimmed(log: Sequence[str]) -> list[str]:
 
 
 def _documented(change: Change, rules: Mapping[str, Rule]) -> Iterator[list[str]]:
-    """The words of the first rule's document, or its statement."""
+    """Yields the quotation of the first rule's document, or else the rule's statement."""
     rule = rules[change.rules[0]]
     source = ", ".join(filter(None, (rule.document, rule.section)))
     said = f'"{rule.quote}"' if rule.quote else rule.statement
@@ -108,7 +105,7 @@ def letters_of(
 
 
 def seen_in(changes: Iterable[Change], run: Digest | None) -> dict[str, Seen]:
-    """By the names of changes: the observations of their cases in a run."""
+    """Returns, by the name of each change, the observation of its case in a run."""
     symptoms = {each.name: each for defect in (run.defects if run else ()) for each in defect.symptoms}
     return {
         change.name: Seen(symptoms[change.case], run)

@@ -1,8 +1,8 @@
-"""A series of patches for `git am`, made from the driver's files in the last commit of a source tree of Linux or
-rdma-core: a commit for each change in a scratch repository.
+"""Makes a series of patches for `git am` from the driver's files in the last commit of a source tree of Linux or
+rdma-core, with a commit for each change in a scratch repository.
 
-Each patch is the difference that a change makes after those before it. The tree is only read; git knows the origin of
-its lines.
+Each patch is the difference that a change makes after the changes before it. The tree is only read; git knows the
+origin of its lines.
 """
 
 import io
@@ -38,9 +38,9 @@ PROJECTS = {
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree, its part of the driver by the names that changes have for its files, and remarks for its user.
+    """A source tree: its files of the driver, by the names that changes use for them, and remarks for the user.
 
-    `history`: git knows the commits from which lines come.
+    `history` is whether git knows the commits from which lines come.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Tree:
         return f"{self.project.folder}/{file.partition('/')[2]}"
 
     def origins(self, wanted: Collection[str]) -> dict[str, str]:
-        """The commit, in the form of Fixes:, that added these words to the driver; none for words from its first
-        commit.
+        """Returns the commit, in the form of Fixes:, that added each of these words to the driver; none for words from
+        its first commit.
 
-        The history is read once for all of them.
+        The history is read once for all words.
         """
         if not self.history or not wanted:
             return {}
@@ -129,13 +129,13 @@ def _lines(path: Path, *arguments: str) -> list[str]:
 
 
 def _shallow(path: Path) -> set[str]:
-    """The commits at which a shallow history ends; they appear to add everything."""
+    """Returns the commits at which a shallow history ends. These commits appear to add everything."""
     file = path / git(path, "rev-parse", "--git-path", "shallow").stdout.decode().strip()
     return set(file.read_text().split()) if file.is_file() else set()
 
 
 def _oldest(path: Path, end: str, folder: str, wanted: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Id and subject of the oldest commit up to `end` that adds these words to a folder."""
+    """Returns id and subject of the oldest commit up to `end` that adds each of these words to a folder."""
     shape = ("--no-color", "--no-ext-diff", "--no-renames", "--patch", "--unified=0", "--format=%x00%H %s")
     log = git(path, "log", "--reverse", "--no-merges", *shape, end, "--", folder)
     found: dict[str, tuple[str, str]] = {}
@@ -148,7 +148,7 @@ def _oldest(path: Path, end: str, folder: str, wanted: Collection[str]) -> dict[
 
 
 def _moved(path: Path, folder: str, commits: Collection[str]) -> tuple[str, str] | None:
-    """The commit among these that moved files into a folder, and the old folder."""
+    """Returns the commit among `commits` that moved files into a folder, and the old folder."""
     for commit in commits:
         for line in _lines(path, "diff-tree", "-r", "--no-commit-id", "--name-status", "-M", "--diff-filter=R", commit):
             _, old, new = line.split("\t")
@@ -174,13 +174,13 @@ def _sources(name: str, files: Iterator[tuple[str, bytes]]) -> dict[str, str]:
     return {f"{name}/{file}": data.decode("utf-8") for file, data in files if file.endswith((".c", ".h"))}
 
 
-# The author, where nobody signs off.
+# The author of patches that nobody signs off.
 NOBODY = "rdma-cts <rdma-cts@localhost>"
 
 
 @dataclass(frozen=True)
 class Letter:
-    """The texts for a change: the message, and the part of the mail below it, which is in no commit."""
+    """The texts for a change: the message, and the part of the mail below the message, which is not in the commit."""
 
     message: str
     below: str = ""
@@ -188,7 +188,7 @@ class Letter:
 
 @dataclass(frozen=True)
 class Series:
-    """The files that were written, and the changes left out, each with the reason."""
+    """The files that were written, and the changes that were left out, each with the reason."""
 
     written: tuple[Path, ...]
     misfits: Mapping[str, str]
@@ -207,7 +207,8 @@ def write_series(
     author: str,
     out: Path,
 ) -> Series:
-    """Writes the patches of these changes, which come after others, into a new directory. Raises UserError."""
+    """Writes the patches of `changes`, which are made after the changes `before`, into a new directory. Raises
+    UserError."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} has files already", hint="--out DIR names another directory")
     own = {change.name: _limited(change, tree.name) for change in (*before, *changes)}
@@ -228,7 +229,7 @@ def write_series(
 
 
 class Scratch:
-    """A repository with the driver's files alone, in their places."""
+    """A repository that has only the driver's files, at their paths in the tree."""
 
     def __init__(self, path: Path, tree: Tree, author: str) -> None:
         self._path, self._tree = path, tree
@@ -247,7 +248,7 @@ class Scratch:
         self._git("commit", "--quiet", "--cleanup=verbatim", "--file=-", given=letter.message)
 
     def patches(self, letters: Sequence[Letter]) -> dict[str, bytes]:
-        """The patches of the last commits by the names of their files, with these letters."""
+        """Returns the patches of the last commits with these letters, by the names of the patches' files."""
         if not letters:
             return {}
         out = self._path / ".git" / "patches"
@@ -260,10 +261,11 @@ class Scratch:
 
 
 def _with(below: bytes, mail: bytes) -> bytes:
-    """The mail with a text that `git am` leaves out of the commit: it is below the first line of three dashes."""
+    """Returns the mail with a text that `git am` leaves out of the commit, because it is below the first line of three
+    dashes."""
     return mail.replace(b"\n---\n", b"\n---\n" + below + b"\n", 1) if below else mail
 
 
 def _limited(change: Change, source: str) -> Change:
-    """The change without its edits of another project's files."""
+    """Returns the change without its edits of another project's files."""
     return replace(change, edits=tuple(edit for edit in change.edits if edit.file.startswith(f"{source}/")))

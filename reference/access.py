@@ -2,7 +2,7 @@
 address to bytes of this process, with all access checks.
 
 A bind with arguments that are never valid is refused when it is posted; a bind that the region does not allow fails in
-its completion. The manual page allows both in both cases. Not for the requests and operations (work.py).
+its completion. The manual page allows either kind of failure in both cases.
 """
 
 import errno
@@ -73,7 +73,7 @@ class Windows(Regions):
         return kind not in BINDING_QUEUES
 
     def wrong_type(self, window: Window, posted: bool) -> bool:
-        """Returns whether the kind of request is wrong: type 1 needs ibv_bind_mw, type 2 a posted request."""
+        """Returns whether the kind of request is wrong: type 1 needs ibv_bind_mw, and type 2 needs a posted request."""
         return window.kind != (2 if posted else 1)
 
     def bind_argument_fault(
@@ -125,7 +125,8 @@ class Windows(Regions):
         self.keys[key] = window
 
     def invalidate(self, key: int, queue: int, domain: Domain) -> bool:
-        """Unbinds the type 2 window with this key that is bound on this queue pair. Returns False if there is none."""
+        """Unbinds the type 2 window that has this key and is bound on this queue pair. Returns False if there is
+        none."""
         window = self.keys.get(key)
         if not isinstance(window, Window) or window.kind != 2 or window.region is None:
             return False
@@ -227,11 +228,11 @@ class Access(Windows):
         return window.domain is domain and window.queue in (0, queue)
 
     def window_allows(self, window: Window, right: int) -> bool:
-        """Returns whether a window has an access flag; the flags of its region do not count."""
+        """Returns whether a window has an access flag; the flags of its region are ignored."""
         return window.access & right == right
 
     def no_longer_fits(self, window: Window, region: Region, right: int) -> bool:
-        """Returns whether the region was changed after the bind in such a way that this bind would now be refused."""
+        """Returns whether the region was changed after the bind, so that the same bind would now be refused."""
         if region.domain is not window.domain or self.forbids_binding(region):
             return True
         return self.lacks_local_write(region, right) or self.beyond(region, window.addr, window.length)

@@ -54,7 +54,7 @@ class Advice(Regions):
     def advised(self, lkey: int) -> Region:
         """Returns the region with an lkey.
 
-        Raises Refused: EINVAL for a window, ENOENT if the lkey differs from that of a region only in the tag, EFAULT
+        Raises Refused: EINVAL for a window, ENOENT if the lkey differs from a region's lkey only in the tag, EFAULT
         otherwise.
         """
         found = self.keys.get(lkey)
@@ -95,7 +95,8 @@ class Advice(Regions):
         return sge.addr < region.iova or sge.addr + sge.length > region.iova + region.length
 
     def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
-        """Faults pages in. Returns False if that fails with FLUSH in `flags`; without it, failures are not reported."""
+        """Faults pages in. Returns False if this fails and `flags` has FLUSH; without FLUSH, failures are not
+        reported."""
         if advice == PREFETCH_NO_FAULT:
             return True
         present = self.memory.fault_in(addr, length, advice == PREFETCH_WRITE)

@@ -1,4 +1,4 @@
-"""The interface `conformance.bench`, implemented by the reference device. Not for real devices."""
+"""The interface `conformance.bench`, implemented by the reference device."""
 
 import functools
 import os
@@ -30,7 +30,7 @@ _ALL_RIGHTS = ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FL
 
 
 class HeldWindow:
-    """A program's window: the struct ibv_mw with its rkey."""
+    """A window of a program: the struct ibv_mw with its rkey."""
 
     def __init__(self, device: Device, window: Window) -> None:
         self._device = device
@@ -95,7 +95,7 @@ class HeldQueue:
         self.queue.requested = "solicited" if solicited_only else "any"
 
     def took_event(self, deadline_s: float | None) -> bool:
-        """Returns whether there is a completion event, and takes it. This method does not wait."""
+        """Takes a completion event; returns False if there is none. This method does not wait."""
         taken, self.queue.notified = self.queue.notified, False
         return taken
 
@@ -217,7 +217,8 @@ class ReferenceBench:
         return self.device.memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:
-        """Does nothing and returns True: the reference accesses pages by address, whether they are swapped or not."""
+        """Returns True and does nothing, because the reference accesses pages by address, even if they are swapped
+        out."""
         return True
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
@@ -231,14 +232,15 @@ class ReferenceBench:
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """The objects left behind by another process that has called `prepare` on such a device and was killed."""
+        """Returns the objects that another process leaves behind when it is killed after calling `prepare` on a
+        reference."""
         other = ReferenceBench(type(self.device)(self.device.stack))
         with closing(other):
             kept = prepare(other)
             return other.device.left_by_a_killed_process() if kept else {}
 
     def fork_setting(self, setting: str, kernel: str) -> tuple[int, Mapping[str, str]]:
-        """The observations of fork protection in a new process, which the reference computes."""
+        """Computes the observations of fork protection in a new process."""
         return self.device.fork_setting(setting, kernel)
 
     def dmabuf(self, kind: str, size: int) -> FileRange:
@@ -252,7 +254,7 @@ class ReferenceBench:
         return _value(self.device.create_qp_ex_fault(kind, operations))
 
     def adapt(self, findings: Findings) -> None:
-        """From now on, pairs are renewed in the way that preflight has found."""
+        """From now on, pairs are renewed in the way that preflight has found to work."""
         self.findings = findings
 
     def alloc_mw(self, pd: Pd, kind: int) -> tuple[HeldWindow | None, Return]:
@@ -272,7 +274,7 @@ class ReferenceBench:
 
     @contextmanager
     def failing_allocation(self, number: int) -> Iterator[Injected]:
-        """Within the block, the allocation with this number that a call makes fails."""
+        """Within the block, a call's allocation number `number` fails."""
         self.device.allocations_left = number
         injected = Injected()
         yield injected
@@ -305,7 +307,7 @@ class ReferenceBench:
 
 @functools.cache
 def _checked(text: str, fault: tuple[str, str, int]) -> Sequence[Check]:
-    """Returns the checks of a header. Cached: compiling is slow and most references have the same header."""
+    """Returns the checks of a header. Cached, because compiling is slow and most references have the same header."""
     bindings = header.own_bindings()
     if fault[0]:
         bindings = header.with_value(bindings, *fault)

@@ -16,10 +16,10 @@ from reference.reregistration import Change
 
 
 class Device(MadeOtherwise, DeviceMemories, Advice, Postings, Extended):
-    """A device that behaves as the documents say."""
+    """A device that behaves as the documents require."""
 
     def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
-        """ibv_reg_mr: keys take the addresses of the process. Raises Refused."""
+        """ibv_reg_mr: accesses with the keys use the addresses of the process. Raises Refused."""
         return self.register(pd, addr, length, addr, access)
 
     def reg_mr_iova(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:

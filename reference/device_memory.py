@@ -1,4 +1,4 @@
-"""Device memory, copies to and from it, and regions on it.
+"""Device memory, copies to and from device memory, and regions on device memory.
 
 Each decision is a method, as in regions.py.
 """
@@ -16,7 +16,7 @@ MAX_DM_SIZE = 1 << 20
 
 @dataclass(eq=False)
 class Dm(Held):
-    """Device memory; in the reference, it is memory of this process."""
+    """Device memory; in the reference, memory of this process."""
 
     memory: Range = field(kw_only=True)
 

@@ -1,8 +1,7 @@
 """The exact calls of both entry points, answered by the reference device.
 
-The interface is that of device/libibverbs.py and device/uverbs.py: a verb calls the device's method of the same name,
-and each entry point has its own results for a new region, a refusal and a change. Not for the behaviour (device.py and
-its parts).
+The interface is the same as in device/libibverbs.py and device/uverbs.py. A verb calls the device's method of the same
+name; each entry point has its own results for a new region, a refusal and a change.
 """
 
 import ctypes
@@ -39,12 +38,12 @@ class LibraryAnswers:
     name = "libibverbs"
 
     def made(self, struct: IbvMr) -> Return:
-        """The structure of a new region."""
+        """Returns the result for a new region."""
         pointer = ctypes.addressof(struct)
         return Return(pointer, 0, Mr(struct, pointer))
 
     def refused(self, device: Device, verb: Verb, errno: int) -> Return:
-        """NULL with errno, or the value of errno."""
+        """Returns the result of a refusal: NULL with errno, or the value of errno."""
         if verb.convention is Convention.FD_OR_MINUS_ONE:
             return Return(-1, errno)
         if verb.convention is Convention.POINTER_OR_NULL:
@@ -65,7 +64,7 @@ class KernelAnswers:
     name = "uverbs"
 
     def made(self, struct: IbvMr) -> Return:
-        """A new region, which the library does not know."""
+        """Returns the result for a new region, which the library does not know."""
         return Return(0, 0, Mr(struct))
 
     def refused(self, device: Device, verb: Verb, errno: int) -> Return:
@@ -96,7 +95,7 @@ class ReferenceEntry:
         self.name = answers.name
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
-        """A verb: the device's method of this name, which takes handles for objects."""
+        """Returns a verb, which calls the device's method of this name with handles in place of objects."""
         return functools.partial(self._verb, of_method(name))
 
     def offers(self, verb: str) -> bool:
@@ -110,12 +109,12 @@ class ReferenceEntry:
             return Return(refused.errno, refused.errno)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """A command of the kernel with the handle of another object."""
+        """Calls a command of the kernel with the handle of another object."""
         error = self._device.forged_fault(command, handle)
         return Return(error, error)
 
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
-        """The same command with the right handle."""
+        """Calls the same command with the right handle."""
         return Return(0, 0)
 
     def _verb(self, verb: Verb, *arguments: Any) -> Return:

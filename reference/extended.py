@@ -23,7 +23,7 @@ KNOWN = _MASK.mask_of(*_MASK.short_names)
 class Attributes:
     """The struct ibv_mr_init_attr of a registration.
 
-    `dmah` is NULL, `invented` or a handle, `buf` a buffer's handle or None.
+    `dmah` is NULL, `invented` or a handle; `buf` is a buffer's handle or None.
     """
 
     length: int
@@ -49,7 +49,7 @@ class Buffer:
 
     @property
     def addr(self) -> int:
-        """The mapped address; as with malloc, there is other memory of the process on both sides of the buffer."""
+        """The mapped address. Other memory of the process is on both sides of the buffer, as with malloc."""
         return self.memory.addr + (PAGE if self.fd < 0 else 0)
 
 
@@ -128,7 +128,7 @@ class Extended(Regions):
         return made
 
     def is_no_memory_type(self, tph_mem_type: int) -> bool:
-        """Returns whether a number is not of enum ibv_tph_mem_type."""
+        """Returns whether a number is not a value of enum ibv_tph_mem_type."""
         return tph_mem_type > 1
 
     def dealloc_dmah(self, dmah: int) -> None:
@@ -175,7 +175,7 @@ class Extended(Regions):
         return 0
 
     def is_moved(self, asked: Attributes) -> bool:
-        """Returns whether a region of a buffer that is a dma-buf is requested at an address other than the buffer's."""
+        """Returns whether a region of a buffer that is a dma-buf is requested at another address than the buffer's."""
         return bool(asked.comp_mask & IOVA)
 
     def offset_in(self, buffer: Buffer, addr: int) -> int:

@@ -22,7 +22,8 @@ class Forking:
         self.marked: Counter[int] = Counter()  # for each page, the number of regions that contain it
 
     def dont_fork(self, addr: int, length: int) -> bool:
-        """Marks a range as not inherited on fork; returns whether that worked. With `fork_race`, it always works."""
+        """Marks a range as not inherited on fork; returns whether this succeeded. With `fork_race`, it always
+        succeeds."""
         if not self.stack.reach("dontfork") or self.stack.reach("fork_race"):
             return True
         done = 0
@@ -35,8 +36,8 @@ class Forking:
         return True
 
     def do_fork(self, addr: int, length: int) -> bool:
-        """Marks the pages of a range that no other region contains as inherited on fork again; returns whether that
-        worked."""
+        """Marks the pages of a range, except pages of other regions, again as inherited on fork; returns whether this
+        succeeded."""
         if not self.stack.reach("dontfork"):
             return True
         left = [page for page in self.pages_kept(addr, length) if self.ends(page)]
@@ -46,7 +47,7 @@ class Forking:
         return range(addr // PAGE * PAGE, addr + length, PAGE)
 
     def ends(self, page: int) -> bool:
-        """Removes one region from the count of a page; returns whether it was the last."""
+        """Removes one region from the count of a page; returns whether the region was the last."""
         self.marked[page] = max(0, self.marked[page] - 1)
         return not self.marked[page]
 

@@ -1,6 +1,6 @@
 """The reference's own verbs.h and bindings, generated from the descriptions, for rule API-01.
 
-A real C compiler compiles this header like an installed header. Not for the comparison (conformance/header).
+A real C compiler compiles this header like an installed header.
 """
 
 import enum

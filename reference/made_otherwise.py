@@ -16,7 +16,7 @@ UNPROTECTED = ENUMS["ibv_parent_domain_init_attr_mask"].value_of("ALLOW_CC_UNPRO
 
 
 class MadeOtherwise(Work, Reregistration):
-    """The verbs that make a region without registering memory, or a PD that is not a plain one."""
+    """The verbs that make a region without registering memory, or a PD other than a plain PD."""
 
     nulls: tuple[Region, ...] = ()
     _source = ctypes.create_string_buffer(0)  # the bytes that the latest operation reads from a null region
@@ -51,7 +51,7 @@ class MadeOtherwise(Work, Reregistration):
         return bytes(length)
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
-        """The memory of a null region, which the program cannot see."""
+        """Returns the address of the memory of a null region, which the program cannot see."""
         found = super().place(region, addr, length)
         if found is None or not self.is_null(region):
             return found
@@ -108,7 +108,7 @@ class MadeOtherwise(Work, Reregistration):
         self.tds.pop(td).gone = True
 
     def standing_for(self, domain: Domain) -> Domain:
-        """Returns a PD with a new handle; every verb uses `domain` in its place."""
+        """Returns a PD with a new handle. Every verb uses `domain` in place of this PD."""
         found = Domain(self.new_handle(), self.context, self.forget_standing)
         self.domains[found.handle] = domain
         return found

@@ -1,7 +1,7 @@
 """The memory of this process as the reference device accesses it.
 
 The memory is real memory of this process. Kinds that a host may not have are simulated: huge pages, persistent memory
-and dma-bufs are ordinary memory that is recorded as this kind. Not for registering memory (regions.py).
+and dma-bufs are ordinary memory that is recorded as this kind.
 """
 
 import ctypes
@@ -117,10 +117,11 @@ class Memory:
         return any(start <= addr and addr + length <= end for start, end in self._special.get(kind, ()))
 
     def fault_in(self, addr: int, length: int, write: bool) -> bool:
-        """Faults a range in, as pinning does. Returns False if a page is not mapped or does not allow the access.
+        """Faults the pages of a range in, as pinning does. Returns False if a page is not mapped or does not allow the
+        access.
 
-        If the kernel cannot populate the pages by madvise, the contents are written to a file and, for writing, read
-        back, which accesses each page.
+        If the kernel cannot populate the pages by madvise, each page is accessed: its contents are written to a file
+        and, for writing, read back.
         """
         first = addr & -PAGE
         if not _libc.madvise(first, addr + length - first, _POPULATE_WRITE if write else _POPULATE_READ):
@@ -133,7 +134,7 @@ class Memory:
         return True
 
     def read(self, addr: int, length: int) -> bytes | None:
-        """Returns the bytes of a range, or None if a page of it cannot be read."""
+        """Returns the bytes of a range, or None if a page cannot be read."""
         if not length:
             return b""
         return ctypes.string_at(addr, length) if self.fault_in(addr, length, write=False) else None

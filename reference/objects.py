@@ -1,4 +1,4 @@
-"""The objects of a reference device: protection domains, regions and windows. Not for their behaviour (regions.py)."""
+"""The objects of a reference device: protection domains, regions and windows."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ WORD = 0xFFFFFFFF
 
 
 class Refused(Exception):
-    """The device refuses a call, with an errno."""
+    """A refusal of a call by the device, with an errno."""
 
     def __init__(self, errno: int) -> None:
         super().__init__(f"refused with errno {errno}")
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Domain:
-    """A protection domain. It can be deallocated when no object uses it; `users` counts these."""
+    """A protection domain. It can be deallocated when no object uses it; `users` is the number of these objects."""
 
     def __init__(self, handle: int, context: int, release: "Callable[[Domain], None]") -> None:
         self._release = release
@@ -81,10 +81,11 @@ class Domain:
 
 @dataclass(eq=False)
 class Region:
-    """A memory region: `length` bytes at `addr` in this process; in accesses with its keys, they begin at `iova`.
+    """A memory region: `length` bytes at `addr` in this process. In accesses with its keys, the region begins at
+    `iova`.
 
-    `usable` is False after a re-registration whose command failed. `pinned` are the bytes that count against the limit
-    of locked memory.
+    `usable` is False after a re-registration whose command failed. `pinned` is the number of bytes that count against
+    the limit of locked memory.
     """
 
     handle: int
@@ -115,8 +116,8 @@ class Held:
 
 @dataclass(eq=False)
 class Window:
-    """A memory window. `region` is None while it is not bound. `queue` is the number of the queue pair on which a
-    window of type 2 is bound."""
+    """A memory window. `region` is None while the window is not bound. `queue` is the number of the queue pair on which
+    a window of type 2 is bound."""
 
     kind: int
     domain: Domain

@@ -29,8 +29,8 @@ class Postings(Work):
     inline_data: bytes | None = None  # the inline data of the request that is being carried out
 
     def capacity(self, queue: Queue) -> tuple[int, int, int]:
-        """The number of requests that fit into the send queue, and the maximum numbers of SGEs and of bytes of inline
-        data of each request."""
+        """Returns the number of requests that fit into the send queue, and the maximum numbers of SGEs and of bytes of
+        inline data of each request."""
         return _DEPTH, _ELEMENTS, queue.inline
 
     def create_qp_ex_fault(self, kind: str, operations: int) -> int:
@@ -56,7 +56,7 @@ class Postings(Work):
         return b"".join(self.memory.read(each.addr, each.length) or b"" for each in request.sges)
 
     def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
-        """As in Work, but inline data were copied already."""
+        """As in Work, except that inline data were copied earlier."""
         return super().gather(queue, sges) if self.inline_data is None else self.inline_data
 
     def post_batch(self, queue: Queue, requests: Sequence[SendRequest], built: Callable[[], bool]) -> int:
@@ -76,7 +76,7 @@ class Postings(Work):
         return 0
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
-        """As in Work; ibv_post_send copies inline data like the setter."""
+        """As in Work, except that ibv_post_send copies inline data like the setter."""
         return self.complete_batch(queue, [(request, self.set_inline(queue, request))])
 
     def complete_batch(self, queue: Queue, requests: Sequence[tuple[SendRequest, bytes | None]]) -> int:

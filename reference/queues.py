@@ -1,4 +1,4 @@
-"""The queue pairs of the reference and their completions. Not for carrying out requests (work.py)."""
+"""The queue pairs of the reference and their completions."""
 
 import errno
 from collections import deque
@@ -13,17 +13,17 @@ from reference.objects import Domain, Refused
 
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
 _KINDS = ("RC", "UC", "UD", "XRC", "XRC_SEND", "RC_SRQ")
-# For each way of posting, the builders that a queue pair needs.
+# The builders that a queue pair needs, by the way of posting.
 _BUILT = {WR_POST: WR_POST, BOTH_POSTERS: WR_POST, WINDOWS_POSTER: WINDOWS_POSTER}
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")  # types whose receives are in a shared receive queue, which has no states
 
 
 @dataclass(eq=False)
 class Queue:
-    """One queue pair. `access` are the access flags for its peer, `receives` the posted receives as (wr_id, SGEs).
+    """A queue pair. `access` has the access flags for its peer, and `receives` the posted receives as (wr_id, SGEs).
 
     `asked_state` is the state to which the program has moved the queue pair. A request has at most `inline` bytes of
-    inline data; `extended` is as in its QpSpec.
+    inline data; `extended` is as in the queue pair's QpSpec.
     """
 
     number: int
@@ -86,11 +86,11 @@ class Queues(Access):
         self.queues -= 1
 
     def counts(self) -> dict[str, int]:
-        """Returns the number of objects by kind, without windows, like the kernel."""
+        """Returns the number of objects by kind, without windows, as the kernel counts them."""
         return {**super().counts(), "qp": self.queues, "cq": self.queues}
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
-        """Adds a completion if the request asked for one or failed. A failure puts the queue pair into state ERR."""
+        """Adds a completion if the request is signaled or failed. A failure puts the queue pair into state ERR."""
         if status != SUCCESS or self.asks_completion(queue, request.flags):
             opcode = self.completed_opcode(request.opcode) if status == SUCCESS else ""
             queue.polled.append(Completion(self.reported_wr_id(request.wr_id), status, opcode))
@@ -107,7 +107,7 @@ class Queues(Access):
         return bool(flags & SIGNALED) or queue.sq_sig_all
 
     def completed_opcode(self, opcode: str) -> str:
-        """Returns the opcode of a request's completion, which names the operation of the request, by ibv_poll_cq(3)."""
+        """Returns the opcode of a request's completion, which names the request's operation by ibv_poll_cq(3)."""
         return COMPLETED_AS.get(opcode, opcode)
 
     def received_opcode(self, message: bool) -> str:

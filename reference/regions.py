@@ -1,7 +1,8 @@
 """Registering and deregistering memory, as ibv_reg_mr(3) defines it.
 
 Each decision is a method, so that an injected violation can override exactly one decision. A method named after a fault
-returns whether the arguments have this fault. A method named `..._fault` returns an errno, 0 if there is no fault.
+returns whether the arguments have this fault. A method named `..._fault` returns an errno, or 0 for arguments without a
+fault.
 """
 
 import errno
@@ -38,7 +39,7 @@ _KNOWN = ACCESS.mask_of(*ACCESS.short_names)
 # The access flags for which the memory must be writable.
 _WRITING = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC
 _DMABUF = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | RELAXED_ORDERING
-# The capability that each access flag needs. MW_BIND is left out: windows of one of the two types suffice for it.
+# The capability that each access flag needs. MW_BIND is left out, because windows of either type suffice for this flag.
 _NEEDS = tuple((ACCESS.value_of(flag), need) for flag, need in FLAG_NEEDS.items() if need and flag != "MW_BIND")
 
 
@@ -50,7 +51,7 @@ class Regions(Forking):
         self.memory = Memory()
         self.context = 0x1000
         self.locked_limit: int | None = None  # in bytes; None means no limit
-        self.allocations_left: int | None = None  # the number of allocations, of which the last fails; None: no limit
+        self.allocations_left: int | None = None  # the number of allocations, the last of which fails; None: no limit
         self.domains: dict[int, Domain] = {}
         self.regions: dict[int, Region] = {}
         self.windows: list[Window] = []
@@ -105,7 +106,7 @@ class Regions(Forking):
     # What is refused
 
     def unknown_bits(self, access: int) -> int:
-        """Returns the bits that must be refused: those without a name that are outside of the optional range."""
+        """Returns the bits that must be refused: bits without a name, outside of the optional range."""
         return access & WORD & ~_KNOWN & ~OPTIONAL_ACCESS
 
     def unsupported(self, access: int) -> bool:
@@ -180,7 +181,7 @@ class Regions(Forking):
         return self.dmabuf_range_fault(offset, length, size) or self.dmabuf_offset_fault(offset, iova)
 
     def dmabuf_unsupported(self, access: int) -> bool:
-        """Returns whether there is a flag other than the five that the page allows for dma-bufs."""
+        """Returns whether `access` has a flag other than the five that the page allows for dma-bufs."""
         return bool(access & WORD & ~_DMABUF & ~OPTIONAL_ACCESS)
 
     def dmabuf_range_fault(self, offset: int, length: int, size: int) -> int:
@@ -188,7 +189,7 @@ class Regions(Forking):
         return errno.EINVAL if length == 0 or offset + length > size else 0
 
     def dmabuf_offset_fault(self, offset: int, iova: int) -> int:
-        """Returns the errno for an iova and an `offset` that differ in their offsets within the page, or 0."""
+        """Returns the errno for an `iova` and an `offset` with different offsets within the page, or 0."""
         return errno.EINVAL if offset % PAGE != iova % PAGE else 0
 
     # What is granted
@@ -255,8 +256,8 @@ class Regions(Forking):
         del self.keys[region.key]
 
     def left_by_a_killed_process(self) -> dict[str, int]:
-        """Returns the numbers of objects, by kind, that the kernel still counts for a killed process that had all
-        objects of this device."""
+        """Returns the numbers of objects, by kind, that the kernel still counts for a killed process. The process had
+        all objects of this device."""
         return {}
 
     # What is deregistered
@@ -281,5 +282,5 @@ class Regions(Forking):
         del self.keys[region.key]
 
     def counts(self) -> dict[str, int]:
-        """Returns the number of objects by kind, like the kernel."""
+        """Returns the number of objects by kind, as the kernel counts them."""
         return {"mr": len(self.regions), "pd": len(self.domains)}

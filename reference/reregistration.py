@@ -24,7 +24,8 @@ INPUT, DONT_FORK_NEW, DO_FORK_OLD, CMD, CMD_AND_DO_FORK_NEW = (
 
 @dataclass(frozen=True)
 class Change:
-    """The arguments of a re-registration; `flags` selects which of them apply. `pd` is a handle, or None for NULL."""
+    """The arguments of a re-registration; `flags` selects the arguments that apply. `pd` is a handle, or None for
+    NULL."""
 
     flags: int
     pd: int | None
@@ -34,12 +35,12 @@ class Change:
 
 
 class Reregistration(Regions):
-    """The device's command, and the library's verbs that use it."""
+    """The device's command, and the library's verbs that use the command."""
 
     # The command
 
     def unknown_changes(self, flags: int) -> bool:
-        """Returns whether there is a flag other than the three of ibv_rereg_mr(3)."""
+        """Returns whether `flags` has a flag other than the three of ibv_rereg_mr(3)."""
         return bool(flags & ~CHANGES)
 
     def missing_change(self, flags: int) -> bool:
@@ -48,7 +49,7 @@ class Reregistration(Regions):
         return not (self.stack.has("rereg_mr") and translation)
 
     def change(self, handle: int, change: Change) -> Region:
-        """Changes a region in place. Raises Refused; if `apply` raises it, the region becomes unusable."""
+        """Changes a region in place. Raises Refused; if `apply` raises Refused, the region becomes unusable."""
         if handle not in self.regions or self.unknown_changes(change.flags):
             raise Refused(errno.EINVAL)
         region = self.regions[handle]

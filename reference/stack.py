@@ -1,7 +1,7 @@
 """The stacks that a reference can simulate: which capabilities they have, and which preconditions they meet.
 
-One stack cannot meet all preconditions: a library that protects ranges from fork has different results than a library
-that need not. So there are several stacks. Not for the behaviour of the device (device.py).
+One stack cannot meet all preconditions: a library that protects ranges from fork has other results than a library that
+need not protect them. There are therefore several stacks.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from conformance.model import capability
 from conformance.model.transport import INFINIBAND, IWARP, UNSPECIFIED, Transport
 
-# The capabilities that a device declares. The suite determines the others by calls, like on a real stack.
+# The capabilities that a device declares. The suite determines the other capabilities by calls, as on a real stack.
 DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(0, 0, 0, 0)))
 
 
@@ -18,8 +18,9 @@ DECLARABLE = tuple(capability.declared_capabilities(capability.DeviceAttributes(
 class Stack:
     """One stack.
 
-    `lacks` are the capabilities that it does not have, `reaches` the preconditions of PRECONDITIONS that it meets,
-    `claims` the capabilities that it declares but does not have, and `hides` those that it has but does not declare.
+    `lacks` has the capabilities that the stack does not have, and `reaches` the preconditions of PRECONDITIONS that it
+    meets. `claims` has the capabilities that it declares but does not have, and `hides` the capabilities that it has
+    but does not declare.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Stack:
 
     @property
     def declared(self) -> Mapping[str, bool]:
-        """For each capability, whether the device declares it."""
+        """Whether the device declares each capability."""
         return {name: name in self.claims or (self.has(name) and name not in self.hides) for name in DECLARABLE}
 
     @property
@@ -49,7 +50,7 @@ class Stack:
 
     @property
     def reachable(self) -> Mapping[str, bool]:
-        """For each precondition of PRECONDITIONS, whether the stack meets it."""
+        """Whether the stack meets each precondition of PRECONDITIONS."""
         return {name: self.reach(name) for name in capability.PRECONDITIONS}
 
 
@@ -61,7 +62,7 @@ def _stack(name: str, *reaches: str, lacks: tuple[str, ...] = ()) -> Stack:
     return Stack(name, frozenset(lacks), frozenset((*reaches, *_EVERYWHERE)))
 
 
-# The stacks of the reference. A case runs on the first that meets the preconditions of the case.
+# The stacks of the reference. A case runs on the first stack that meets the preconditions of the case.
 STACKS = (
     _stack("whole", "experimental_rereg", "swap", "persistent_memory", "pci_bar", "copy_on_fork"),
     _stack("fork-protection", "dontfork"),
@@ -73,7 +74,7 @@ STACKS = (
     _stack("peer-memory", "experimental_rereg", "peer_memory"),
 )
 WHOLE = STACKS[0]
-# The capabilities that a stack need not have.
+# The capabilities that a stack may lack.
 OPTIONAL = (
     *DECLARABLE,
     "rc",
@@ -100,7 +101,7 @@ OPTIONAL = (
     "dmabuf_buffers",
     *capability.BY_SYMBOL,
 )
-# The capabilities that depend on another one.
+# The capabilities that depend on another capability.
 _OPERATIONS = [
     capability.on_demand(transport, operation)
     for transport, operations in capability.ODP_OPERATIONS.items()

@@ -1,8 +1,8 @@
-"""Carries out work requests: each one completely when it is posted, in the order of posting.
+"""Carries out work requests, each completely when it is posted.
 
-Statuses follow the published rules of the transport. If the requester's side does not allow an operation, the status
-is a LOC_… error. If the responder's side does not allow it, the status is a REM_… error, and the responder's queue
-pair goes to the error state. On unreliable queue pairs, the requester gets no error from the responder.
+Statuses follow the published rules of the transport. If the requester's side does not allow an operation, the status is
+a LOC_… error. If the responder's side does not allow it, the status is a REM_… error, and the responder's queue pair
+goes to the error state. On unreliable queue pairs, the requester gets no error from the responder.
 """
 
 import errno
@@ -59,7 +59,7 @@ class Binding(Queues):
     def posted_bind(self, queue: Queue, request: SendRequest) -> str:
         """Binds a window of type 2 and returns the status. The key of the request must have the window's index.
 
-        A window that is bound already cannot be bound again.
+        A bound window cannot be bound again.
         """
         info = request.bind
         assert info is not None
@@ -76,7 +76,7 @@ class Binding(Queues):
         return self.invalidate(key, queue.number, queue.domain)
 
     def remote_invalidate(self, key: int, queue: Queue) -> bool:
-        """The invalidation by a SEND_WITH_INV, at the responder: returns whether a binding was invalidated."""
+        """The invalidation by a SEND_WITH_INV at the responder: returns whether a binding was invalidated."""
         return self.invalidate(key, queue.number, queue.domain)
 
 
@@ -85,8 +85,8 @@ _SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
 _WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _RELIABLE = ("RC", "XRC", "XRC_SEND", "RC_SRQ")
 _UNRELIABLE = (*_WRITES, "SEND", "SEND_WITH_IMM", "BIND_MW", "LOCAL_INV", "SEND_WITH_INV")
-# The capabilities that every device with on-demand memory declares, so that they need not be checked at each point of
-# a large sweep.
+# The capabilities that every device with on-demand memory declares, which are therefore not checked at each point of a
+# large sweep.
 _ON_EVERY_DEVICE = ("odp_send", "odp_recv", "odp_write", "odp_read", "odp_atomic")
 _WORD, _WRAP = 8, 1 << 64
 _GRH = 40  # the size of the global route header in bytes
@@ -107,7 +107,7 @@ class Work(Binding):
         return 0 if fits else errno.EINVAL
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
-        """Posts a request and carries it out. Returns 0, or the errno if it cannot be posted."""
+        """Posts a request and carries it out. Returns 0, or the errno if the request cannot be posted."""
         fault = self.post_fault(queue, request.opcode)
         if not fault and request.opcode == "BIND_MW":
             fault = self.posted_bind_fault(queue, request)
@@ -121,7 +121,7 @@ class Work(Binding):
         return 0
 
     def told_without_acknowledgement(self, request: SendRequest, status: str) -> str:
-        """Returns the status that the requester gets: a request without acknowledgement succeeds when it is sent."""
+        """Returns the status that the requester gets. A request without acknowledgement succeeds when it is sent."""
         if status in (SUCCESS, FLUSHED):
             return status
         sent = status.startswith("REM_") and not self.stack.transport.acknowledges(request.opcode)
@@ -158,7 +158,7 @@ class Work(Binding):
     # The two sides of an operation
 
     def gather(self, queue: Queue, sges: Sequence[Sge]) -> bytes | None:
-        """Returns the bytes of a request's SGEs, or None if the access to one of them is refused."""
+        """Returns the bytes of a request's SGEs, or None if the access to an SGE is refused."""
         content = b""
         for sge in sges:
             found = self.memory_of_sge(queue, sge, write=False)
@@ -169,7 +169,7 @@ class Work(Binding):
         return content
 
     def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
-        """Writes bytes to SGEs. Returns False, and writes nothing, if the access to one of them is refused."""
+        """Writes bytes to SGEs. Returns False, and writes nothing, if the access to an SGE is refused."""
         targets = []
         for sge in sges:
             found = self.memory_of_sge(queue, sge, write=True)
@@ -189,8 +189,8 @@ class Work(Binding):
         return self.local(sge.lkey, queue.domain, sge.addr, sge.length, write) if sge.length else 0
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
-        """Returns the address of the responder's bytes, or None if it refuses the operation. An operation of 0 bytes
-        needs no key."""
+        """Returns the address of the responder's bytes, or None if the responder refuses the operation. An operation of
+        0 bytes needs no key."""
         if length == 0:
             return 0
         if self.not_on_demand_here(self.keys.get(request.rkey)):
@@ -295,7 +295,7 @@ class Work(Binding):
         return status
 
     def told_invalidation(self, key: int) -> int | None:
-        """Returns the invalidated key that the completion of the receive has; None if it has none."""
+        """Returns the invalidated key in the completion of the receive, or None."""
         return key
 
     def deliver(self, queue: Queue, content: bytes | None, imm: int | None, length: int) -> str:
@@ -308,7 +308,7 @@ class Work(Binding):
             return self.refuse(queue, "RETRY_EXC_ERR")
         if not peer.receives:
             return "RNR_RETRY_EXC_ERR" if queue.kind in _RELIABLE else SUCCESS
-        if peer.kind == "UD" and content is not None:  # a datagram is preceded by its global route header
+        if peer.kind == "UD" and content is not None:  # the global route header precedes a datagram
             content, length = bytes(_GRH) + content, length + _GRH
         wr_id, sges = self.next_receive(peer)
         self.on_demand_need = _need_on_demand("RECV", peer.kind)
@@ -334,12 +334,12 @@ class Work(Binding):
         return length
 
     def next_receive(self, queue: Queue) -> tuple[int, tuple[Sge, ...]]:
-        """Removes and returns the receive that the next message consumes: the oldest one."""
+        """Removes and returns the oldest receive, which the next message consumes."""
         return queue.receives.popleft()
 
 
 def _need_on_demand(opcode: str, kind: str) -> str:
-    """The capability that a request needs for on-demand memory, or RECV for a receive that a message consumes."""
+    """Returns the capability that a request, or a receive (RECV), needs for on-demand memory."""
     call = "local_traffic" if opcode in ("SEND", "RECV") else "traffic"
     return need_on_demand(call, opcode, kind) or ""
 

@@ -12,8 +12,8 @@ from conformance.model.record import ResultRecord
 from conformance.model.rules import Rule
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import VERDICTS, VIOLATIONS
-from conformance.results.case_record import clauses
 from conformance.results.conclusions import headline, verdict_on
+from conformance.sweeps.judging import clauses
 from conformance.sweeps.outcome import OUTSIDE
 from conformance.tables.suite import POINT, Suite
 from reports import confirmation, evidence

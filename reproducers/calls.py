@@ -28,7 +28,7 @@ def registration(writer: Writer, call: str, arguments: Arguments, raw: bool) -> 
     return f"uverbs_reg_mr({identifier(str(arguments['pd']))}, {addr}, {length}, {iova}, {access})"
 
 
-# The field of struct ibv_mr_init_attr for an argument of an older verb, and the bit that selects it.
+# The field of struct ibv_mr_init_attr for an argument of an older verb, and the bit that selects the field.
 _FIELDS = {"addr": ("addr", "ADDR"), "hca_va": ("iova", "IOVA"), "iova": ("iova", "IOVA"), "fd": ("fd", "FD")}
 _FIELDS |= {"offset": ("fd_offset", "FD_OFFSET"), "fd_offset": ("fd_offset", "FD_OFFSET")}
 
@@ -54,8 +54,8 @@ def _extended(writer: Writer, call: str, arguments: Arguments, raw: bool) -> str
 
 
 def is_plain(verb: Verb) -> bool:
-    """Whether a verb returns 0 or an errno, neither makes nor releases objects, and is called with the arguments of its
-    prototype alone."""
+    """Whether a verb returns 0 or an errno, neither makes nor releases objects, and takes only the arguments of its
+    prototype."""
     known = all(each.ctype != "struct ibv_buf *" for each in verb.parameters)
     return known and verb.convention is Convention.ZERO_OR_ERRNO and not verb.destroys
 
@@ -90,7 +90,7 @@ def _commands(writer: Writer, piece: str) -> None:
 
 
 def wanted(then: Expectation, names: tuple[str, ...], error: str = "error") -> tuple[str, str]:
-    """A C condition on `error` (0 is success), and the requirement, in words that follow "should"."""
+    """Returns a C condition on `error` (0 is success), and the requirement in words that follow "should"."""
     if then.outcome == "open":
         return "1", "do either"
     if then.outcome == "success":
@@ -134,7 +134,7 @@ def _answer(writer: Writer, step: Step, kept: str, should: str) -> None:
 
 
 def copied(writer: Writer, name: str) -> None:
-    """Writes a copy of the struct ibv_mr of a region before the region is deregistered, for later steps."""
+    """Writes a copy of a region's struct ibv_mr, for later steps, before the region is deregistered."""
     own = identifier(name)
     writer.keep(f"{own}_was", f"*{own}", "struct ibv_mr")
     writer.names.region(name, f"{own}_was.")
@@ -226,7 +226,7 @@ def advise(writer: Writer, step: Step) -> None:
 
 
 def plain(writer: Writer, step: Step) -> None:
-    """Writes the call of a verb that returns 0 or an errno and is called with the arguments of its prototype."""
+    """Writes the call of a verb for which `is_plain` is true."""
     if writer.raw:
         raise Inexpressible(f"it makes {step.call} by the kernel's command")
     writer.assign("error", f"{step.call}({', '.join(_operands(writer, step.call, step.arguments))})")
@@ -262,7 +262,7 @@ def dealloc_mw(writer: Writer, step: Step) -> None:
 
 
 def bind_call(writer: Writer, step: Step) -> str:
-    """Writes the request of a bind; returns the expression that posts it, whose value is 0 or an errno."""
+    """Writes the request of a bind; returns the expression that posts the request. Its value is 0 or an errno."""
     arguments = step.arguments
     window = identifier(str(arguments["mw"]))
     region = "NULL" if arguments["mr"] == NULL else identifier(str(arguments["mr"]))
@@ -278,7 +278,7 @@ def bind_call(writer: Writer, step: Step) -> str:
 
 
 def post_bind(writer: Writer, name: str, queue: str, mask: str, bind: str, window: str) -> str:
-    """The expression of a posted bind: the first is written out, further binds call a helper function."""
+    """Returns the expression of a posted bind. The first bind is written out; further binds call a helper function."""
     writer.say(
         f"struct ibv_send_wr *bad_{name}, {name} = {{ .opcode = IBV_WR_BIND_MW,"
         f" .wr_id = 1, .send_flags = {mask}, .bind_mw = {bind} }};"
@@ -288,7 +288,7 @@ def post_bind(writer: Writer, name: str, queue: str, mask: str, bind: str, windo
 
 
 def bound(writer: Writer, posted: str = "") -> None:
-    """Writes the new key into struct ibv_mw after a bind of type 2 was posted; with `posted`, only under this
+    """Writes the statement that puts the new key into struct ibv_mw after a posted bind; with `posted`, only under this
     condition."""
     if writer.posted:
         name, window = writer.posted.popitem()

@@ -1,4 +1,4 @@
-"""Quantities, flags and values of a case as expressions of C. Not for statements (statements.py)."""
+"""Quantities, flags and values of a case as expressions of C."""
 
 from collections.abc import Collection, Mapping
 
@@ -9,7 +9,7 @@ from conformance.verbs import ENUMS, Enum
 # The oldest release of rdma-core whose header the programs must compile with; newer names are written as numbers.
 _OLDEST_HEADER = 44
 _UNITS: Mapping[str, str] = {"KiB": "10", "MiB": "20", "GiB": "30", "TiB": "40"}
-# Words that a program or C itself uses, so that they cannot be the names of a case's objects in C.
+# Words of C and of the programs, which therefore cannot be the names of a case's objects in C.
 _TAKEN = frozenset(
     """
     all answer area argc argv bound calloc context copy count errno error exit free gid hugepage local main malloc
@@ -22,14 +22,14 @@ _TAKEN = frozenset(
 
 
 def identifier(name: str) -> str:
-    """The C identifier of an object of a case."""
+    """Returns the C identifier of an object of a case."""
     return f"{name}_" if name in _TAKEN else name
 
 
 class Names:
     """The C expressions of the properties of a case's objects, by name and property.
 
-    `pointers` are the names of memory, whose address is a pointer in C.
+    `pointers` has the names of memory, whose addresses are pointers in C.
     """
 
     def __init__(self) -> None:
@@ -43,23 +43,23 @@ class Names:
         self._properties |= {(name, "size"): size, (name, "end"): f"{own} + {size}"}
 
     def region(self, name: str, struct: str) -> None:
-        """Adds a region, or sets the present place of its struct ibv_mr: `struct` ends with `->` or a dot."""
+        """Adds a region, or sets the present place of a region's struct ibv_mr; `struct` ends with `->` or a dot."""
         self._properties |= {(name, each): f"{struct}{each}" for each in ("length", "lkey", "rkey")}
         self._properties |= {(name, each): f"(uintptr_t){struct}addr" for each in ("addr", "")}
 
     def old_keys(self, name: str, struct: str) -> None:
-        """Sets the place in the program of the keys that a region or window had before the last call."""
+        """Sets the place, in the program, of the keys that a region or window had before the last call."""
         self._properties |= {(name, f"old_{each}"): f"{struct}{each}" for each in ("lkey", "rkey")}
 
     def value(self, name: str, of: str, text: str) -> None:
         self._properties[name, of] = text
 
     def of(self, name: str, property_: str) -> str:
-        """The expression of a property that is a number. Raises KeyError."""
+        """Returns the expression of a property that is a number. Raises KeyError."""
         return self._properties[name, property_]
 
     def pointer(self, quantity: Quantity) -> str:
-        """A quantity as an address: an expression of a pointer type."""
+        """Returns a quantity as an expression of a pointer type."""
         base = _base(quantity, self.pointers)
         if base is None:
             text = self.number(quantity)
@@ -109,7 +109,7 @@ def _number(term: Term) -> str:
 
 
 def _base(quantity: Quantity, pointers: Collection[str]) -> Term | None:
-    """The only term of a sum that is the address of memory; None if there is no such term."""
+    """Returns the only term of a sum that is the address of memory; None if there is none or more than one."""
     found = [each for each in quantity.terms if each.name in pointers and each.property in ("", "addr", "end")]
     return found[0] if len(found) == 1 and found[0].sign > 0 else None
 
@@ -124,7 +124,7 @@ def _is_sum(text: str) -> bool:
 
 
 def text_of(enum: Enum, number: int, name: str) -> str:
-    """One value of an enumeration: its name, or its number if an older header does not have the name."""
+    """Returns one value of an enumeration: its name, or its number if an older header does not have the name."""
     value = enum.named(name)
     if value.since and int(value.since.partition(".")[0]) > _OLDEST_HEADER:
         return f"{number} /* {value.name} */"
@@ -132,7 +132,7 @@ def text_of(enum: Enum, number: int, name: str) -> str:
 
 
 def flags(argument: Argument, of: str) -> str:
-    """A mask as an OR of the names of an enumeration's flags."""
+    """Returns a mask as an OR of the names of an enumeration's flags."""
     assert isinstance(argument, Flags)
     enum = ENUMS[of]
     parts = []
@@ -145,7 +145,7 @@ def flags(argument: Argument, of: str) -> str:
 
 
 def value(argument: Argument, of: str) -> str:
-    """One value of an enumeration: its name, or the number if the enumeration has no name for it."""
+    """Returns one value of an enumeration: its name, or the number if the enumeration has no name for it."""
     assert isinstance(argument, Value)
     enum = ENUMS[of]
     known = [each for each in enum if each.value == argument.number and not each.mask]

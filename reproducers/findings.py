@@ -45,7 +45,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Finding:
-    """A defect as the first of `runs` shows it, the runs that show it, and a program for one of its symptoms."""
+    """A defect: its form in the first of `runs`, the runs that show the defect, and a program for one of its
+    symptoms."""
 
     defect: Defect
     runs: tuple[Run, ...]
@@ -60,8 +61,8 @@ class Finding:
 
 
 def findings_of(runs: Sequence[Run], suite: Suite) -> list[Finding]:
-    """The confirmed defects of all runs, the most severe first; among equally severe defects, those that more results
-    show come first."""
+    """Returns the confirmed defects of all runs, the most severe first, and among equally severe defects the most
+    frequent first."""
     having: dict[str, list[Run]] = {}
     for run in runs:
         for fingerprint in run.by_fingerprint:
@@ -88,11 +89,11 @@ def page(
     files: Collection[str],
     title: str,
 ) -> str:
-    """The page as Markdown. By fingerprint of a defect, `where` has its place in the source and `mended` the changes
-    that mend it.
+    """Returns the page as Markdown. By the fingerprint of a defect, `where` has the defect's place in the source, and
+    `mended` the changes that mend it.
 
-    `files` are the names of the programs in the page's directory; those of handwritten programs are
-    by-hand/FINGERPRINT.c. For other defects, the page has the command that makes the program.
+    `files` has the names of the programs in the page's directory; handwritten programs are by-hand/FINGERPRINT.c. For
+    other defects, the page has the command that makes the program.
     """
     lines = [f"# {title}", ""]
     lines += [
@@ -152,7 +153,7 @@ def _section(
 
 
 def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
-    """For each stack of the runs, whether a defect was seen, was not seen, or was not tried."""
+    """Returns, for each stack of the runs, whether a defect was seen, was not seen, or was not tried."""
     return {
         run.stack: SEEN if run in finding.runs else ABSENT if _tried(finding.defect, run) else UNTRIED for run in runs
     }

@@ -1,7 +1,5 @@
 """Findings as objects of KCIDB, the database of kernel tests, in its schema 5.3: issues, and the tests that show them.
-
-Each recorded run is a checkout with one build. Not for sending these objects: that needs an account of a CI system.
-"""
+Each recorded run is a checkout with one build. Sending these objects needs an account of a CI system."""
 
 import hashlib
 import json
@@ -54,7 +52,7 @@ def _digest(run: Run) -> str:
 
 
 def _records(finding: Finding, run: Run) -> Iterator[ResultRecord]:
-    """The result of the case that shows a finding, if the run has this result."""
+    """Yields the result of the case that shows a finding, if the run has this result."""
     yield from (record for record in run.digest.results if record["case"] == finding.symptom.case)
 
 

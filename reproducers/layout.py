@@ -1,8 +1,8 @@
 """Layout of C source in a number of columns: lines are wrapped after an argument or operand, never within a string
 literal; and the helper functions of the programs, which are pieces of C in snippets/.
 
-The first line of a piece, `// needs: …`, names the pieces that it needs. A line that begins with `@name ` is only in
-programs with the feature `name`, a line that begins with `@!name ` only in programs without it.
+The first line of a piece, `// needs: …`, names other pieces that the piece needs. A line that begins with `@name ` is
+only in programs with the feature `name`; a line that begins with `@!name ` is only in programs without this feature.
 """
 
 import functools
@@ -15,7 +15,8 @@ _INDENT = 4
 
 
 def statement(text: str, depth: int = 1, width: int = WIDTH) -> list[str]:
-    """The lines of a statement within `depth` blocks; all but its first line are indented by one more level."""
+    """Returns the lines of a statement within `depth` blocks; all lines but the first are indented by one more
+    level."""
     lead, further = " " * _INDENT * depth, " " * _INDENT * (depth + 1)
     lines, line = [], lead
     for word in _words(text, width):
@@ -27,7 +28,7 @@ def statement(text: str, depth: int = 1, width: int = WIDTH) -> list[str]:
 
 
 def fitted(line: str, width: int) -> list[str]:
-    """A line of C, as several lines if it is too long; a comment is not wrapped."""
+    """Returns a line of C, as several lines if it is too long; a comment is not wrapped."""
     if len(line) <= width or line.lstrip().startswith(("/*", "*", "#")):
         return [line]
     own = len(line) - len(line.lstrip())
@@ -37,8 +38,8 @@ def fitted(line: str, width: int) -> list[str]:
 
 
 def _words(text: str, width: int) -> Iterator[str]:
-    """The words of a line, which must not be broken: each ends with a space, except the last. Long string literals are
-    split into several."""
+    """Yields the unbreakable words of a line. Each word ends with a space, except the last. Long string literals are
+    split."""
     current, within = "", False
     for position, character in enumerate(text):
         current += character
@@ -70,7 +71,7 @@ _NEEDS = "// needs: "
 
 @functools.cache
 def _read(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of the pieces that this piece needs, and the lines of this piece."""
+    """Returns the names of the pieces that a piece needs, and the lines of the piece."""
     first, *rest = (_FOLDER / f"{name}.c").read_text(encoding="utf-8").splitlines()
     if first.startswith(_NEEDS):
         return tuple(first.removeprefix(_NEEDS).split()), tuple(rest)
@@ -78,7 +79,7 @@ def _read(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def with_needed(names: Iterable[str]) -> list[str]:
-    """These pieces and all pieces that they need, each after the pieces that it needs."""
+    """Returns these pieces and all pieces that they need, each after the pieces that it needs."""
     found: dict[str, None] = {}
 
     def add(name: str) -> None:
@@ -92,7 +93,7 @@ def with_needed(names: Iterable[str]) -> list[str]:
 
 
 def lines_of(name: str, features: Collection[str]) -> list[str]:
-    """The lines of a piece in a program with these features."""
+    """Returns the lines of a piece in a program with these features."""
     lines = []
     for line in _read(name)[1]:
         if line.startswith("@"):

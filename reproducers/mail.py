@@ -1,6 +1,5 @@
-"""The text of a report about a violation, for a mailing list or a vendor: plain text of 72 columns; only the kernel's
-messages are not wrapped.
-"""
+"""The text of a report about a violation, for a mailing list or a vendor: plain text of 72 columns, except the kernel's
+messages, which are not wrapped."""
 
 import re
 import textwrap
@@ -26,19 +25,20 @@ _OUR_CALLS = {
     "post_bind_mw": "a BIND_MW work request",
 }
 _OPEN = "an answer of any kind, which the document leaves open"
-# How the program ends if it cannot report what it observed.
+# The end of a program that cannot report its observation.
 _ENDINGS = {
     Severity.KERNEL_CRASH: "it stops the kernel: run it in a virtual machine",
     Severity.PROCESS_CRASH: "it is killed by a signal",
     Severity.HANG: "it does not come back",
 }
-_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of software drivers, whose devices are made by a command
+_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}  # the modules of software drivers, whose devices a command makes
 _OF_LIBRARIES = re.compile(r'Binary file "[^"]*/lib(?:ibverbs|[a-z0-9_]+-rdmav)[^"]*\.so|segfault at ')
 _KERNEL_LINES = 40
 
 
 def mail(symptom: Symptom, run: Digest, suite: Suite, basis: Basis, history: Sequence[Digest]) -> str:
-    """The whole text, beginning with the subject. Raises reproducers.writer.Inexpressible if there is no program."""
+    """Returns the whole text, beginning with the subject. Raises reproducers.writer.Inexpressible if there is no
+    program."""
     program = reproducer(symptom.name, suite, basis, symptom, WIDTH)
     lines = [*_told(symptom, run, suite, history), "", program.text.rstrip()]
     return "\n".join(lines) + "\n"
@@ -105,7 +105,7 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
 
 
 def _subject(symptom: Symptom, title: str) -> str:
-    """The title of a defect; if the kernel died, with the function in which it died."""
+    """Returns the title of a defect; if the kernel died, with the function in which it died."""
     site = site_of(symptom.fault)
     if site is None or any(name in title for name in site.lasting):
         return title
@@ -113,7 +113,8 @@ def _subject(symptom: Symptom, title: str) -> str:
 
 
 def _commands(driver: str, device: str) -> Iterator[str]:
-    """The commands that run the program as root; for a software driver, also those that make the device."""
+    """Yields the commands that run the program as root; for a software driver, also the commands that make the
+    device."""
     if driver in _MODULES:
         yield f"modprobe {_MODULES[driver]}"
         yield f"rdma link add {device} type {driver} netdev NETDEV    # an interface that is up"
@@ -122,9 +123,10 @@ def _commands(driver: str, device: str) -> Iterator[str]:
 
 
 def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
-    """The objects of a set-up that the calls need, directly or through other objects; a table may set up more."""
+    """Returns the objects of a set-up that the calls need, directly or through other objects; a table may set up
+    more."""
     used = list(calls)
-    for line in reversed(given):  # an object needs only objects before it
+    for line in reversed(given):  # an object needs only earlier objects
         name = line.partition(":")[0]
         if ":" not in line or any(re.search(rf"\b{re.escape(name)}\b", each) for each in used):
             used.append(line.partition(":")[2])
@@ -133,14 +135,15 @@ def _used(given: Sequence[str], calls: Sequence[str]) -> list[str]:
 
 
 def _at_fault(symptom: Symptom, run: Digest) -> str:
-    """The part of the stack that answered, with the name that its maintainers use."""
+    """Returns the part of the stack that answered, by the name that its maintainers use."""
     driver = run.header["device"].get("driver") or "RDMA"
     parts = {PROVIDER: f"rdma-core, providers/{driver}", LIBIBVERBS: "rdma-core, libibverbs", CORE: "RDMA/core"}
     return parts.get(answering_of(symptom).layer, driver)
 
 
 def _evidence(log: Sequence[str], process_died: bool) -> Iterator[str]:
-    """The kernel's messages, unchanged, from its first complaint on; if a process died, the libraries on its stack."""
+    """Yields the kernel's messages, unchanged, from the first complaint on; if a process died, the libraries on its
+    stack."""
     if process_died:  # leave out the frames of the suite's own Python
         log = [line.strip() for line in log if _OF_LIBRARIES.search(line)]
     if not log:
@@ -165,7 +168,8 @@ def _stack(run: Digest) -> str:
 
 
 def _told_apart(other: Digest, run: Digest) -> str:
-    """The loaded software by which another run of the same versions differs from this run; empty if it does not."""
+    """Returns the loaded software in which another run of the same versions differs from this run; empty if none
+    differs."""
     if _stack(other).partition(" (")[0] != _stack(run).partition(" (")[0]:
         return ""
     known = {name: value for name, value in other.under_test.items() if not name.startswith("given")}

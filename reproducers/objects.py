@@ -1,6 +1,5 @@
 """The set-up of a case as statements of C: the protection domains, memory, queue pairs, regions and windows that its
-steps need. Many rows of a table share one set-up, so a row may not need all of it.
-"""
+steps need. Many rows of a table share one set-up, so a row may need only a part of it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -26,7 +25,7 @@ from reproducers.writer import Inexpressible, Writer
 
 
 def without_idle(case: Case) -> Case:
-    """The case with only the objects that its steps need, directly or through other objects."""
+    """Returns the case with only the objects that its steps need, directly or through other objects."""
     given = case.given
     needed = {name for step in (*case.before, case.when, *case.afterwards) for name in names_in(step.arguments)}
     while True:
@@ -55,7 +54,7 @@ def without_idle(case: Case) -> Case:
 
 
 def names_in(arguments: Arguments) -> Iterator[str]:
-    """The names that arguments contain: single words, and the names of objects whose properties quantities use."""
+    """Yields the names in arguments: single words, and the names of the objects in quantities."""
     for argument in arguments.values():
         yield from _names(argument)
 
@@ -105,7 +104,7 @@ def set_up(writer: Writer) -> None:
     """Writes the statements that create the objects before the judged call. Raises Inexpressible."""
     given = writer.case.given
     if given.memlock is not None:
-        raise Inexpressible("it limits locked memory, which a program of root cannot without losing its rights")
+        raise Inexpressible("it limits locked memory, which has no effect on root")
     for name in given.pds:
         writer.say(f"struct ibv_pd *{identifier(name)} = ibv_alloc_pd(context);")
         writer.say(f"SET_UP({identifier(name)});")
@@ -176,21 +175,22 @@ def _dmabuf(writer: Writer, name: str, spec: MemorySpec) -> None:
 
 
 def type_of(writer: Writer, kind: str) -> None:
-    """Notes that the program has queue pairs of a type. Raises Inexpressible."""
+    """Notes that the program has queue pairs of type `kind`. Raises Inexpressible."""
     if kind not in _TYPES:
         raise Inexpressible(f"it needs queue pairs of type {kind}")
     writer.features.add(_TYPES[kind])
 
 
 def connected(writer: Writer, kind: str, domain: str, access: str) -> str:
-    """The expression for a new pair in the state RTS."""
+    """Returns the expression for a new pair in the state RTS."""
     writer.use("pair")
     writer.headers.add("stdlib.h")
     return f"pair({domain}, {access}{f', IBV_QPT_{kind}' if 'mixed' in writer.features else ''})"
 
 
 def rights(writer: Writer, access: Flags | int | None) -> str:
-    """The qp_access_flags of a tested queue pair; if it grants all rights, those that the program's operations need."""
+    """Returns the qp_access_flags of a tested queue pair. For all rights (None), these are the rights that the
+    program's operations need."""
     mask = access.mask if isinstance(access, Flags) else access
     if mask is None or mask == _ALL_RIGHTS:
         return "REMOTE"
@@ -219,7 +219,7 @@ def _queue_pairs(writer: Writer, name: str, spec: QpSpec) -> None:
 
 def _region(writer: Writer, name: str, spec: MrSpec) -> None:
     own = identifier(name)
-    # The library's ibv_reg_mr_ex issues the older command, and the case issues another one.
+    # For a region of ibv_reg_mr_ex, the library issues REG_MR, but the case issues the new method.
     raw = writer.raw and spec.call == "ibv_reg_mr_ex"
     writer.say(f"struct ibv_mr *{own} = {registration(writer, spec.call, spec.arguments, raw)};")
     writer.say(f"SET_UP({own});")

@@ -59,7 +59,7 @@ class Made:
 
 
 def programs_of(results: Iterable[ResultRecord], suite: Suite, basis: Basis) -> Iterator[Made]:
-    """A program for each symptom in these results, which must have every key of record_shape.RESULT."""
+    """Yields a program for each symptom in these results, which must have every key of record_shape.RESULT."""
     for record in results:
         for symptom in symptoms_of(record):
             try:
@@ -69,17 +69,18 @@ def programs_of(results: Iterable[ResultRecord], suite: Suite, basis: Basis) -> 
 
 
 def basis_of(path: Path) -> Basis:
-    """The known facts about the device of a recorded run."""
+    """Returns the known facts about the device of a recorded run."""
     return Basis(known_capabilities(read_results(path)))
 
 
 def unknown_device() -> Basis:
-    """The facts to use without a run: every capability counts as present."""
+    """Returns the facts for use without a run: every capability counts as present."""
     return Basis(Capabilities({}, {}, {}))
 
 
 def reproducer(id_: str, suite: Suite, basis: Basis, symptom: Symptom | None = None, width: int = WIDTH) -> Program:
-    """The program of a row or of a point; with a symptom, only the steps that show it. Raises Inexpressible."""
+    """Returns the program of a row or of a point; with a symptom, only the steps that show the symptom. Raises
+    Inexpressible."""
     try:
         case = suite.find(id_)
     except UserError as error:
@@ -106,7 +107,7 @@ def _cut(symptom: Symptom, case: Case) -> Case:
 
 
 def _shortest(case: Case, rules: Mapping[str, Rule], width: int, died: bool, remark: str) -> Program:
-    """The program. If the case killed its worker and the program is too long, the last steps are left out."""
+    """Returns the program. If the case killed its worker and the program is too long, the last steps are left out."""
     while True:
         try:
             return program_of(case, rules, width, remark)

@@ -67,7 +67,7 @@ def _pair(writer: Writer, step: Step) -> str:
 
 
 def _asked(step: Step) -> str:
-    """The description of the operation, for people."""
+    """Returns the description of the operation, for people."""
     position = str(step.arguments["position"])
     at = step.arguments["addr"]
     place = f"{position} of {at.text}" if position != "whole" else f"at {at.text}"  # type: ignore[union-attr]
@@ -104,8 +104,7 @@ def _expected(step: Step) -> str:
 
 
 def _made(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
-    """Writes the statement of an operation and, if the operation must be refused with a certain status, the check of
-    the status."""
+    """Writes the statement of an operation and, if a refusal must have a certain status, the check of the status."""
     kind = str(step.arguments["qp_type"])
     if not step.then.because:
         if step.then.opcode:
@@ -132,7 +131,7 @@ def _made(writer: Writer, step: Step, pair: str, call: str, side: str) -> None:
 
 
 def status_of_refusal(writer: Writer, status: str, allowed: tuple[str, ...]) -> None:
-    """Writes the check that a refusal has one of these statuses; if nothing was refused, the program ends with 77."""
+    """Writes the check that a refusal has one of these statuses. If nothing is refused, the program ends with 77."""
     writer.say_if(f"{status} == NONE || {status} == IBV_WC_SUCCESS", 'errx(77, "nothing was refused");')
     names = [f"IBV_WC_{name}" for name in allowed]
     kept = " || ".join(f"{status} == {name}" for name in names)

@@ -1,5 +1,5 @@
 """A whole program: a comment with the words of the document, the helper functions that the case needs, and main() with
-its steps."""
+the steps of the case."""
 
 import re
 from collections.abc import Mapping
@@ -27,9 +27,10 @@ _MACROS = [
     '#define SET_UP(done) ((done) ? (void)0 : err(2, "failed: %s", #done))',
     "",
 ]
-# The bits, in on-demand capabilities, of operations that have no name in older headers.
+# The bits, in on-demand capabilities, of operations without a name in older headers.
 _ODP_WITHOUT_NAMES = {"flush": "0x40", "atomic_write": "0x80"}
-# Constants that the header of the oldest rdma-core lacks, with their values; a program defines those that it uses.
+# Constants that the header of the oldest rdma-core lacks, with their values. A program defines the constants that it
+# uses.
 _OLDEST = 44  # the version of rdma-core in Debian 12
 _LATER: Mapping[str, int] = {
     "IBV_FLUSH_RANGE": 0,
@@ -60,10 +61,11 @@ _DECLARED: Mapping[str, str] = {
     "flush_persistent": "device.device_cap_flags_ex >> 39 & 1",
     "atomic_write": "device.device_cap_flags_ex >> 40 & 1",
 }
-# Capabilities of which only the result of the call shows whether the device has them.
+# Capabilities that only the result of the call shows.
 _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero_based")
-# Capabilities that a program need not test: calls that the compiler or the answer shows, and those of InfiniBand and
-# RoCE, since on other transports its queue pairs, which it connects by changing their states, cannot be set up.
+# Capabilities that a program need not test. The compiler or the answer shows calls that do not exist. On other
+# transports than InfiniBand and RoCE, the program's queue pairs, which are connected by state transitions, cannot be
+# set up.
 _IMPLIED = (
     *BY_SYMBOL,
     "rc",
@@ -90,13 +92,13 @@ class Program:
 
 
 class TooLong(Inexpressible):
-    """The program would have more lines than MOST_LINES."""
+    """A program that would have more lines than MOST_LINES."""
 
 
 def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark: str = "") -> Program:
-    """The program of a row whose expectation is known, wrapped to `width` columns. Raises Inexpressible.
+    """Returns the program of a row whose expectation is known, wrapped to `width` columns. Raises Inexpressible.
 
-    With the usual width, the program has at most MOST_LINES. `remark` is a sentence for its first comment.
+    With the default width, the program has at most MOST_LINES lines. `remark` is a sentence for its first comment.
     """
     if case.kind is not Kind.ROW:
         raise Inexpressible("it is not a row of calls: name one point, as CASE#axis=value")
@@ -130,7 +132,7 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
 
 
 def _types(case: Case) -> set[str]:
-    """The types of queue pairs that a case needs."""
+    """Returns the types of queue pairs that a case needs."""
     steps = (*case.before, case.when, *case.afterwards)
     new = [step for step in steps if "qp_type" in step.arguments and step.arguments.get("via", NULL) == NULL]
     return {qp.kind for qp in case.given.qps.values()} | {str(step.arguments["qp_type"]) for step in new}
@@ -242,7 +244,7 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
 
 
 def _rights(writer: Writer) -> list[str]:
-    """The access flags for peers that the operations of the program need."""
+    """Returns the access flags for peers that the operations of the program need."""
     more = {"atomic": "IBV_ACCESS_REMOTE_ATOMIC", "flush": "IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT"}
     return [
         "IBV_ACCESS_REMOTE_WRITE",

@@ -14,17 +14,17 @@ from reproducers.layout import WIDTH, statement
 
 
 class Inexpressible(Exception):
-    """Raised with the reason why a case has no program; the text completes "cannot be expressed: …"."""
+    """The reason why a case has no program; the text completes "cannot be expressed: …"."""
 
 
 # Pairs of the size of a page and of a huge page on systems on which a program may run.
 _SYSTEMS = ((4096, 2 << 20), (65536, 512 << 20))
 _LARGEST_AREA = 1 << 30  # the maximum size in bytes of memory that a program fills and compares
-_APART = 1 << 44  # the distance in bytes between the assumed addresses of memories, which shows to which one belongs
+_APART = 1 << 44  # the distance in bytes between the assumed addresses of memories, to tell them apart
 
 
 class Writer:
-    """Collects the statements of main(). `case` is a row, whose expectation is known."""
+    """Collects the statements of main(). `case` is a row with a known expectation."""
 
     def __init__(self, case: Case, width: int = WIDTH) -> None:
         self.case, self.width = case, width
@@ -49,7 +49,7 @@ class Writer:
         return self.case.entry == "uverbs"
 
     def use(self, *pieces: str) -> None:
-        """Adds pieces of C to those that the program needs."""
+        """Notes that the program needs these pieces of C."""
         self.pieces |= dict.fromkeys(pieces)
 
     def say(self, text: str) -> None:
@@ -71,7 +71,7 @@ class Writer:
 
     @property
     def used(self) -> list[str]:
-        """The lines of main() without the variables that nothing uses."""
+        """Returns the lines of main() without unused variables."""
         idle: set[int] = set()
         for name, number in self._kept.items():
             named = {place for place, line in enumerate(self.lines) if re.search(rf"\b{name}\b", line)}
@@ -92,13 +92,13 @@ class Writer:
         self.say(f"{kind}{'' if kind.endswith('*') else ' '}{name} = {text};" if new else f"{name} = {text};")
 
     def next_number(self, of: str) -> int:
-        """The next number for names with this word: how often this method was called for it before."""
+        """Returns the next number for names with the word `of`: the number of earlier calls for this word."""
         self._counted[of] = self._counted.get(of, -1) + 1
         return self._counted[of]
 
     @contextmanager
     def block(self, condition: str) -> Iterator[None]:
-        """Statements within the block are only executed under a condition."""
+        """Puts the statements that are added within the block under a condition."""
         self.say(f"if ({condition}) {{")
         self._depth += 1
         yield
@@ -110,7 +110,7 @@ class Writer:
         return self._known(argument, self.names.number(argument))
 
     def pointer(self, argument: Argument) -> str:
-        """A quantity as the expression of an address."""
+        """Returns a quantity as the expression of an address."""
         assert isinstance(argument, Quantity)
         return self._known(argument, self.names.pointer(argument))
 
@@ -125,7 +125,7 @@ class Writer:
         return expressions.flags(argument, of)
 
     def memory_of(self, at: Quantity) -> tuple[str, MemorySpec]:
-        """The name of the memory that contains an address, and its description."""
+        """Returns the name and the description of the memory that contains an address."""
         bases = self._bases()
         spec = {**self.case.given.memory, **self.case.given.dmabufs}
         start = self.evaluate(at, bases, *_SYSTEMS[0])
@@ -135,7 +135,7 @@ class Writer:
         raise Inexpressible("the address of an operation is in no memory of the case")
 
     def holds(self, addr: Quantity, length: Quantity) -> bool:
-        """Whether memory of the case contains a whole range; true if the range does not depend on memory."""
+        """Whether memory of the case contains a whole range. True if the range does not depend on memory."""
         bases = self._bases()
         if not any(name in bases for name, _ in addr.names):
             return True
@@ -150,7 +150,8 @@ class Writer:
         return {name: _APART * (number + 1) for number, name in enumerate(names)}
 
     def evaluate(self, quantity: Quantity, bases: dict[str, int], page: int, hugepage: int) -> int:
-        """The value of a quantity for memory at these addresses. Raises Inexpressible for a key of an object."""
+        """Returns the value of a quantity for memory at the addresses `bases`. Raises Inexpressible for a key of an
+        object."""
         spec = {**self.case.given.memory, **self.case.given.dmabufs}
 
         def value_of(name: str, property_: str) -> int:
@@ -162,9 +163,8 @@ class Writer:
         return quantity.evaluate(page, hugepage, value_of)
 
     def located(self, step: Step, operation: str) -> tuple[str, str, str, str]:
-        """Four expressions for an operation: its address in the request, the address of its bytes in this process, the
-        number of these bytes, and its memory.
-        """
+        """Returns four expressions for an operation: the address in the request, the address of the bytes in this
+        process, the number of bytes, and the memory."""
         addr, length = step.arguments["addr"], step.arguments["length"]
         at = step.arguments["at"] or addr
         assert isinstance(addr, Quantity)
@@ -179,7 +179,7 @@ class Writer:
         shift: tuple[Term, ...] = (Term(1 if found[0][0] >= 0 else -1, abs(found[0][0])),)
         count = Quantity("", (Term(1, found[0][1]),))
         if found[0] != found[1]:
-            # Only the size of a range of whole pages differs between systems.
+            # Systems differ only in the size of a range of whole pages.
             if position not in ("whole", "first", "before", "across-start", "empty"):
                 offset = found[0][0] - self.evaluate(length, bases, *_SYSTEMS[0])
                 shift = (*length.terms, Term(1 if offset >= 0 else -1, abs(offset)))
@@ -190,7 +190,7 @@ class Writer:
         return (self.number(Quantity("", (*addr.terms, *shift))), self.pointer(target), self.number(count), name)
 
     def moved(self, length: Argument) -> str:
-        """The argument for a number of bytes of the peer's own memory; empty if there are none."""
+        """Returns the argument for a number of bytes of the peer's own memory; empty for no bytes."""
         assert isinstance(length, Quantity)
         sizes = [self.evaluate(length, {}, *system) for system in _SYSTEMS]
         if not any(sizes):
@@ -200,8 +200,8 @@ class Writer:
         return self.number(length)
 
     def area_of(self, name: str) -> None:
-        """Makes the following operations check the whole memory; if it is too large to be filled, each operation checks
-        only its own bytes."""
+        """Makes the following operations check the whole memory. If the memory is too large to be filled, each
+        operation checks only its own bytes."""
         spec = {**self.case.given.memory, **self.case.given.dmabufs}
         if self.evaluate(spec[name].size, self._bases(), *_SYSTEMS[0]) > _LARGEST_AREA:
             self.features.add("large")

@@ -34,7 +34,7 @@ def failed(number: int) -> bytes:
 
 
 def ran(*numbers: int) -> list[bytes]:
-    """The lines of a good worker for these cases."""
+    """Returns the lines of a good worker for these cases."""
     return [HEADER, *itertools.chain.from_iterable((start(number), passed(number)) for number in numbers)]
 
 
@@ -85,7 +85,7 @@ class Actor:
 
 
 def killed(*lines: bytes | None) -> Actor:
-    """A worker that sends these lines and is then killed from outside."""
+    """Returns a worker that sends these lines and is then killed externally."""
     return Actor(iter(lines), WorkerEnd("pytest was ended externally", external=True))
 
 
@@ -162,7 +162,7 @@ class Stage:
 
 
 def verdicts(recorded: Recorded) -> list[str]:
-    """The verdict of each case in the order of the suite; fails if a case has two results."""
+    """Returns the verdict of each case in the order of the suite; fails if a case has two results."""
     found = {line["case"]: line["verdict"] for line in recorded.results}
     assert len(found) == len(recorded.results)
     assert sum(footer_of(recorded)["verdicts"].values()) == len(recorded.results)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from conformance.tables.suite import ROOT
 
-# The sizes of memory, in pages, that tests/preload.c waits for.
+# The sizes of memory, in pages, at which tests/preload.c misbehaves.
 PAGES = {
     "works": 4,
     "panics": 101,
@@ -21,7 +21,7 @@ _WRITTEN_TO = ("loses",)
 
 
 def tables(folder: Path, *rows: str) -> Path:
-    """A folder for --cases with these rows; each row is a valid registration of memory of the row's size."""
+    """Makes a folder for --cases with these rows; each row is a valid registration of memory of the row's size."""
     text = f"verb: ibv_reg_mr\ncases: {len(rows)}\nrows:\n"
     for row in rows:
         text += f"  - id: {row}\n    rules: [REG-01]\n"
@@ -36,7 +36,7 @@ def tables(folder: Path, *rows: str) -> Path:
 
 
 def overlay(folder: Path, source: str = "preload.c") -> Path:
-    """A folder for --overlay that preloads the library into every program of the guest."""
+    """Makes a folder for --overlay that preloads the library into every program of the guest."""
     (folder / "usr/local/lib").mkdir(parents=True)
     (folder / "etc").mkdir()
     library(folder / "usr/local/lib/preload.so", source)

@@ -12,7 +12,7 @@ NOBODY = 65534
 
 @contextmanager
 def as_another_user() -> Iterator[None]:
-    """If this process is root, makes it act as a user to whom file modes apply; another user is not changed."""
+    """Makes this process act, if it is root, as another user, to whom file modes apply."""
     me = os.geteuid()
     if me == 0:
         os.seteuid(NOBODY)
@@ -23,7 +23,7 @@ def as_another_user() -> Iterator[None]:
 
 
 def full_disk(after: int) -> Callable[[int, bytes], None]:
-    """A replacement for `write_all`: the disk is full after this many bytes."""
+    """Returns a replacement for `write_all` on a disk that is full after `after` bytes."""
     left = after
 
     def write(descriptor: int, data: bytes) -> None:

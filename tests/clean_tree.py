@@ -1,6 +1,6 @@
 """A clean Debian in a directory, with packages that a test names and without files of this host. A helper of tests.
 
-It is made once, in about a minute, and kept in the cache as an archive; each use unpacks a copy.
+The tree is made once, in about a minute, and kept in the cache as an archive; each use unpacks a copy.
 """
 
 import hashlib
@@ -74,10 +74,8 @@ class Tree:
 
 @contextmanager
 def unpacked(packages: Iterable[str]) -> Iterator[Tree]:
-    """A tree with these Debian packages, which is removed at the end of the block.
-
-    It lies in the cache, so that files of the cache can be hard links in it.
-    """
+    """Gives a tree with these Debian packages, which is removed at the end of the block. The tree is in the cache, so
+    that it can have hard links to files of the cache."""
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this machine refuses mounts, and a tree needs its own /proc")
     needed = sorted(packages)

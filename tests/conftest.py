@@ -1,6 +1,7 @@
 """Fixtures for the tests of the suite itself."""
 
 import functools
+import gc
 import os
 import sys
 import tempfile
@@ -19,27 +20,29 @@ from fixtures.system.cache import cache_directory
 from kinds import Cli, Said, Says
 from project import TABLE, Project
 
-# Tests read the tables hundreds of times: all processes of a session use the tables that the first one has parsed.
+# What is made during the collection stays until the end: looking for garbage among it takes a fifth of the time.
+gc.disable()
+
+# Tests read the tables hundreds of times. All processes of a session use the tables that the first process has parsed.
 if cache.DIRECTORY not in os.environ:
     _kept = tempfile.TemporaryDirectory(prefix="rdma-cts-tests-")  # removed when this process ends
     os.chmod(_kept.name, 0o755)  # also readable for processes that a test starts as another user
     os.environ[cache.DIRECTORY] = _kept.name
 
-# They share bytecode too, even where the environment forbids bytecode next to the sources: otherwise each process of a
-# session, and each that a test starts, would compile all that it imports.
+# The processes share bytecode too, even if the environment forbids bytecode next to the sources. Otherwise each process
+# of a session, and each process that a test starts, would compile everything that it imports.
 _bytecode = cache_directory() / "bytecode"
 if sys.dont_write_bytecode and cache.is_own(_bytecode.parent):
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.fspath(_bytecode)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
-# Each process unpacks a suite once; its data never change.
+# Each process unpacks a suite only once, because its data never change.
 _unpacked = functools.lru_cache(maxsize=2)(suite._unpacked)
 vars(suite)["_unpacked"] = lambda data, folders: _unpacked(data, frozenset(folders))
 
 # No test depends on the speed of the machine: Hypothesis has no limit on the time for running or making an example. By
-# day
-# the examples are always the same; at night new examples are tried.
+# day, the examples are always the same; at night, new examples are tried.
 settings.register_profile(
     "untimed",
     deadline=None,
@@ -73,6 +76,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Marks the tests of the slow files listed above."""
     if item.path.stem.removeprefix("test_") in SLOW:
         item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """Looks for garbage again, but only among what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,8 +1,8 @@
 """Reads the malformed documents of tests/malformed, and the mistakes that they must cause.
 
-A file there holds the documents of one topic, each below a line `=== name`. A document begins with comments of the form
-`# expect LINE:COLUMN FRAGMENT`, one for each mistake in it, counted from its own first line. An optional `# folder
-NAME` is the folder of the verb to which the document belongs. A helper of tests.
+A file has the documents of one topic, each below a line `=== name`. A document begins with comments of the form `#
+expect LINE:COLUMN FRAGMENT`, one for each mistake in it, counted from its own first line. An optional `# folder NAME`
+is the folder of the verb to which the document belongs. A helper of tests.
 """
 
 import re

@@ -1,7 +1,6 @@
-"""Stands in for ssh: a host that answers each request with messages that a test has prepared. The variable HOSTILE
-names a file with JSON: a list of messages for each request, and for "hello". A message with "flood" is sent
-forever; the event "silence" is not sent. "stderr" is the number of long lines to print to standard error first.
-"""
+"""Stands in for ssh, with a host that answers each request with messages that a test has prepared. The variable HOSTILE
+names a file with JSON: a list of messages for each request, and for "hello". A message with "flood" is sent forever;
+the event "silence" is not sent. "stderr" is the number of long lines to print to standard error first."""
 
 import json
 import os

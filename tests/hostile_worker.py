@@ -2,10 +2,10 @@
 
     python3 hostile_worker.py LINES WHAT
 
-It speaks the port's protocol on its standard input and output: it is up, waits for a request, and answers. LINES is a
-file with the lines of an honest worker: its header, and a result for each case. WHAT is a key of CHANGES or TEXTS, or
-the name of a function below: the attack in the second case. The functions get the worker as argument, and return or end
-the process.
+The program speaks the port's protocol on its standard input and output: it reports that the guest is up, waits for a
+request, and answers. LINES is a file with the lines of an honest worker: its header, and a result for each case. WHAT
+is the attack in the second case: a key of CHANGES or TEXTS, or the name of a function below. The functions get the
+worker as argument, and return or end the process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def say(data: bytes) -> None:
 
 
 class Worker:
-    """The guest's side: `case` is the case in flight, and `good` its honest line."""
+    """The guest's side of the port. `case` is the case in flight, and `good` the honest line for this case."""
 
     def __init__(self, lines: str) -> None:
         with open(lines, encoding="ascii") as file:
@@ -111,7 +111,7 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
         "effective": "FAIL",
     },
 }
-# The JSON that stands for the value of a key of the result.
+# The JSON in place of the value of a key of the result.
 TEXTS: Mapping[str, tuple[str, str]] = {
     "infinite_number": ("duration_us", "1e999"),
     "number_of_400_digits": ("duration_us", "1" + "0" * 400),

@@ -1,4 +1,4 @@
-"""Makes histories for tests: nights whose results are made up."""
+"""Makes histories for tests, with made-up results of nights."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ RULES = {rule.id: rule.as_data() for rule in registry().values()}
 
 
 def lines(verdicts: Mapping[int, str]) -> list[ResultRecord]:
-    """A result for each case of SUITE: PASS, except for cases for whose numbers another verdict is given."""
+    """Returns a result for each case of SUITE: the verdict that `verdicts` has for the case's number, else PASS."""
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL"}
     found = []
     for number, case in enumerate(SUITE.cases):

@@ -31,7 +31,7 @@ def sweep(
     outcome: Callable[[dict[str, str]], int],
     outcomes: Sequence[Outcome] = OUTCOMES,
 ) -> ResultRecord:
-    """The record of a sweep over these axes and its side file in `directory`.
+    """Makes a sweep over these axes: returns its record, and writes its side file to `directory`.
 
     `outcome` returns the number of a point's outcome for its labels, or -1 if the point is not in the space.
     """

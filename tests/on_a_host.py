@@ -1,4 +1,4 @@
-"""Runs in the guest, which plays a host with a device; prints one line of JSON.
+"""Runs in the guest, which stands for a host with a device; prints one line of JSON.
 
 A helper of test_host_device.py and test_kills_on_a_host.py.
 
@@ -28,7 +28,7 @@ from typing import Any
 
 from forked import Forked, run_forked
 
-PATIENCE_S = 1800.0  # the deadline of events that must happen; only a bound for a hang
+PATIENCE_S = 1800.0  # the deadline of events that must happen, which only ends a hang
 DEADLINE_S = "60"  # longer than any case takes, even on a slow machine
 ROOT = Path.cwd()
 AUDIT = Path("/run/audit")
@@ -55,7 +55,7 @@ def _hook(event, arguments):
     os.write(_log, f"{event} {told}\\n".encode())
 sys.addaudithook(_hook)
 """
-# Possible attacks of a library on the supervisor: a sitecustomize in the process under test tries them, without harm.
+# Possible attacks of a library on the supervisor. A sitecustomize in the process under test tries them, without harm.
 PROBE = """
 import json, os, sys
 from pathlib import Path
@@ -118,7 +118,7 @@ def verdicts(out: str) -> dict[str, str]:
 
 
 def processes(word: str) -> list[int]:
-    """The processes that have `word` among their arguments."""
+    """Returns the processes that have `word` among their arguments."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -153,9 +153,9 @@ def held() -> Iterator[None]:
 def in_use() -> dict[str, Any]:
     """Runs on a device that another process uses, and on a device that does not exist."""
     with held():
-        refused = run_forked("--verb", "dealloc_mw", "--out", "refused")
+        refused = run_forked("--cases", "bad", "-k", "bad/", "--out", "refused")
     found = {"refused": refused, "left": Path("refused/results.jsonl").exists()}
-    return {**found, "missing": run_forked("--device", "rxe9")}
+    return {**found, "missing": run_forked("--cases", "bad", "--device", "rxe9")}
 
 
 def unbroken() -> float:
@@ -168,14 +168,13 @@ def unbroken() -> float:
 
 
 def stuck() -> dict[str, Any]:
-    """Makes a process die, and another one unkillable: its control group is frozen while its case hangs."""
+    """Makes one process die, and another process unkillable: its control group is frozen while its case hangs."""
     AUDIT.mkdir()
     (AUDIT / "sitecustomize.py").write_text(HOOK)
     FREEZER.mkdir()
     subprocess.run(["mount", "-t", "cgroup", "-o", "freezer", "freezer", FREEZER], check=True)
     (FREEZER / "ice").mkdir()
-    # A host keeps no derived files from one run to the next. Here all runs share them, so that tables are read once and
-    # not six times.
+    # On a host, runs share no derived files. Here they share these files, so that tables are read once.
     environment = {"PYTHONPATH": str(AUDIT), "PYTHONDONTWRITEBYTECODE": "1", "RDMA_CTS_DERIVED": str(AUDIT / "derived")}
 
     def audited() -> None:
@@ -224,8 +223,8 @@ def isolated() -> dict[str, Any]:
 
 
 def closed() -> dict[str, Any]:
-    """Makes a run whose terminal is closed while its process under test is stopped, so that the run cannot end
-    before."""
+    """Makes a run whose terminal is closed while the process under test is stopped, so that the run cannot end
+    earlier."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv("./rdma-cts", command(*CHOSEN, "--out", "closed"))
@@ -267,7 +266,7 @@ def shared() -> dict[str, Any]:
 
 
 def killed(word: str, moments: int, took: float) -> list[dict[str, Any]]:
-    """Makes runs in which the process that has `word` among its arguments is killed by SIGKILL at random moments."""
+    """Makes runs, and kills the process that has `word` among its arguments by SIGKILL at random moments."""
     found = []
     dice = random.Random(7)
     for number in range(moments):

@@ -1,7 +1,6 @@
 """Runs in the guest, and makes further devices there; prints one line of JSON. Helper of test_ports_in_guest.py. It
 reports the findings of preflight on each device (with only IPv6, with large frames, next to another device), and the
-messages about unusable ports.
-"""
+messages about unusable ports."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from conformance.execution.preflight import preflight
 from forked import run_forked
 
 GRANTED = "reg_mr/rights/remote-write-granted-by-local-write+remote-write"
-PATIENCE_S = 60.0  # for events that must happen; only a bound for a hang
+PATIENCE_S = 60.0  # for events that must happen; only ends a hang
 
 
 def ip(*words: str) -> None:
@@ -71,7 +70,7 @@ def found_on(name: str, gid_index: int | None = None) -> dict[str, Any]:
 
 
 def told(of: Callable[[], object]) -> list[Any]:
-    """The line that reports a mistake, and the exit status."""
+    """Returns the line that reports a mistake, and the exit status."""
     try:
         of()
     except UserError as error:

@@ -1,11 +1,8 @@
-"""Finds answers that got more than one verdict in a recorded run. Helper of tests.
-
-Two results contradict each other if the same call, on the same set-up at the same entry, gave the same answer and the
-verdicts on that answer differ. Results of later steps are left out, because they may differ between rows. Rows that
-judge the status of a refusal and not its effect are left out too. Whether a call is unsupported must not
-depend on addresses and lengths: for this verdict, calls with the same flags on memory of the same kind count as the
-same call.
-"""
+"""Finds answers that got more than one verdict in a recorded run. Helper of tests. Two results contradict each other if
+the same call, on the same set-up at the same entry, gave the same answer, and the verdicts on the answer differ.
+Results of later steps are left out, because they may differ between rows. Rows that judge the status of a refusal and
+not its effect are left out too. Whether a call is unsupported must not depend on addresses and lengths: for this
+verdict, calls with the same flags on memory of the same kind count as the same call."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -26,7 +23,7 @@ _NOT_SUPPORTED = ("EOPNOTSUPP", "ENOSYS")
 
 
 def contradictions(every: Iterable[Case], recorded: Recorded, directory: Path) -> list[str]:
-    """One line for each answer with several verdicts: the call, the answer, and a case for each verdict."""
+    """Returns one line for each answer with several verdicts: the call, the answer, and a case for each verdict."""
     basis = Basis(known_capabilities(recorded))
     found: dict[str, dict[Verdict, str]] = {}
     answers: dict[str, str] = {}
@@ -50,7 +47,7 @@ def contradictions(every: Iterable[Case], recorded: Recorded, directory: Path) -
 def _calls(
     every: Iterable[Case], recorded: Recorded, directory: Path, basis: Basis
 ) -> Iterator[tuple[Case, Observation]]:
-    """Each row with its observation; each outcome of a sweep is returned as a row at the outcome's first point."""
+    """Yields each row with its observation; an outcome of a sweep is the row at the outcome's first point."""
     cases = {case.id: case for case in every}
     for record in recorded.results:
         case = cases.get(record["case"])

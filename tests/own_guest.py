@@ -1,6 +1,6 @@
 """Boots guests for tests, each with a command of its own.
 
-Their Python uses the bytecode, tables and compiled C that other guests have left on the host.
+The Python in these guests uses the bytecode, tables and compiled C that other guests have left on the host.
 """
 
 import json
@@ -20,10 +20,9 @@ from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from patience import PATIENCE_S
 
-# The parts of the project that are on a host.
+# The parts of the project that a worker on a host has.
 _PARTS = (
     *sorted(path.parent.name for path in ROOT.glob("*/__init__.py")),
-    "cases",
     "profiles",
     "conftest.py",
     "tox.ini",
@@ -37,7 +36,7 @@ def boot_own(
     tree: Iterable[tuple[Path, str]], command: str, console: Path, environment: Mapping[str, str] | None = None
 ) -> Guest:
     """Boots a guest of the default stack that has these files and runs the command; see Job."""
-    # Makes the template, which other tests need as well, and with it the files that are derived from the suite.
+    # Makes the template, which other tests also need, and the files that are derived from the suite.
     subprocess.run(
         ["./rdma-cts", "prepare", "--yes"],
         cwd=ROOT,
@@ -53,16 +52,24 @@ def boot_own(
 
 
 def told_by(
-    script: str, folder: Path, *arguments: str, files: Iterable[tuple[Path, str]] = (), settings: str = ""
+    script: str,
+    folder: Path,
+    *arguments: str,
+    files: Iterable[tuple[Path, str]] = (),
+    settings: str = "",
+    cases: Path = ROOT / "cases",
 ) -> Any:
-    """The result of a script of the tests that runs in a guest with the whole project: its line after "RESULT ", as
-    JSON.
+    """Runs a script of the tests in a guest with the whole project; returns its line after "RESULT ", as JSON.
 
-    `files` are put next to the script, `settings` are assignments in front of its command, and the console is written
-    to `folder`.
+    `files` are put next to the script, `settings` are assignments in front of its command, the console is written to
+    `folder`, and `cases` takes the place of the suite's own cases.
     """
     console = folder / "console.log"
-    tree = [*((ROOT / part, part) for part in _PARTS), *((ROOT / "tests" / name, name) for name in (script, _HELPER))]
+    tree = [
+        (cases, "cases"),
+        *((ROOT / part, part) for part in _PARTS),
+        *((ROOT / "tests" / name, name) for name in (script, _HELPER)),
+    ]
     command = " ".join((f"PYTHONPATH=/suite {settings} python3 {script}", *arguments, "; exit 7"))
     last = b""
     with boot_own([*tree, *files], command, console) as guest:

@@ -8,14 +8,14 @@ from typing import Any
 
 
 def data_of(page: str) -> dict[str, Any]:
-    """The data of a page."""
+    """Returns the data of a page."""
     (packed,) = re.findall(r'<script type="application/octet-stream" id="data">([^<]*)</script>', page)
     data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
     return data
 
 
 def cases_of(page: str) -> dict[str, list[dict[str, Any]]]:
-    """The values that the page shows for each case, by column, for each run that has the case."""
+    """Returns the values that the page shows for each case, by column, for each run with the case."""
     data = data_of(page)
     return {
         case: [

@@ -1,7 +1,5 @@
-"""Reads for tests the documents that a Debian package installs, as plain text.
-
-A manual page is read from its roff source, written by hand or by pandoc, so that no formatter wraps or hyphenates it.
-"""
+"""Reads the documents that a Debian package installs as plain text, for tests. A manual page is read from its roff
+source, by hand or by pandoc, so that no formatter wraps or hyphenates the text."""
 
 import gzip
 import re
@@ -10,7 +8,7 @@ from pathlib import Path
 ROOT = Path("/usr")
 _PAGE = re.compile(r"(\w+)\((\d)\)")
 _HEADING = re.compile(r"(?:\.SH +|# )\"?([A-Z ]+)\"?$")
-# Macros whose arguments are joined without a space, and those whose arguments are text; others have none.
+# Macros whose arguments are joined without a space, and macros whose arguments are text; other macros have no text.
 _JOINED, _TEXT = re.compile(r"\.(?:[BIR][BIR]) "), re.compile(r"\.[BI] ")
 _WORD = re.compile(r'"[^"]*"|\S+')
 _ESCAPES = {r"\\f(?:\[\w*\]|\w)|\\s[-+]?\d|\\[&c]": "", r"\\(?:\(cq|\[cq\]|\[aq\]|\(aq)": "'", r"\\-": "-", r"\\ ": " "}
@@ -40,7 +38,7 @@ def installed_release() -> int:
 
 
 def stands(quote: str, text: str) -> bool:
-    """Whether the text has these words in this order, with no other words in between; `[…]` stands for any words."""
+    """Whether the text has these words in this order without other words between them; `[…]` stands for any words."""
     return re.search(".*?".join(re.escape(part.strip()) for part in _spaced(quote).split("[…]")), text) is not None
 
 

@@ -1,6 +1,5 @@
 """Small made-up cases and results for the tests. The cases are read from YAML like tables, so that they follow changes
-of the table language.
-"""
+of the table language."""
 
 import functools
 import textwrap
@@ -78,7 +77,7 @@ def numbered(count: int, verb: str = "reg_mr") -> Suite:
 
 
 def header(**changes: Any) -> HeaderRecord:
-    """A valid header with the changes of a test."""
+    """Returns a valid header with the changes of a test."""
     data = {
         "type": "header",
         "schema": "rdma-cts/1",
@@ -105,7 +104,7 @@ def header(**changes: Any) -> HeaderRecord:
 
 
 def changed(record: R, changes: Mapping[str, object]) -> R:
-    """The record with these changes, even if the changes do not fit its type."""
+    """Returns the record with these changes, even if they do not fit its type."""
     data: dict[str, object] = {**record}
     return cast(R, data | dict(changes))
 
@@ -124,7 +123,7 @@ def consistent(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**line, **own} if line["type"] == "footer" else line for line in lines]
 
 
-# For each verdict, an observation of a registration that should succeed.
+# An observation of a registration that should succeed, by verdict.
 _OBSERVED: Mapping[str, Observation] = {
     "PASS": {"rc": None, "returned": "MR", "errno": "", "layer": "kernel"},
     "FAIL": {"rc": None, "returned": "NULL", "errno": "EINVAL", "layer": "kernel"},
@@ -133,9 +132,9 @@ _OBSERVED: Mapping[str, Observation] = {
 
 
 def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecord:
-    """A worker's line for a case of `numbered`: an observation with the verdict PASS or FAIL.
+    """Returns a worker's line for a case of `numbered`: an observation with the verdict PASS or FAIL.
 
-    Instead of FAIL, `verdict` can be an errno, which gives a FAIL by another cause.
+    In place of FAIL, `verdict` can be an errno, which gives a FAIL with another cause.
     """
     basis = Basis(Capabilities({}, {}, {}))
     row = basis.resolved(of)
@@ -146,7 +145,8 @@ def observed_result(of: Case, verdict: str = "PASS", **more: Any) -> ResultRecor
 
 
 def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
-    """A worker's line for a sweep over registrations that should succeed, in which these points fail."""
+    """Returns a worker's line for a sweep over registrations that should succeed, in which the points `failing`
+    fail."""
     assert of.sweep is not None
     space = of.sweep.space
     bad = {space.parse(point) for point in failing}

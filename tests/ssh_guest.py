@@ -1,7 +1,6 @@
 """Guests that stand for hosts with an RDMA device and sshd, reached over QEMU's user networking; a helper of tests.
 Their image is the default image with OpenSSH and the module of a network card; it is built and kept like any other
-image. A panic does not end such a guest, and a reset starts it again, as with a host.
-"""
+image. A panic does not end these guests, and a reset starts them again, like hosts."""
 
 import os
 import shlex
@@ -25,7 +24,7 @@ from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
 from patience import await_true
 
-BOOT_S = 600.0  # only a bound for a hang
+BOOT_S = 600.0  # only ends a hang
 # Sets up the network that QEMU gives a guest, and starts sshd, which must survive the end of each session.
 _SERVE = """\
 modprobe virtio_net
@@ -119,10 +118,10 @@ def ssh_guest(
     prepare: str = "",
     tree: Iterable[tuple[Path, str]] = (),
 ) -> Iterator[SshGuest]:
-    """A guest that is up and serves ssh; keys_in(folder) must have been called.
+    """Gives a guest that is up and serves ssh; keys_in(folder) must have been called.
 
-    `network` are QEMU's arguments for more network cards. `prepare` are commands in the guest before sshd is started,
-    in a directory that has the files of `tree`, as (source, name there).
+    `network` are QEMU's arguments for more network cards. `prepare` has commands for the guest before sshd is started.
+    Their working directory has the files of `tree`, given as (source, name in the directory).
     """
     program = find_program(qemu.PROGRAM)
     assert program

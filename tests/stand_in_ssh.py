@@ -1,8 +1,8 @@
 """Stands in for ssh: runs the command for the host on this machine, and forwards its input and output. When this
 program is killed, both ends see the connection break, as with ssh. Its environment selects further failures: with
-STAND_IN_SAYS, it prints that file and ends with STAND_IN_STATUS instead of connecting; if STAND_IN_STATUS is empty, it
-stays silent. STAND_IN_BYTES is the number of bytes from the host that are forwarded before the connection breaks.
-"""
+STAND_IN_SAYS, it prints that file and ends with STAND_IN_STATUS instead of connecting; if STAND_IN_STATUS is empty, the
+program stays silent. STAND_IN_BYTES is the number of bytes from the host that are forwarded before the connection
+breaks."""
 
 import os
 import select

@@ -1,5 +1,5 @@
-"""Packages added to a guest's image: they make another image, must not replace packages of the image, and are otherwise
-refused with a message."""
+"""Packages added to a guest's image make another image. Packages that would replace packages of the image are refused
+with a message."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -107,6 +107,6 @@ def test_names_of_packages_are_separated_by_commas() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "strace,", "-o", "a b", "Strace", "x;y", "strace=1"])
-def test_what_is_no_name_of_a_package_is_refused(text: str) -> None:
+def test_malformed_package_names_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="--tools"):
         builds.tools_from(RunOptions(tools=(text,)))

@@ -1,4 +1,4 @@
-"""A guest with a hostile overlay forges bytecode of the suite; a later run of the plain image does not use that
+"""A guest with a hostile overlay forges bytecode of the suite. A later run of the plain image does not use the forged
 bytecode."""
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from launched import run_in_guest
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 CASE = "dereg_mr/deregistration/of-none"
 MODULE = "conformance/execution/runner.py"
-# Each Python of the guest writes bytecode that Python accepts as that of the module, and the host as a derived file.
+# Each Python of the guest writes bytecode that Python accepts as the module's, and the host as a derived file.
 FORGER = f"""
 import importlib.util, os
 from importlib._bootstrap_external import _code_to_timestamp_pyc

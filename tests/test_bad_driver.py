@@ -11,7 +11,7 @@ from launched import run_in_guest
 from samples import footer_of
 
 pytestmark = [pytest.mark.guest, pytest.mark.long]
-# A deadline that no valid case reaches, even on a slow machine; the hanging case takes that long.
+# A deadline that no valid case reaches, even on a slow machine. The hanging case takes this time.
 DEADLINE_S = "60"
 ROWS = ("works", "panics", "hangs", "leaks", "dies", "taints", "loses", "works-too")
 

@@ -22,7 +22,7 @@ ANSWERS = {
 }
 
 
-def test_what_the_host_lacks_is_unreachable_with_how_to_mend_it(tmp_path: Path) -> None:
+def test_cases_without_their_resource_are_unreachable_with_a_remedy(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = run_in_guest(out, "--no-confirm", "--guest-env", "RDMA_CTS_BARE=8192", only=ANSWERS)
     assert done.returncode in (0, 1), done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Derived files: tables that were read once are not read again, and no outdated or damaged file is ever used."""
+"""Derived files: tables are read only once, and no outdated or damaged file is ever used."""
 
 import ctypes
 import marshal
@@ -130,7 +130,7 @@ def test_nothing_is_kept_without_a_directory(monkeypatch: pytest.MonkeyPatch, tm
     assert cache.lookup("a") is None
 
 
-def test_a_directory_that_cannot_be_made_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cache_directory_that_cannot_be_made_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(cache.DIRECTORY, str(tmp_path / "file" / "below"))
     cache.store("a", b"1")
@@ -291,7 +291,7 @@ def test_only_a_guest_without_anything_of_the_user_hands_files_over(tmp_path: Pa
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "parent"])
-def test_what_others_can_write_is_not_used(folder: Path, what: str) -> None:
+def test_cached_files_that_others_can_write_are_not_used(folder: Path, what: str) -> None:
     cache.store("a", b"1")
     assert cache.lookup("a")
     writable = {"file": folder / "a", "folder": folder, "parent": folder.parent}[what]

@@ -26,8 +26,8 @@ Host = Callable[..., None]
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Makes a host with this number of processors, this memory in MiB, and limits of control groups by the names of
-    their files."""
+    """Makes a host with these processors, this memory in MiB, and limits of control groups by the names of their
+    files."""
 
     def make(processors: int, total_mb: int, available_mb: int, **limits: list[str]) -> None:
         def meminfo(_path: Path, **_: str) -> str:
@@ -61,7 +61,7 @@ def test_one_for_each_processor_as_far_as_memory_allows(
     assert capacity.guests_at_once(None, GUEST_MB) == expected
 
 
-def test_who_asks_for_more_than_is_free_gets_them(host: Host) -> None:
+def test_a_given_number_of_guests_may_exceed_free_memory(host: Host) -> None:
     host(2, 10 * NEEDED_MB, NEEDED_MB)
     assert capacity.guests_at_once(10, GUEST_MB) == 10
 

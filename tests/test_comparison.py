@@ -84,8 +84,8 @@ def test_cases_are_compared_by_their_ids(tmp_path: Path) -> None:
     assert status == 1
 
 
-def test_what_only_one_of_the_runs_tried_is_neither_new_nor_gone(tmp_path: Path) -> None:
-    """The defect shows in two cases, of which the new run has tried one."""
+def test_cases_of_only_one_run_are_neither_new_nor_gone(tmp_path: Path) -> None:
+    """The defect shows in two cases; the new run has tried one of them."""
     first, second, third, fourth = SUITE.cases
     wrong = "ibv_reg_mr(access=0) should succeed, returned NULL"
     old = read(run(tmp_path / "old", [result(first, "FAIL", wrong), result(second, "FAIL", wrong), result(third)]))
@@ -124,7 +124,7 @@ def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp
     assert changes(tmp_path, old, [result(case, "FAIL", deviations=[known])]) == ([], 0)
 
 
-def test_a_waived_failure_is_no_regression_and_a_waiver_in_vain_is_reported(tmp_path: Path) -> None:
+def test_a_waived_failure_is_not_a_regression_and_an_unused_waiver_is_reported(tmp_path: Path) -> None:
     waived: dict[str, Any] = {"effective": "WAIVED", "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"}}
     old = [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1], "FAIL", **waived)]
     found, status = changes(tmp_path, old, [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1])])
@@ -177,7 +177,7 @@ def test_a_hundred_thousand_points_cost_little_more_than_a_call_each(tmp_path: P
     assert [change.points for change in found.of("regressed")] == [0, 1]
 
 
-def test_runs_of_other_tables_are_compared_only_when_told(tmp_path: Path, cli: Cli) -> None:
+def test_runs_of_other_tables_are_compared_only_on_request(tmp_path: Path, cli: Cli) -> None:
     old, new = (run(tmp_path / name, [result(SUITE.cases[0])], name * 64) for name in ("a", "b"))
     assert "different tables; --unlike-tables" in cli(2, "compare", old, new).err
     assert "1 case compared: nothing has changed" in cli(0, "compare", old, new, "--unlike-tables").out
@@ -192,7 +192,7 @@ def test_a_run_of_other_tables_that_left_cases_out_has_not_lost_them(tmp_path: P
     assert (found.changes, found.untried) == ((), (1, 0))
 
 
-def test_what_changed_under_test_comes_before_what_that_changed() -> None:
+def test_changes_under_test_come_before_changed_results() -> None:
     env = {"kernel": "6.12.1", "rdma_core": "56.1", "pyverbs": "56.1", "python": "3.14", "tainted": 0}
     old = digested(result(SUITE.cases[0]), tables="a" * 64, stack="trixie", env=env)
     new = digested(result(SUITE.cases[0], "FAIL"), tables="a" * 64, stack="forky", seed=7)
@@ -236,9 +236,7 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, cli:
         (lambda data: [], "not the points"),
     ],
 )
-def test_points_that_are_none_are_one_clear_line(
-    tmp_path: Path, spoil: Callable[[Any], Any], what: str, cli: Cli
-) -> None:
+def test_malformed_points_are_one_clear_line(tmp_path: Path, spoil: Callable[[Any], Any], what: str, cli: Cli) -> None:
     directories = [tmp_path / name for name in ("old", "new")]
     for directory in directories:
         run(directory, swept(directory))
@@ -257,7 +255,7 @@ def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, cli: Cli) 
 
 
 def two_runs(tmp_path: Path) -> tuple[str, str]:
-    """The older run has a defect that is gone in the newer run, which has two others."""
+    """The older run has a defect that the newer run does not have; the newer run has two other defects."""
     first, second, third, fourth = SUITE.cases
 
     def refused(of: Case, errno: str) -> ResultRecord:
@@ -290,7 +288,7 @@ def test_a_defect_whose_case_was_not_decided_is_not_gone(again: str, tmp_path: P
     assert "  gone  " not in said
 
 
-def test_what_is_only_newly_wrong_is_no_regression_and_is_reported(tmp_path: Path, cli: Cli) -> None:
+def test_newly_supported_failures_are_not_regressions_and_are_reported(tmp_path: Path, cli: Cli) -> None:
     old = run(tmp_path / "old", [result(SUITE.cases[0], "UNSUPPORTED")])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL")])
     assert cli(1, "compare", old, new).out.endswith(

@@ -1,4 +1,4 @@
-"""The C code is compiled if there is a compiler, and used only if its structures equal those of Python."""
+"""The C code is compiled if there is a compiler, and is used only if its structures equal Python's."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,12 +80,12 @@ def test_exchanges_are_checked_with_sizes_of_their_own(tmp_path: Path, monkeypat
     )
     monkeypatch.setattr(native_exchange, "SOURCE", source)
     monkeypatch.setenv("LIBRARY_PATH", str(tmp_path))
-    (tmp_path / "libibverbs.so").write_text("")  # an empty linker script: none of its functions is called here
+    (tmp_path / "libibverbs.so").write_text("")  # an empty linker script, because this test calls none of its functions
     with pytest.raises(UserError, match=rf"sizeof\(struct exchange\) is {sizes[0] + 48}, not {sizes[0]}"):
         native_exchange._library()
 
 
-def test_what_cannot_be_compiled_is_done_in_python(tmp_path: Path) -> None:
+def test_python_is_used_where_c_cannot_be_compiled(tmp_path: Path) -> None:
     source = tmp_path / "broken.c"
     source.write_text("#error no header\n")
     assert library(source, ()) is None

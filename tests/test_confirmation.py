@@ -1,5 +1,5 @@
-"""Violations are tried again alone: each is confirmed, or the earlier cases that it needs are found. The tests also
-check how this is recorded and shown."""
+"""Violations are tried again alone. Each is confirmed, or the earlier cases that it needs are found. The tests also
+check the records and the reports."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ from samples import footer_of, numbered, observed_result, observed_sweep, result
 COUNT = 12
 SUITE = numbered(COUNT)
 IDS = [case.id for case in SUITE.cases]
-# A function: the verdict of a case after these cases in the same worker.
+# A function that returns the verdict of a case after these cases in the same worker.
 Device = Callable[[str, Sequence[str]], str]
 
 
@@ -78,7 +78,7 @@ class Run:
 
 
 def always(*cases: int) -> Device:
-    """These cases fail, whatever ran before."""
+    """These cases always fail."""
     return lambda case, before: "FAIL" if case in [IDS[number] for number in cases] else "PASS"
 
 
@@ -89,7 +89,7 @@ def after(case: int, *needed: int) -> Device:
 
 
 def counts(recorded: Recorded) -> tuple[int, int, int]:
-    """The violations that were confirmed, not confirmed and not tried."""
+    """Returns the numbers of violations that were confirmed, not confirmed and not tried."""
     figures = footer_of(recorded)["confirmation"]
     return figures["confirmed"], figures["not_confirmed"], figures["not_tried"]
 
@@ -99,7 +99,7 @@ def tried(recorded: Recorded) -> dict[int, str]:
     return {IDS.index(each["case"]): each["by"] for each in recorded.confirmations if each["confirmed"]}
 
 
-def test_one_of_each_cause_is_tried_alone_and_the_others_together_in_another_order(tmp_path: Path) -> None:
+def test_one_case_of_each_cause_is_confirmed_alone_and_the_others_together(tmp_path: Path) -> None:
     verdicts = {3: "FAIL", 5: "FAIL", 6: "EOPNOTSUPP", 7: "FAIL", 9: "CRASH"}
     run = Run(tmp_path, lambda case, before: verdicts.get(IDS.index(case), "PASS"))
     recorded = run()
@@ -118,7 +118,7 @@ def test_a_worker_that_starts_slowly_is_waited_for_while_it_is_busy(
     assert counts(recorded)[0] == confirmed
 
 
-def test_what_does_not_occur_again_with_others_is_tried_alone(tmp_path: Path) -> None:
+def test_a_violation_not_seen_again_with_others_is_tried_alone(tmp_path: Path) -> None:
     def device(case: str, before: Sequence[str]) -> str:
         spoiled = before[:1] == [IDS[7]] and case != IDS[6]
         return "FAIL" if case in IDS[3:8] and not spoiled else "PASS"
@@ -147,7 +147,7 @@ def test_the_first_case_of_a_worker_has_run_alone_already(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("needed", [(0,), (5,), (10,), (3, 4)])
-def test_what_fails_only_after_others_names_them(tmp_path: Path, needed: tuple[int, ...]) -> None:
+def test_a_violation_that_needs_earlier_cases_names_them(tmp_path: Path, needed: tuple[int, ...]) -> None:
     run = Run(tmp_path, after(11, *needed))
     recorded = run()
     (record,) = recorded.confirmations
@@ -165,7 +165,7 @@ def test_cases_of_both_halves_are_named_together(tmp_path: Path) -> None:
     assert record["after"] == IDS[:11]
 
 
-def test_what_never_comes_back_is_said_to(tmp_path: Path) -> None:
+def test_a_violation_never_seen_again_is_reported_as_unconfirmed(tmp_path: Path) -> None:
     once = iter(["FAIL"])
     run = Run(tmp_path, lambda case, before: next(once, "PASS") if case == IDS[4] else "PASS")
     (record,) = run().confirmations
@@ -194,7 +194,7 @@ def test_a_crash_is_not_tried_again_on_a_kernel_that_may_be_damaged(tmp_path: Pa
     assert counts(recorded) == (0, 0, 1)
 
 
-def test_a_crash_that_does_not_happen_alone_is_marked(tmp_path: Path) -> None:
+def test_an_unconfirmed_crash_is_marked(tmp_path: Path) -> None:
     run = Run(tmp_path, lambda case, before: "CRASH" if case == IDS[3] and IDS[1] in before else "PASS")
     (record,) = run().confirmations
     assert (record["in_run"]["verdict"], record["alone"]["verdict"]) == ("CRASH", "PASS")
@@ -304,7 +304,8 @@ POINT = "access=LOCAL_WRITE"
 
 
 def swept(cases: Sequence[str], fails: Callable[[Sequence[str]], bool], suite: Suite) -> Iterator[bytes | None]:
-    """A worker's lines for the cases above: one point of the sweep fails if `fails` is true for the cases before it."""
+    """Yields a worker's lines for the cases above. One point of the sweep fails if `fails` is true for the earlier
+    cases."""
     yield HEADER
     for number, id_ in enumerate(cases):
         yield encode({"type": "start", "case": id_})

@@ -1,4 +1,4 @@
-"""Exchanges: the memory of an exchange is examined before the next exchange is executed, and late data is detected."""
+"""Exchanges: the memory of an exchange is examined before the next exchange is executed, and late data are detected."""
 
 import ctypes
 import itertools
@@ -95,9 +95,8 @@ class Memory:
 
 
 class Side:
-    """One end of a pair. Each poll calls `polled` with the number of earlier polls, and returns a completion with the
-    next of `opcodes`.
-    """
+    """One end of a pair. Each poll calls `polled` with the number of earlier polls, and returns a completion whose
+    opcode is the next of `opcodes`."""
 
     number, kind, sq_sig_all, state = 1, "RC", False, "RTS"
 
@@ -120,7 +119,7 @@ class Side:
 
 
 class Pair:
-    """A pair of two such ends."""
+    """A pair of two Sides."""
 
     renews_by_reset = tells_state = True
     transport = INFINIBAND
@@ -157,7 +156,7 @@ def test_data_of_a_read_must_be_in_memory_when_the_read_completes(with_completio
 
 @pytest.mark.parametrize(("failed", "waited", "state"), [(False, 0.0, "ERR"), (True, 0.001, "RTS")])
 def test_nothing_is_waited_for_on_a_pair_that_has_failed_before(failed: bool, waited: float, state: str) -> None:
-    """For a state other than ERR, the code would wait a second."""
+    """In a state other than ERR, the code would wait a second."""
     asked: list[float] = []
     states: list[str] = []
 
@@ -230,7 +229,7 @@ def test_an_error_state_that_has_once_not_come_is_awaited_briefly_on_the_same_co
 
 
 @pytest.mark.usefixtures("slow_clock")
-def test_where_no_document_demands_the_error_state_each_kind_of_refusal_is_waited_for_once() -> None:
+def test_undemanded_error_states_are_awaited_once_for_each_kind_of_refusal() -> None:
     pair = Pair(Unending(), Unending())
     vars(pair)["transport"] = IWARP
     first, second = (LoopbackConnection(cast(Any, pair), lambda: 1) for _ in range(2))
@@ -242,7 +241,7 @@ def test_where_no_document_demands_the_error_state_each_kind_of_refusal_is_waite
 
 
 class Refused(Side):
-    """The end whose request the peer refuses, or a peer that flushes no receive; `waited` has the lengths of the
+    """An end of a pair on which the peer refuses requests and flushes no receive; `waited` has the lengths of the
     waits."""
 
     def __init__(self, *statuses: str) -> None:
@@ -254,9 +253,9 @@ class Refused(Side):
         return [Completion(1, status) for status in self._statuses]
 
 
-def test_where_states_are_not_reported_a_flush_that_did_not_come_is_awaited_briefly_again() -> None:
-    """The short wait applies to any connection of the device. After another kind of refusal, or after a refusal with a
-    reported state, the full time is waited."""
+def test_without_reported_states_a_missing_flush_is_awaited_briefly_again() -> None:
+    """The short wait applies to every connection of the device. After another kind of refusal, or if the error state is
+    reported, the wait has its full length."""
     full, short = connection.SILENCE_S, connection.SILENCE_S / 100
     waits: list[float] = []
     lingering: set[Refusal] = set()
@@ -323,14 +322,14 @@ def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> No
         ("RC", INFINIBAND, "RDMA_WRITE", "WR_FLUSH_ERR", "WR_FLUSH_ERR", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "FATAL_ERR", "", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "", "", False),
-        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the message after the request has arrived
+        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the SEND behind the request has arrived
         ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", False),
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "WR_FLUSH_ERR", False),
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),
         ("RC", IWARP, "RDMA_READ", "SUCCESS", "", True),
     ],
 )
-def test_what_nobody_has_answered_is_followed_by_a_message_that_must_arrive(
+def test_an_unanswered_request_is_followed_by_a_message_that_must_arrive(
     monkeypatch: pytest.MonkeyPatch, kind: str, transport: Any, opcode: str, found: str, received: str, answered: bool
 ) -> None:
     side = Side([], lambda _: None)
@@ -380,7 +379,7 @@ def test_a_message_that_must_arrive_may_be_lost_only_by_an_unreliable_transport(
 
 
 def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
-    """The queue pair of this connection belongs to a provider of this test, which refuses receives."""
+    """The queue pair of this connection belongs to a provider that refuses receives."""
     assert native_exchange.available(), "the project's tests need gcc"
     post = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     refuse = post(lambda *_: 12)
@@ -400,10 +399,9 @@ def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
 
 @pytest.fixture
 def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
-    """Makes a connection over one queue pair of a made-up provider; returns it and the queue pair's address. The
-    completions in `polled`, each a wr_id, a status and an opcode of <infiniband/verbs.h>, are returned in turn; the
-    last one is repeated.
-    """
+    """Makes a connection over one queue pair of a made-up provider; returns the connection and the queue pair's
+    address. Polls return the completions in `polled` in turn, each a wr_id, a status and an opcode of
+    <infiniband/verbs.h>; the last completion is repeated."""
     assert native_exchange.available(), "the project's tests need gcc"
     take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
     poll = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
@@ -446,8 +444,8 @@ def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_
     assert [each.moved() for each in two[0].areas] == ["nothing", "nothing"]
 
 
-def test_a_flushed_send_behind_an_earlier_request_is_no_completion_of_the_next_one(provided: Any) -> None:
-    """The first exchange succeeds. The second fails at once, before the SEND that follows the first request is
+def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provided: Any) -> None:
+    """The first exchange succeeds. The second fails at once, before the SEND behind the first request is
     acknowledged."""
     flushed, failed = (1 | BEHIND, WR_FLUSH_ERR, 0), (2, LOC_QP_OP_ERR, 0)
     made, _ = provided((1, 0, 1), (0, 0, RECV), flushed, failed)

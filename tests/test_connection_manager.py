@@ -17,7 +17,7 @@ from conformance.errors import UserError
 
 ACTIVE, PASSIVE = 17, 42
 ADDRESS_RESOLVED, ROUTE_RESOLVED, REQUEST, REJECTED, ESTABLISHED, DISCONNECTED = 0, 2, 4, 8, 9, 10
-# The events of the real manager after each call, as (event, id): the id is that of the call, or a new one.
+# The events of the real manager after each call, as (event, id). The id is the id of the call, or a new id.
 REPORTS = {
     "rdma_resolve_addr": [(ADDRESS_RESOLVED, "own")],
     "rdma_resolve_route": [(ROUTE_RESOLVED, "own")],
@@ -27,7 +27,8 @@ REPORTS = {
 
 
 class Library:
-    """A librdmacm without a device: `alive` are its existing ids, `connected` the queue pairs that each call named."""
+    """A librdmacm without a device. `alive` has the existing ids, and `connected` the queue pairs that each call
+    named."""
 
     def __init__(self) -> None:
         self.read, self.write = os.pipe()

@@ -51,8 +51,8 @@ def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True
 
 
 def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
-    """For each rule that has a case: the number of its cases, and the numbers that expect success, a refusal and an
-    open outcome."""
+    """Returns, for each rule that has a case, the number of its cases, and the numbers that expect success, a refusal
+    and an open outcome."""
     return {rule.id: (rule.cases, rule.success, rule.refused, rule.open) for rule in coverage.rules if rule.cases}
 
 

@@ -1,5 +1,5 @@
-"""Waivers of defects: they are made from recorded runs, read again, and applied to the same run, to another run and to
-a worse one."""
+"""Waivers of defects are made from recorded runs, read again, and applied to the same run, to another run and to a
+worse run."""
 
 import json
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def recorded(name: str) -> Digest:
 
 @cache
 def text_of(*names: str) -> str:
-    """The text of the waiver file that is made from these runs."""
+    """Returns the text of the waiver file that is made from these runs."""
     runs = [Run(name, recorded(name).header, recorded(name).results) for name in names]
     text = waivers_text(runs, "the rdma team", ISSUE, EXPIRES)
     jsonschema.validate(json.loads(json.dumps(yaml.safe_load(text), default=str)), SCHEMA)
@@ -45,7 +45,7 @@ def text_of(*names: str) -> str:
 
 
 def made(tmp_path: Path, *names: str) -> Waivers:
-    """The waivers of these runs, read from the file that was made from them."""
+    """Returns the waivers of these runs, read from the file made from these runs."""
     path = tmp_path / "waivers.yaml"
     path.write_text(text_of(*names))
     return read_waivers(path, NO_SUITE, TODAY)
@@ -73,7 +73,7 @@ def test_they_leave_nothing_of_another_run_in_which_another_case_died(tmp_path: 
     assert left(made(tmp_path, "forky", "forky-again"), recorded("forky-again")) == ([], [])
 
 
-def test_what_comes_only_at_times_is_named_so(tmp_path: Path) -> None:
+def test_unsteady_defects_are_named_unsteady(tmp_path: Path) -> None:
     made(tmp_path, "forky", "forky-again", "trixie")
     data = yaml.safe_load((tmp_path / "waivers.yaml").read_text())
     unsteady = {each["case"]: each["seen"] for waiver in data["waivers"] for each in waiver.get("unsteady", ())}

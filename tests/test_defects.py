@@ -1,8 +1,8 @@
 """Severity and defects, on the violations of real runs.
 
 `recorded_violations` has the violations of four runs in the guest, and some results that passed: two of Debian forky,
-in which one case died in different places, one of trixie, and one with the driver siw. Header and results are as they
-were recorded, except for details of the machine and keys that nothing here reads.
+in which one case died in different places, one of trixie, and one with the driver siw. Header and results are as
+recorded, except for details of the machine and for keys that no test reads.
 """
 
 import random
@@ -34,7 +34,7 @@ from reports.digest import read
 from trial.catalogue import named
 
 RUNS = Path(__file__).with_name("recorded_violations")
-# The defects of forky. Other people's trackers and waivers have these fingerprints: they must not change.
+# The defects of forky. Other people's trackers and waivers have these fingerprints, which must not change.
 _FORKY = """
 6c8e18b350a5:BIND-15+BIND-19 7862f7654354:IOVA-05 85c569cb8aca:BIND-10 251ad0de44ec:REG-12 2b7c9c131fc3:BIND-21
 8b8051c7e5f5:ADV-08 ca5610635990:BIND-17 de19cd258c26:BIND-18 1f7d68914521:BIND-11 5419bb365f47:BIND-19
@@ -147,7 +147,7 @@ def test_severity_is_that_of_what_was_observed(name: str) -> None:
                 assert severity is Severity.WRONG_REPORT
 
 
-def test_what_is_a_remark_is_not_one_by_mistake() -> None:
+def test_the_only_remark_of_recorded_runs_is_about_invalidated_keys() -> None:
     remarks = {
         re.sub(r"0x[0-9a-f]+", "KEY", symptom.line.replace(symptom.call, ""))
         for name in ("forky", "trixie", "siw")
@@ -158,7 +158,7 @@ def test_what_is_a_remark_is_not_one_by_mistake() -> None:
     assert remarks == {": the receiver was told nothing as the invalidated key, not KEY"}
 
 
-def test_who_answered_is_said_with_the_evidence_and_is_not_guessed() -> None:
+def test_the_answering_layer_is_reported_only_with_evidence() -> None:
     found = {defect.rules: defect.answering for defect in defects_of(results("forky"))}
     assert found["BIND-15", "BIND-19"].layer == "device"
     died = next(defect for defect in defects_of(results("forky")) if defect.fingerprint == "6c8e18b350a5")
@@ -192,13 +192,13 @@ def symptoms(run: str) -> list[Symptom]:
         ([], "not known"),
     ],
 )
-def test_where_a_process_was_when_it_died_says_who_answered(log: list[str], who: str) -> None:
+def test_the_frames_of_a_dead_process_name_the_answering_layer(log: list[str], who: str) -> None:
     died = next(each for each in symptoms("forky") if each.rules == ("BIND-21",))
     record: ResultRecord = {**died.record, "kernel": {"log": log}}
     assert answering_of(replace(died, record=record)).layer == who
 
 
-def test_what_the_core_answers_is_of_the_stack_and_no_death_is() -> None:
+def test_answers_of_the_kernel_core_count_for_the_stack_but_crashes_do_not() -> None:
     of_stack = [record for record in results("forky") if is_of_stack(record)]
     assert {"ADV-09", "IOVA-02"} <= {rule for record in of_stack for rule in record["rules"]}
     assert [each["case"] for each in of_stack if "the kernel's RDMA core answered" not in str(each)] == []
@@ -233,8 +233,8 @@ def test_the_title_of_what_a_tool_of_the_kernel_reports_says_what_it_is() -> Non
 
 
 def test_one_flag_that_is_refused_at_many_rules_is_one_defect_and_keeps_every_fingerprint(tmp_path: Path) -> None:
-    """A reference that refuses REMOTE_WRITE: the rules have separate defects unless the run shows what their calls
-    share."""
+    """On a reference that refuses REMOTE_WRITE, the rules have separate defects unless the run shows that their calls
+    share the flag."""
     suite = load_suite()
     cases = [
         case

@@ -1,10 +1,6 @@
-"""The commands of the pages: all are parsed, and each is run as it is written, unless NOT_RUN has a reason not to run
-it.
+"""All commands of the pages are parsed, and each is run in its written form, unless NOT_RUN has a reason not to run it.
+Names in capitals exist as files: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle."""
 
-Names in capitals exist as files: RUN, OLD, NEW and DIR are runs and a history, BUNDLE is a bundle.
-"""
-
-import lzma
 import re
 import shlex
 import shutil
@@ -17,15 +13,17 @@ import pytest
 
 from commands.__main__ import main, parser_of
 from conformance.errors import UserError
+from conformance.results.records import encode, footer_record
 from conformance.tables.suite import ROOT, load_suite
+from samples import header, numbered, registry, result
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
-# A command stands at a prompt, in a script, a crontab or a unit of systemd, or, if it has arguments, within a sentence.
+# A command is at a prompt, in a script, a crontab or a unit of systemd or, if it has arguments, within a sentence.
 _PLACE = r"(?:[$#] |[A-Z_]+=\S+ |git bisect run |(?:[\d*]+ ){5}.*&& |Exec\w+=\S*/)?(?:\./)?"
 _COMMAND = re.compile(
     rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`", re.MULTILINE
 )
-# Placeholders of the pages, and their values here.
+# The placeholders of the pages, and their values in these tests.
 FOR_READERS = {
     "CASE#axis=value,…": "bind_mw/type_1/part-from-buf",
     "CASE": "bind_mw/type_1/part-from-buf",
@@ -45,8 +43,6 @@ FOR_READERS = {
     "kept": "DIR",
     "85c569cb": "85c569cb8aca",
 }
-# These commands read two whole runs.
-_READ_TWO = ("compare",)
 # The reasons why commands with these beginnings are not run here.
 NOT_RUN = {
     "run": "needs a device or a guest: tests/test_run.py, test_softroce.py, test_lab.py",
@@ -85,7 +81,7 @@ COMMANDS = sorted(set(documented()))
 
 
 def why_not(line: str) -> str:
-    """The reason why a command is not run; empty if it is run."""
+    """Returns the reason why a command is not run; empty if it is run."""
     if "--list" in line.split():
         return ""
     return next((reason for begin, reason in NOT_RUN.items() if f"{line} ".startswith(f"{begin} ")), "")
@@ -97,14 +93,20 @@ def words_of(line: str) -> list[str]:
     return [FOR_READERS.get(word, word) for word in words]
 
 
+def complete() -> list[Any]:
+    """A run that planned one case and has its result."""
+    only = numbered(1).cases[0]
+    lines = [result(only)]
+    return [header(planned=[only.id]), *lines, footer_record([only.id], lines, registry(), duration_s=1)]
+
+
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with all files that the pages name."""
     folder = tmp_path_factory.mktemp("shelf")
-    whole = lzma.decompress((ROOT / "docs" / "runs" / "rxe.jsonl.xz").read_bytes())
     part = (ROOT / "tests" / "recorded_violations" / "forky.jsonl").read_bytes()
-    runs = {"RUN": part, "OLD": whole, "NEW": whole, "out/latest": part}
-    for name, content in runs.items():
+    whole = b"".join(map(encode, complete()))
+    for name, content in {"RUN": part, "OLD": whole, "NEW": whole, "out/latest": part}.items():
         (folder / name).mkdir(parents=True)
         (folder / name / "results.jsonl").write_bytes(content)
     (folder / "waivers.yaml").write_text("waivers: []\n")
@@ -132,15 +134,15 @@ def test_every_command_of_a_page_is_parsed(page: str, line: str, shelf: Path, mo
 
 
 def runs() -> Iterator[Any]:
-    """Each command that is run here, only once even if several pages have it or its placeholders differ."""
+    """Yields each command that is run, only once even if several pages have it or its placeholders differ."""
     for words, (page, line) in {tuple(words_of(line)): (page, line) for page, line in COMMANDS}.items():
         if not why_not(line):
-            yield pytest.param(page, words, marks=pytest.mark.slow if words[0] in _READ_TWO else (), id=line)
+            yield pytest.param(page, words, id=line)
 
 
 @pytest.mark.usefixtures("desk")
 @pytest.mark.parametrize(("page", "words"), runs())
-def test_what_needs_no_device_is_run_as_it_is_written(
+def test_commands_that_need_no_device_run_as_written(
     page: str, words: Sequence[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main(words)

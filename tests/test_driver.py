@@ -19,8 +19,8 @@ KERNEL = "7.0-test"
 
 @dataclasses.dataclass
 class Compiler:
-    """A stand-in for mmdebstrap with its hook: writes the module and counts its calls; `log` is its output if it
-    fails."""
+    """A stand-in for mmdebstrap with its hook. It writes the module and counts its calls; `log` is the output of a
+    failure."""
 
     count: int = 0
     log: str = ""
@@ -109,7 +109,7 @@ def test_two_runs_at_once_compile_it_once(tmp_path: Path, compiler: Compiler) ->
         dataclasses.replace(Recipe(), mirror="http://mirror.example/debian"),
     ],
 )
-def test_whatever_shapes_a_module_changes_its_digest(other: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_input_of_a_module_changes_its_digest(other: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     digests = [
         module_digest(SIW, Recipe(), KERNEL),
         module_digest(SIW, other, KERNEL),

@@ -76,7 +76,7 @@ def test_a_run_without_failures_has_none_to_run_again(out: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("target", ["--guest --stack trixie", "--host root@node1 --device mlx5_0", ""])
-def test_what_failed_is_run_again_where_it_failed(out: Path, target: str) -> None:
+def test_failed_cases_are_run_again_on_their_target(out: Path, target: str) -> None:
     file = out / "first/results.jsonl"
     run = f"./rdma-cts run {target}".strip()
     file.write_text(re.sub(r'"repro":"[^"]*--only', f'"repro":"{run} --only', file.read_text()))

@@ -1,4 +1,4 @@
-"""The builds that a running guest can load, and where their files go."""
+"""The builds that a running guest can load, and the places of their files."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md are followed literally in a copy of the tree, to check that the steps of the page
+"""Follows the examples of docs/extending.md literally in a copy of the tree, to check that the steps of the page
 suffice."""
 
 import re

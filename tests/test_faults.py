@@ -21,13 +21,13 @@ from trial.catalogue import named
 
 SUITE = load_suite()
 RUNS = Path(__file__).with_name("recorded_violations")
-# For each symptom: the case, the fingerprint, the severity, the number of points and the formula.
+# The case, fingerprint, severity, number of points and formula of each symptom.
 Found = list[tuple[str, str, str, int, str]]
 
 
 def judged_again(suite: Suite, file: Path, to: Path) -> Iterator[ResultRecord]:
-    """The violations of a recorded run, judged again by their observations; results that are no longer violations are
-    left out."""
+    """Yields the violations of a recorded run, judged again by their observations, without results that are no longer
+    violations."""
     recorded, directory = read_results(file), file if file.is_dir() else file.parent
     recorded.results = [
         each for each in recorded.results if not each.get("points_file") or (directory / each["points_file"]).exists()
@@ -61,7 +61,7 @@ def of_reference(tmp_path_factory: Folders) -> Path:
 
 @pytest.mark.parametrize("name", ["forky", "trixie", "siw", "reference"])
 def test_no_sentence_changes_a_defect(name: str, of_reference: Path, tmp_path: Path, monkeypatch: Patch) -> None:
-    """The renderer of sentences is replaced by one that returns the same nonsense for every fault."""
+    """The renderer of sentences is replaced by a function that returns the same nonsense for every fault."""
     file = of_reference if name == "reference" else RUNS / f"{name}.jsonl"
     before = found_in(SUITE, file, tmp_path)
     assert len(before) >= 20

@@ -1,4 +1,4 @@
-"""Many nodes on one page: exactly the real differences are reported, and an unreadable directory affects only its
+"""Many nodes on one page. Exactly the real differences are reported, and an unreadable directory affects only its own
 node."""
 
 import json
@@ -39,7 +39,7 @@ def changing(*keys: str, to: Any) -> Change:
 
 def no_defect(data: dict[str, Any]) -> None:
     """Removes a defect that the other nodes have."""
-    del data["defects"][0]  # the last defects may be unconfirmed, and then do not count
+    del data["defects"][0]  # the last defects may be unconfirmed, and would then not count
 
 
 def one_case_more(data: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ def one_case_more(data: dict[str, Any]) -> None:
     data["violations"][0]["cases"].append("reg_mr/made/up")
 
 
-# Differences on a node, and the reports about them.
+# Differences of a node, and the reports about them.
 DIFFERENCES: Mapping[str, tuple[Change, str]] = {
     "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, its equals none"),
     "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, its equals "),
@@ -112,7 +112,7 @@ def test_many_nodes_of_another_firmware_are_a_group_of_their_own(tmp_path: Path,
     assert not any(group["differences"] for group in data["groups"])
 
 
-def test_a_node_that_cannot_be_read_costs_its_own_row(tmp_path: Path, capsys: Says) -> None:
+def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, capsys: Says) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "empty").mkdir()
     (folder / "n1" / "summary.json").write_text("{")
@@ -166,7 +166,7 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, ca
         (lambda folder: folder.write_text(""), "cannot be read: Not a directory"),
     ],
 )
-def test_what_is_no_directory_of_nodes_is_one_line(
+def test_a_path_that_is_not_a_directory_of_nodes_is_one_line(
     tmp_path: Path, make: Callable[[Path], object], said: str, cli: Cli
 ) -> None:
     make(tmp_path / "nodes")

@@ -1,7 +1,6 @@
-"""API-01 with headers written by the tests, each broken in one place, so that no test depends on the header of this
-machine. A C compiler is needed; without it these tests fail. Only the last test reads an installed header, and reports
-if there is none.
-"""
+"""API-01 with headers that the tests write, each broken in one place, so that no test depends on the header of this
+machine. Without a C compiler, these tests fail. Only the last test reads an installed header; it reports if none is
+installed."""
 
 import enum
 import os
@@ -44,7 +43,8 @@ def header(tmp_path: Path) -> Callable[..., Path]:
 
 
 def findings(checks: list[Check]) -> dict[str, str]:
-    """The outcomes other than PASS by item. The vendor's dialect is left out, because no header here has it."""
+    """Returns the outcomes other than PASS, by item. The vendor's dialect is left out, because none of these headers
+    has it."""
     return {
         each.item: each.outcome for each in checks if each.outcome != PASS and not each.item.endswith("(experimental)")
     }
@@ -57,8 +57,8 @@ def only(checks: list[Check], item: str) -> Check:
 
 
 def struct_with(name: str, old: str, new: str) -> Edit:
-    """An edit of one field. It includes the struct's text before the field, so that the edited text occurs only
-    once."""
+    """Returns an edit of one field. The edit includes the struct's text before the field, so that the edited text
+    occurs only once."""
     text = own_header()
     start = text.index(f"struct {name} {{")
     body = text[start : text.index("};", start)]
@@ -73,8 +73,8 @@ def test_a_header_like_the_descriptions_passes_in_everything(header: Callable[..
     assert len(items) == len(set(items))
     values = sum(len(described.values) for described in ENUMS.values())
     fields = sum(len(struct.fields) for struct in STRUCTS.values())
-    # Each enumerator, constant and prototype, and the size of each struct, is changed once; also the offset, size and
-    # type of a field.
+    # Each enumerator, constant and prototype, the size of each struct, and the offset, size and type of a field are
+    # changed once.
     assert len(items) == values + len(CONSTANTS) + len(VERBS) + len(STRUCTS) + 3 * fields
 
 
@@ -262,7 +262,7 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path: Path) -> No
     for timeout_s in longer_and_longer(0.5):
         [check] = check_header(compiler=str(hanging), timeout_s=timeout_s)
         assert (check.outcome, check.reason) == (UNREACHABLE, f"{hanging} did not end within {timeout_s:g} s")
-        if child.exists() and child.read_text():  # otherwise it was killed before it had a child
+        if child.exists() and child.read_text():  # otherwise the compiler was killed before it had a child
             break
     # A killed orphan may still exist as a zombie until its new parent collects it.
     status = Path("/proc") / child.read_text().strip() / "stat"
@@ -285,7 +285,7 @@ def test_nothing_is_left_behind(broken: bool, monkeypatch: Patch, header: Callab
 
 
 def own_bindings() -> ModuleType:
-    """The enumerations of pyverbs, made from the suite's descriptions; macros have a leading underscore, as in
+    """Returns the enumerations of pyverbs, made from the suite's descriptions; macros have a leading underscore, as in
     pyverbs."""
     module = ModuleType("own_bindings")
     for described in ENUMS.values():
@@ -332,7 +332,7 @@ def fake_pyverbs(directory: Path, module: str, text: str) -> None:
 
 @pytest.fixture
 def no_pyverbs(monkeypatch: Patch, tmp_path: Path) -> Path:
-    """A search path on which the only pyverbs is the one that the test makes."""
+    """Makes a search path on which the only pyverbs is the test's own."""
     for name in [each for each in sys.modules if each.partition(".")[0] == "pyverbs"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])

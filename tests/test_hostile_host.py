@@ -1,6 +1,5 @@
 """Hosts that attack the program that has connected to them, as a table of messages and outcomes. A host can lie about
-its device, but must not choose a file name, a size or a waiting time on this side.
-"""
+its device, but must not choose a file name, a size or a waiting time on this side."""
 
 import json
 import os
@@ -70,14 +69,14 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("message", "said"), MALFORMED, ids=[said for _, said in MALFORMED])
-def test_what_no_agent_sends_is_no_message(message: dict[str, Any], said: str) -> None:
+def test_malformed_messages_of_the_agent_are_refused(message: dict[str, Any], said: str) -> None:
     found = messages.wrong(message)
     assert said in found
     assert len(found) < 300
     assert found.isprintable()
 
 
-def test_what_the_agent_sends_is_a_message() -> None:
+def test_valid_messages_of_the_agent_are_accepted() -> None:
     good: list[dict[str, Any]] = [
         HELLO,
         CHECKED,
@@ -140,7 +139,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
 )
-def test_a_host_chooses_no_name_here(hostile: Hostile, asked: str, answers: dict[str, Any], said: str) -> None:
+def test_a_host_cannot_choose_device_names(hostile: Hostile, asked: str, answers: dict[str, Any], said: str) -> None:
     hostile.sends(**answers)
     with pytest.raises(UserError) as caught:
         hostile.open(asked)
@@ -149,7 +148,7 @@ def test_a_host_chooses_no_name_here(hostile: Hostile, asked: str, answers: dict
     assert caught.value.status == 3
 
 
-def test_a_worker_of_which_nonsense_comes_was_ended_from_outside(hostile: Hostile) -> None:
+def test_a_worker_that_sends_nonsense_counts_as_ended_from_outside(hostile: Hostile) -> None:
     hostile.sends(start=[{**ENDED, "external": 1}])
     with hostile.open() as host:
         worker = Place(host, [], hostile.console, link=host.first).start(["x"])
@@ -182,7 +181,7 @@ def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch:
     monkeypatch.setattr(remote_worker, "_CLOSED_S", 2 * PATIENCE_S)
     hostile.sends(close=[{"event": "silence"}])
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), hostile.open() as host:  # noqa: PT012 it is the way out that counts
+    with pytest.raises(KeyboardInterrupt), hostile.open() as host:  # noqa: PT012 the way out is what counts
         worker = Place(host, [], hostile.console, link=host.first).start(["x"])
         try:
             raise KeyboardInterrupt
@@ -191,13 +190,13 @@ def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch:
     assert time.monotonic() - began < PATIENCE_S
 
 
-def test_what_ssh_prints_is_bounded(hostile: Hostile) -> None:
+def test_the_output_of_ssh_is_bounded(hostile: Hostile) -> None:
     hostile.sends(stderr=100)
     connection = link.connected(ADDRESS, b"", 60.0)
     connection.cut()
     assert len(connection._messages()) <= 1 << 16
 
 
-def test_a_message_is_no_larger_than_a_line_and_has_no_more_values_than_a_file() -> None:
+def test_the_size_and_values_of_a_message_are_bounded() -> None:
     for content in (b"[" * 100_000, b"[" + b"0," * 5_000_000 + b"0]", b'{"event": 1e999}'):
         assert protocol.parse_line(b"s", b"s M " + content + b"\n") is None

@@ -1,6 +1,5 @@
-"""Libraries in the real guest that attack the program that has loaded them: none gets a PASS for a case that did not
-pass. One preloaded library (hostile.c) has all attacks, and each row selects one of them. All rows are of one run.
-"""
+"""Libraries in the real guest that attack the program that has loaded them. None gets a PASS for a case that did not
+pass. One preloaded library (hostile.c) has all attacks, and each row selects one of them. All rows are in one run."""
 
 from pathlib import Path
 
@@ -24,8 +23,8 @@ ATTACKS: dict[str, tuple[str, ...]] = {
     "babble": ("PASS",),  # a thread that prints a megabyte without a newline
     "loop": ("HANG",),
     "abort": ("CRASH",),
-    "kill": ("BROKEN",),  # SIGKILL may come from outside, so the case is started three times
-    "kill-parent": ("BROKEN", "PASS"),  # it depends on timing whether the result arrives before the parent has died
+    "kill": ("BROKEN",),  # SIGKILL may have an external cause, so the case is started three times
+    "kill-parent": ("BROKEN", "PASS"),  # the result may arrive before or after the parent's death
     "child": ("CRASH",),  # leaves a process that continues to forge
     "alter": ("BROKEN",),  # changes FAIL to PASS in the line while it is sent
     "drop": ("BROKEN",),
@@ -35,7 +34,7 @@ ROWS = ("first", *ATTACKS, "last")
 
 
 def tables(folder: Path) -> Path:
-    """A folder for --cases: a valid registration for each attack, and one more before and after all of them."""
+    """Makes a folder for --cases: a valid registration for each attack, and one more before and after all attacks."""
     text = f"verb: ibv_reg_mr\ncases: {len(ROWS)}\nrows:\n"
     for number, row in enumerate(ROWS):
         pages = FIRST_PAGES + number - 1 if row in ATTACKS else 4
@@ -60,7 +59,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return read_results(place / "out")
 
 
-def test_each_attack_costs_its_case_alone(run: Recorded) -> None:
+def test_each_attack_affects_only_its_case(run: Recorded) -> None:
     assert len(ATTACKS) >= 10
     wanted = {"first": ("PASS",), **ATTACKS, "last": ("PASS",)}
     found = {line["case"].rpartition("/")[2]: line["verdict"] for line in run.results}

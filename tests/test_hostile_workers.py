@@ -1,4 +1,4 @@
-"""Workers that forge, babble, stall and break: none gets a PASS for a case that the device did not pass, and every run
+"""Workers that forge, babble, stall and break. None gets a PASS for a case that the device did not pass, and every run
 ends.
 
 Each worker is a process that stands in for QEMU and speaks the port's protocol (hostile_worker.py). The first worker of
@@ -37,7 +37,7 @@ SCRIPT = Path(hostile_worker.__file__)
 # Deadlines of a case, in seconds. A valid case takes a millisecond. Hanging cases are tried with the short deadline
 # first, and with longer deadlines on a machine so slow that valid cases exceed the short one.
 DEADLINE_S, SHORT_S = 60.0, 0.4
-# The verdict of the case in which the worker is hostile. The case of a killed worker is run again in an honest worker;
+# The verdict of the case in which the worker is hostile. The case of a killed worker is run again in an honest worker.
 # PASS is right if the forgery concerns other rules or a waiver.
 _EXPECTED = {
     "CRASH": """
@@ -69,6 +69,15 @@ _EXPECTED = {
     """,
 }
 EXPECTED = {what: verdict for verdict, names in _EXPECTED.items() for what in names.split()}
+# What remains of these runs is also bundled: one of each verdict, and those of which most is recorded.
+BUNDLED = {
+    "forge_the_footer",
+    "say_other_rules_and_a_waiver",
+    "a_huge_log",
+    "infinite_number",
+    "words_for_the_terminal",
+    "print_on_the_console_for_ever",
+}
 STATUS = {"PASS": 0, "FAIL": 1, "CRASH": 1, "HANG": 1, "BROKEN": 3}
 
 
@@ -122,7 +131,7 @@ def stand(tmp_path: Path) -> Stand:
 
 
 @pytest.mark.parametrize("what", EXPECTED)
-def test_a_hostile_worker_costs_its_case_alone_and_gets_what_it_has_earned(
+def test_a_hostile_worker_affects_one_case_only_and_gains_nothing(
     stand: Stand, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = stand.run(what)
@@ -133,7 +142,8 @@ def test_a_hostile_worker_costs_its_case_alone_and_gets_what_it_has_earned(
         assert (line["rules"], line["effective"], line["waiver"]) == (["REG-01"], line["verdict"], None), case
     shown = terminal.summary(read(stand.folder), stand.folder)
     assert all(text.isprintable() for text in shown.split("\n"))
-    assert_verified(stand.folder, STATUS[EXPECTED[what]], monkeypatch)
+    if what in BUNDLED:
+        assert_verified(stand.folder, STATUS[EXPECTED[what]], monkeypatch)
 
 
 def assert_verified(run: Path, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +157,7 @@ def assert_verified(run: Path, status: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert (list(support.unfounded), support.status) == ([], status or without_a_case)
 
 
-def test_a_verdict_that_differs_is_reported_with_both(stand: Stand) -> None:
+def test_a_verdict_that_contradicts_its_observation_is_broken_and_names_both(stand: Stand) -> None:
     broken = {line["case"]: line for line in stand.run("pass_what_fails").results}[IDS[1]]
     assert "the worker says PASS" in broken["reason"]
     assert "its observation gives FAIL" in broken["reason"]
@@ -155,7 +165,7 @@ def test_a_verdict_that_differs_is_reported_with_both(stand: Stand) -> None:
     assert broken["claimed"] == "PASS"
 
 
-def test_a_console_that_grows_forever_is_cut_in_its_middle(stand: Stand) -> None:
+def test_an_endless_console_is_cut_in_its_middle(stand: Stand) -> None:
     for deadline_s in longer_and_longer(SHORT_S):  # the amount of the worker's output depends on the machine
         stand.run_once("print_on_the_console_for_ever", deadline_s)
         consoles.bound(stand.console)
@@ -165,7 +175,7 @@ def test_a_console_that_grows_forever_is_cut_in_its_middle(stand: Stand) -> None
     assert stand.console.stat().st_size <= consoles.MOST_BYTES
 
 
-def test_what_is_cut_is_reported(stand: Stand) -> None:
+def test_a_cut_log_says_how_much_is_left_out(stand: Stand) -> None:
     log = {line["case"]: line for line in stand.run("a_huge_log").results}[IDS[1]]["kernel"]["log"]
     assert len(log) < 300
     assert "(4,800 lines are left out)" in log

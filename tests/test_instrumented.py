@@ -1,5 +1,5 @@
-"""The instrumented stack: its kernel is built only once, some options cannot be combined with it, and it can make the
-allocations of a call fail."""
+"""The instrumented stack: its kernel is built only once, some options cannot be combined with it, and its kernel can
+fail the allocations of a call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +26,9 @@ STACK = "forky-instrumented"
 RELEASE = "7.2.12-instrumented"
 
 
-def test_its_kernel_is_built_once_and_booted_with_its_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commands: list[Sequence[str]] = []
 
     def make(command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]) -> int:
@@ -55,13 +57,13 @@ def test_its_kernel_is_built_once_and_booted_with_its_modules(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("name", ["kernel", "modules", "linux"])
-def test_another_kernel_or_driver_does_not_go_with_it(name: str) -> None:
+def test_another_kernel_or_driver_excludes_the_instrumented_stack(name: str) -> None:
     options = RunOptions(guest=True, stack=STACK, **{name: Path("x")})  # type: ignore[arg-type]
     with user_error(f"--{name} and --stack {STACK} exclude each other: that stack has a kernel of its own", status=2):
         refuse_beside_own_stack(options)
 
 
-def test_its_cases_have_more_time_unless_the_user_says_how_much() -> None:
+def test_cases_on_the_instrumented_stack_have_more_time_by_default() -> None:
     options = RunOptions(guest=True, stack=STACK)
     assert with_target(options).case_deadline_s == CASE_DEADLINE_S * SLOWER
     assert with_target(RunOptions(guest=True, stack=STACK, case_deadline_s=7)).case_deadline_s == 7
@@ -79,7 +81,7 @@ def test_a_kernel_fails_allocations_if_its_fault_injection_also_takes_those_that
 
 
 class PageFaults(Device):
-    """A device during whose first call a page fault of the process uses up the failure."""
+    """A device. During its first call, a page fault of the process uses up the injected failure."""
 
     def setup(self) -> None:
         super().setup()

@@ -1,5 +1,4 @@
-"""--isolate: the library under test runs in another user's process, or a message has the reason why that is
-impossible."""
+"""--isolate: the library under test runs in another user's process, or a message says why this is impossible."""
 
 import json
 import os
@@ -21,7 +20,7 @@ from patience import PATIENCE_S
 from targets import builds, hosts
 
 USER = "nobody"
-# A stand-in for pytest: reports through the stream its user, its rights, and whether it can read the kernel's log.
+# A stand-in for pytest. It writes to the stream its user, its rights, and whether it can read the kernel's log.
 WORKER = """\
 #!{python}
 import json, os, sys
@@ -61,7 +60,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def root(monkeypatch: Patch) -> None:
-    """Makes this process act as root: it is root, or pretends to be root where no real rights are needed."""
+    """Makes this process act as root. If it is not root, it pretends to be, because these tests need no real rights."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
 
 

@@ -1,4 +1,4 @@
-"""Recorded runs are judged again: without a change of the rules no verdict changes, and otherwise today's rules
+"""Recorded runs are judged again. Without a change of the rules, no verdict changes; otherwise, today's rules
 decide."""
 
 import json
@@ -29,26 +29,26 @@ SOME = [case for case in SUITE.cases if not case.hazardous and not case.sweep][:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: Folders) -> Path:
-    """A run of some cases and a sweep on a device that lacks a capability, so that there are several verdicts."""
+    """A run of some cases and a sweep, with several verdicts, because the device lacks a capability."""
     sweeps = [case for case in SUITE.cases if case.sweep and case.sweep.size <= 2048]
     device = Device(without("odp", "rereg_mr"))
     return record(tmp_path_factory.mktemp("judge") / "run", SUITE, [*SOME, *sweeps[:1]], device)
 
 
 def again(suite: Suite, directory: Path) -> dict[str, tuple[ResultRecord, str]]:
-    """The results of judging a run again, by case."""
+    """Judges a run again; returns the results by case."""
     return {
         each.record["case"]: (each.record, each.kept) for each in rejudge(suite, read_results(directory), directory)
     }
 
 
 def plain(run: Path) -> ResultRecord:
-    """The first result of a run that is of a single call and has an observation."""
+    """Returns the first result of a run that is about a single call and has an observation."""
     return next(line for line in read_results(run).results if line["observed"])
 
 
 def edited(run: Path, to: Path, **changes: object) -> Path:
-    """The run with these changes of that result."""
+    """Returns the run with these changes of the result that `plain` returns."""
     lines = [json.loads(line) for line in (run / "results.jsonl").read_bytes().splitlines()]
     case = plain(run)["case"]
     next(line for line in lines if line.get("case") == case).update(changes)
@@ -70,7 +70,7 @@ def test_the_same_rules_give_the_same_lines(run: Path) -> None:
     assert {line["verdict"] for line, _ in found.values()} >= {"PASS", "UNSUPPORTED"}
 
 
-def test_what_only_points_have_shown_to_be_missing_is_missing(tmp_path: Path, cli: Cli) -> None:
+def test_capabilities_missing_only_in_points_count_as_missing(tmp_path: Path, cli: Cli) -> None:
     sweep = next(case for case in SUITE.cases if case.id == "reg_mr/access_space/huge-pages@libibverbs")
     alone = record(tmp_path / "alone", SUITE, [sweep], Device(without("hugetlb")))
     assert read_results(alone).results[0]["points"][Verdict.UNSUPPORTED]
@@ -109,7 +109,7 @@ def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, cli: Cli) -> N
     assert "1 verdicts changed" in said
 
 
-def test_what_came_of_it_can_be_kept_as_a_run(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_rejudged_run_can_be_kept(run: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "again"
     assert main(["judge", str(run), "--out", str(out)]) == 0
     assert "nothing has changed" in cli(0, "compare", run, out).out
@@ -136,7 +136,7 @@ def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> No
     assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are different now"
 
 
-def test_an_observation_that_is_none_is_one_clear_line(run: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_malformed_observation_is_one_clear_line(run: Path, tmp_path: Path, cli: Cli) -> None:
     first = plain(run)["case"]
     (line,) = cli(2, "judge", edited(run, tmp_path / "edited", observed={"nothing": 3})).err.splitlines()
     assert f"the observation of {first} cannot be judged" in line

@@ -1,4 +1,4 @@
-"""Verdicts on hand-made observations: what the document requires is compared with the device's behaviour."""
+"""Verdicts on hand-made observations, by the requirements of the documents."""
 
 import copy
 import re
@@ -140,7 +140,7 @@ BIND_STATUS = case(
 
 
 def traffic(expected: str, op: str = "RDMA_WRITE") -> Case:
-    """A case of a region and of a peer's operation on it, a write if no other is given."""
+    """Returns a case of a region and of a peer's operation on it, by default a write."""
     return case(
         f"""
         - id: then-traffic
@@ -164,12 +164,12 @@ def invalidation(then: str) -> Case:
 
 
 def null(errno: str = "EINVAL", /, **more: Unpack[Observation]) -> Observation:
-    """The observation of a registration that failed."""
+    """Returns the observation of a registration that failed."""
     return {"rc": None, "returned": "NULL", "errno": errno, "layer": "kernel", **more}
 
 
 def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) -> Observation:
-    """The observation of a successful registration; `fields` are those fields of the MR that differ from the
+    """Returns the observation of a successful registration; `fields` has the fields of the MR that differ from the
     request."""
     asked: AskedRange = {"addr": 0x7000, "length": 4096}
     mr: Any = {**asked, "pd_is_the_asked": True, "context_is_the_pds": True, "handle": 1, "lkey": 2, "rkey": 3}
@@ -178,17 +178,17 @@ def region(fields: dict[str, Any] | None = None, **more: Unpack[Observation]) ->
 
 
 def status(code: str, **more: Unpack[Observation]) -> Observation:
-    """The observation of a call that returns an int: 0, the errno of a name, or a negative number."""
+    """Returns the observation of a call that returns an int: 0, the errno of a name, or a negative number."""
     return {"rc": 0 if code == "0" else 22, "returned": code, "errno": "", "layer": "kernel", **more}
 
 
 def deregistered(code: str, errno: str = "", then: str = "0") -> Observation:
-    """The observation of a refused deregistration, and of the successful one afterwards."""
+    """Returns the observation of a refused deregistration and of the later, successful deregistration."""
     return {**status(code, afterwards=[status(then)]), "errno": errno}
 
 
 def bound(*statuses: str, after: int = 2, **more: Unpack[Observation]) -> Observation:
-    """The observation of a bind that was posted, with the statuses of its completions."""
+    """Returns the observation of a posted bind, with the statuses of its completions."""
     return {**status("0", wc=list(statuses), rkey={"before": 1, "after": after}), **more}
 
 
@@ -199,14 +199,15 @@ def invalidated(output: int | None, responder: str = "SUCCESS") -> Observation:
 def moved(
     how: str, wc: str, *changed: tuple[int, int], step: Observation | None = None, unchanged: bool = False
 ) -> Observation:
-    """The observation of a region and of a peer's write to it; `changed` are the changed bytes as (place, size)."""
+    """Returns the observation of a region and of a peer's write to it; `changed` has the changed bytes as (place,
+    size)."""
     found = changed if changed or unchanged or how == "nothing" else ((0, 8),)
     seen = status("0", wc=[wc], moved=how, changed=[list(each) for each in found])
     return region(afterwards=[{**seen, **(step or {})}])
 
 
 def done(**step: Unpack[Observation]) -> Observation:
-    """The observation of a request that has moved all bytes, with further keys."""
+    """Returns the observation of a request that has moved all bytes, with further keys."""
     return moved("all", "SUCCESS", step=step)
 
 
@@ -224,7 +225,7 @@ def received(kind: str, *changed: tuple[int, int]) -> Observation:
 
 
 def requested(status: str | None, how: str = "nothing", step: Observation | None = None) -> Observation:
-    """The observation of a peer's request that is the judged call itself."""
+    """Returns the observation of a peer's request that is the judged call itself."""
     seen = Observation(rc=0, returned="0", errno="", layer="device", peer_wc=[], side="remote", qp_type="RC")
     seen |= {"state": "ERR", "wc": [status] if status else [], "moved": how, "changed": [[0, 8]] * (how == "all")}
     return {**seen, **(step or {})}
@@ -528,7 +529,7 @@ LOADED = "Modules linked in: siw rdma_rxe mlx5_ib ib_uverbs ib_core"
         ([], False),
     ],
 )
-def test_where_others_use_the_kernel_only_what_names_the_device_counts(log: list[str], about: bool) -> None:
+def test_on_a_shared_kernel_only_alarms_that_name_the_device_count(log: list[str], about: bool) -> None:
     kernel: KernelEvidence = {"taint": 512, "taint_before": 0, "log": log, "suspects": ["ib_core", "ib_uverbs", "siw"]}
     seen: Observation = {"rc": None, "returned": "NULL", "errno": "EINVAL", "layer": "kernel"}
     judgement = judge(case("{rules: [REG-01], when: {access: []}, then: refused}"), [], seen, kernel)
@@ -584,7 +585,7 @@ def iova(hca_va: str, more: str = "addr: buf + 100") -> Case:
         (iova("4 GiB + 200"), "EINVAL", "kernel core"),
         (iova("0"), "EINVAL", "kernel core"),
         (iova("4 GiB + 100"), "EINVAL", "kernel"),
-        # The offsets differ only within a page of 64 KiB, so that the layer is not known.
+        # The offsets differ only within a page of 64 KiB, so that the layer is unknown.
         (iova("4 GiB + 4196"), "EINVAL", "kernel"),
         (iova("3 pages + 100"), "EINVAL", "kernel"),
         (iova("3 pages + 99"), "EINVAL", "kernel core"),
@@ -596,7 +597,7 @@ def iova(hca_va: str, more: str = "addr: buf + 100") -> Case:
         (REGISTER, "EINVAL", "kernel"),
     ],
 )
-def test_what_the_core_of_the_kernel_checks_is_answered_by_it(of: Case, code: str, layer: str) -> None:
+def test_checks_of_the_kernel_core_are_attributed_to_it(of: Case, code: str, layer: str) -> None:
     seen = Observation(rc=None, returned="NULL", errno=code, layer="kernel")
     assert answering_layer(of, seen) == layer
     judgement = judge(of, [], seen)
@@ -660,7 +661,7 @@ SKIPPED = status("not made", not_made=True)
         ("0", [], Verdict.PASS),
     ],
 )
-def test_what_was_refused_is_not_done_later_and_what_was_accepted_too_early_is_open(
+def test_a_refused_request_must_not_complete_later_and_an_early_one_is_open(
     returned: str, completed: list[str], verdict: str
 ) -> None:
     judged = status(returned, wc=[NOT_AWAITED] if returned == "0" else [], rkey={"before": 1, "after": 1})
@@ -745,7 +746,7 @@ OF_DRIVER = [" rxe_mr_init_user+0x1/0x2 [rdma_rxe]", " rxe_reg_user_mr+0x1/0x2 [
     ],
 )
 @pytest.mark.parametrize("before", [[], ["BUG: unrelated, and before"]], ids=["alone", "after another"])
-def test_a_report_of_any_tool_names_the_first_function_that_is_no_tool_of_the_kernel(
+def test_a_report_of_a_kernel_tool_names_the_first_function_outside_of_tools(
     log: list[str], kind: FaultKind, what: str, before: list[str]
 ) -> None:
     evidence: KernelEvidence = {"taint": 0, "log": [*before, *log, *OF_DRIVER], "suspects": ["rdma_rxe"]}

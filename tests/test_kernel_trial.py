@@ -63,7 +63,7 @@ def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
 
 
 class Driver:
-    """A stand-in for compiler and guests: `violated` are the rules that a case reports with a mutant, by the names of
+    """A stand-in for compiler and guests. `violated` has the rules that a case reports with a mutant, by the names of
     mutant and case."""
 
     def __init__(self, violated: dict[tuple[str, str], str] | None = None) -> None:
@@ -127,13 +127,14 @@ NAME = mutant().name
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_the_mutants_are_read_and_each_violates_rules_that_there_are(driver: str) -> None:
+def test_every_mutant_has_a_case_of_its_rules(driver: str) -> None:
     known = read_mutants(FOLDER / driver)
     assert known
     assert all(each.rules or each.permitted for each in known)
+    cases = suited(SUITE.cases)
     for each in known:
         if set(each.rules) & set(SUITE.registry):
-            assert own_cases(each, suited(SUITE.cases)) or each.equivalent, f"{each.name}: no case of its rules"
+            assert own_cases(each, cases) or each.equivalent, f"{each.name}: no case of its rules"
 
 
 def test_a_mistake_is_named_by_file_and_line_in_any_document(tmp_path: Path) -> None:
@@ -155,24 +156,24 @@ def test_own_cases_are_those_of_its_rules_rows_before_sweeps() -> None:
     assert tried(Driver({(NAME, OTHER.id): "REG-20a"}), only=[OTHER.id]).outcome == BY_ITS_RULE
 
 
-def test_a_case_of_its_rule_kills_it() -> None:
+def test_a_case_of_its_rule_kills_a_mutant() -> None:
     found = tried(Driver({(NAME, OWN.id): "REG-20"}))
     assert (found.outcome, found.by, found.reason, found.tried) == (BY_ITS_RULE, (OWN.id,), "why", 1)
 
 
-def test_what_the_driver_violates_without_it_does_not_count_and_is_asked_once() -> None:
+def test_violations_of_the_unmutated_driver_do_not_kill_a_mutant() -> None:
     driver = Driver({("", OWN.id): "REG-20"})
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
     assert [trial.try_alone(mutant(name)).tried for name in ("one", "two")] == [1, 0]
     assert trial.try_alone(mutant("two")).outcome == SURVIVED
 
 
-def test_another_rule_kills_it_elsewhere() -> None:
+def test_a_case_of_another_rule_kills_a_mutant_elsewhere() -> None:
     assert tried(Driver({(NAME, OTHER.id): "REG-05"}), only=[OTHER.id]).outcome == ELSEWHERE
     assert tried(Driver({(NAME, OTHER.id): "REG-05"})).outcome == SURVIVED, "its own rules alone"
 
 
-def test_a_kernel_that_dies_in_a_case_is_a_detection_by_that_case() -> None:
+def test_a_kernel_crash_in_a_case_counts_as_detection() -> None:
     driver = Driver()
     driver.events[(NAME, OWN.id)] = Lost(Verdict.CRASH, f"in {OWN.id}", OWN.id)
     found = tried(driver)
@@ -188,7 +189,7 @@ def test_a_kernel_that_dies_in_a_case_is_a_detection_by_that_case() -> None:
         (NoSession("nobody answers"), BROKEN),
     ],
 )
-def test_a_guest_that_is_lost_ends_a_mutant_and_not_the_trial(event: Exception, outcome: str) -> None:
+def test_a_lost_guest_ends_one_mutant_not_the_trial(event: Exception, outcome: str) -> None:
     driver = Driver({("other", OWN.id): "REG-20"})
     driver.events[(NAME, "")] = event
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
@@ -196,7 +197,7 @@ def test_a_guest_that_is_lost_ends_a_mutant_and_not_the_trial(event: Exception, 
     assert trial.try_alone(mutant("other")).outcome == (BY_ITS_RULE)
 
 
-def test_what_does_not_become_a_module_is_counted_apart() -> None:
+def test_mutants_that_cannot_be_built_or_loaded_have_their_own_outcomes() -> None:
     driver = Driver()
     driver.unfit.add(NAME)
     assert (tried(driver).outcome, tried(driver).reason) == (NO_FIT, f"no anchor of { {NAME} }")
@@ -268,7 +269,7 @@ def test_the_history_keeps_what_was_not_tried_and_reports_what_is_no_longer_kill
 
 
 class WithPeers(Driver):
-    """A driver on which rdma-core's tests are run: `failing` are the mutants with which each test fails."""
+    """A driver on which rdma-core's tests are run. `failing` has the mutants with which each test fails."""
 
     failing: ClassVar[dict[str, tuple[str, ...]]] = {
         "bad": ("",),
@@ -301,7 +302,7 @@ def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_w
         Peers(tmp_path / "elsewhere", trial, cast(Modules, driver))
 
 
-def test_the_table_has_what_both_saw_by_kind(tmp_path: Path) -> None:
+def test_the_table_compares_detections_by_kind(tmp_path: Path) -> None:
     seen = ((BY_ITS_RULE, "a.test"), (ELSEWHERE, ""), (SURVIVED, "a.test"), (SURVIVED, ""), (BY_ITS_RULE, None))
     found = [dataclasses.replace(finding(str(n), outcome), peer=peer) for n, (outcome, peer) in enumerate(seen)]
     report.write(tmp_path, found, {})

@@ -23,27 +23,27 @@ SEED = 7
 SAME = ("complete", "verdicts", "rules", "rule_totals", "points", "confirmation")
 ENVIRONMENT = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
 # Runs by name: a run of few cases, and a run that keeps two guests busy and has violations and a hazardous case. Every
-# verdict
-# must be the same in each run: cases that race with traffic in flight are left out by a word of their ids.
+# verdict must be the same in each run. Cases that race with traffic in flight are therefore left out, by a word of
+# their ids.
 RUNS = {
     "one guest": ("--guest", "--yes", "--guests", "1", "--verb", "dealloc_mw", "--verb", "alloc_mw", "-q"),
     "two guests": ("--guest", "--yes", "--guests", "2", "--rule", "BIND-15", "--rule", "BIND-17", "-k", "type", "-q"),
 }
-# Guests are booted if pytest is killed. With two guests that takes as long as all other kills, so that it is done only
-# in a run with more moments.
+# Guests are booted if pytest is killed. With two guests, these kills take as long as all other kills, so that they are
+# made only in a run with more moments.
 VICTIMS = {
     "one guest": ("supervisor", "qemu", "pytest"),
     "two guests": ("supervisor", "qemu", *(["pytest"] if MOMENTS > 1 else [])),
 }
-# By day the supervisor and QEMU are killed, with one guest.
+# By day, the supervisor and QEMU are killed, with one guest.
 BY_DAY = (("one guest", "supervisor"), ("one guest", "qemu"))
 KILLS = [
     pytest.param(name, victim, marks=() if (name, victim) in BY_DAY else pytest.mark.nightly)
     for name, victims in VICTIMS.items()
     for victim in victims
 ]
-# Loaded by the guest's Python: ends the process at a moment of the clock that host and guest share, unless the moment
-# has passed.
+# The guest's Python loads this module, which ends the process at a moment of the clock that host and guest share,
+# unless the moment has passed.
 KILLER = """
 import os, signal, sys, threading, time
 if any("rdma-stream" in word for word in sys.orig_argv):
@@ -67,7 +67,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def footer(out: Path) -> dict[str, object]:
-    """The part of the footer that must be the same with and without a disturbance; empty without a footer."""
+    """Returns the part of the footer that must be the same with and without a disturbance; empty without a footer."""
     if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
         return {}
     found = read_results(out).footer
@@ -75,7 +75,7 @@ def footer(out: Path) -> dict[str, object]:
 
 
 def guests_of(out: Path) -> list[int]:
-    """The QEMU processes whose console lies in `out`."""
+    """Returns the QEMU processes whose console is in `out`."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -98,11 +98,11 @@ class Unbroken:
 
 @pytest.fixture(scope="module")
 def unbroken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
-    """Each of RUNS, undisturbed."""
+    """Gives each of RUNS, undisturbed."""
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"
-    # Files that are made only once would make this run longer than the later runs, so that moments would fall after the
-    # end of those.
+    # Files that are made only once would make this run longer than the later runs, and moments would come after the end
+    # of later runs.
     subprocess.run(
         ["./rdma-cts", "prepare", "--yes"],
         cwd=ROOT,
@@ -154,7 +154,7 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
         text=True,
     ) as process:
         if victim != "pytest":
-            time.sleep(moment)  # a fixed time, because the moment of the kill is what the test varies
+            time.sleep(moment)  # a fixed time, because the test varies the moment of the kill
         print(f"the run {'was still going on' if process.poll() is None else 'had ended'}")
         if victim == "supervisor":
             process.kill()

@@ -11,7 +11,8 @@ import pytest
 
 from own_guest import told_by
 
-# By day test_kills.py kills the same processes of runs in a guest, and test_supervision.py those of a worker on a host.
+# By day, test_kills.py kills the same processes of runs in a guest, and test_supervision.py kills the process of a
+# worker on a host.
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 MOMENTS = int(os.environ.get("RDMA_CTS_MOMENTS", "1"))
 
@@ -38,7 +39,7 @@ def test_another_user_sees_the_same(found: dict[str, Any]) -> None:
     assert other["footer"]["complete"]
 
 
-def test_what_reaches_the_judge_without_isolate_does_not_reach_it_with_it(found: dict[str, Any]) -> None:
+def test_isolate_keeps_attacks_from_the_judge(found: dict[str, Any]) -> None:
     for name, answers in (("own", {"can"}), ("other", {"Permission denied", "Operation not permitted"})):
         probes = found["isolated"][name]["could"]
         assert probes, found["isolated"][name]

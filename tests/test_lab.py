@@ -105,7 +105,7 @@ def test_a_mistake_in_the_file_has_its_place(tmp_path: Path, text: str, output: 
 
 
 def client_of(folder: Path, does: str) -> Path:
-    """An ssh that writes its process id into the file `connecting`, and then runs these shell commands."""
+    """Makes an ssh that writes its process id into the file `connecting`, and then runs these shell commands."""
     return script(folder / "bin" / "ssh", f"echo $$ >{folder}/pid && mv {folder}/pid {folder}/connecting\n{does}")
 
 
@@ -133,7 +133,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
-def test_a_host_that_cannot_be_reached_costs_its_column(tmp_path: Path) -> None:
+def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
     done = run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw")
     reason = "cannot be reached: ssh: Could not resolve hostname: Name or service not known"
@@ -159,8 +159,8 @@ def planned(folder: Path, *argv: str) -> None:
     write_plan(Plan(argv, str(folder.parent), ("reg_mr/a",), "0" * 64, "host", {}), folder)
 
 
-def test_a_resumed_lab_leaves_a_host_alone_that_has_ended(tmp_path: Path) -> None:
-    """One of three hosts is complete, one was cut short, and one has not begun; none can be reached now."""
+def test_a_resumed_lab_skips_hosts_that_have_ended(tmp_path: Path) -> None:
+    """The run of one host is complete, one was cut short, and one has not begun. No host can be reached now."""
     lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
     assert run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw").returncode == 3
     write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
@@ -304,7 +304,7 @@ def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
         (["--resume", "bad", "--out", "x"], "--out cannot be given with --resume; all options are taken from"),
     ],
 )
-def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], output: str) -> None:
+def test_only_a_lab_can_be_resumed_as_one(tmp_path: Path, arguments: list[str], output: str) -> None:
     lab_file(tmp_path, "hosts: [{host: one}]\n")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad/lab.json").write_text('{"schema": "rdma-cts-lab/1", "argv": 5}')
@@ -327,7 +327,7 @@ def test_what_is_no_lab_cannot_be_resumed(tmp_path: Path, arguments: list[str], 
         (["--only", "nothing/like/it"], "unknown case"),
     ],
 )
-def test_what_a_lab_cannot_have_is_reported_once(tmp_path: Path, arguments: list[str], output: str) -> None:
+def test_options_that_a_lab_cannot_have_are_reported_once(tmp_path: Path, arguments: list[str], output: str) -> None:
     lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
     done = run(tmp_path, "--lab", "lab.yaml", *arguments)
     assert done.returncode == 2
@@ -338,7 +338,7 @@ def test_what_a_lab_cannot_have_is_reported_once(tmp_path: Path, arguments: list
 
 
 @pytest.mark.parametrize("option", ["--console", "--power-cycle", "--return-within"])
-def test_what_only_a_host_over_ssh_has_is_refused_without_one(tmp_path: Path, option: str) -> None:
+def test_options_of_hosts_over_ssh_are_refused_without_one(tmp_path: Path, option: str) -> None:
     done = run(tmp_path, "--guest", option, "5")
     assert done.returncode == 2
     assert f"{option} is for a host that is reached over ssh; add --host HOST" in done.stderr
@@ -355,9 +355,7 @@ def test_what_only_a_host_over_ssh_has_is_refused_without_one(tmp_path: Path, op
         (["--device", "nosuch", "--peer", "b:"], "--peer 'b:' is neither DEVICE nor"),
     ],
 )
-def test_what_can_be_no_device_is_reported_before_anything_is_looked_at(
-    tmp_path: Path, arguments: list[str], output: str
-) -> None:
+def test_malformed_device_names_are_reported_first(tmp_path: Path, arguments: list[str], output: str) -> None:
     done = run(tmp_path, *arguments)
     assert done.returncode == 2
     assert output in done.stderr
@@ -377,7 +375,7 @@ def node(name: str, verdicts: Sequence[str], group: str, **changes: Any) -> Node
     return Node(name, f"{name}/report.html", facts, group=group)
 
 
-def test_what_differs_between_equal_hosts_comes_first() -> None:
+def test_differences_between_equal_hosts_come_first() -> None:
     lab = Fleet(
         (
             node("a", ["PASS", "PASS", "PASS"], "same"),

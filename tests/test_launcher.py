@@ -63,7 +63,7 @@ class Host:
         }
 
     def launch(self, *arguments: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs the launcher; with an `answer`, its input is a terminal on which the answer was typed."""
+        """Runs the launcher. With an `answer`, its input is a terminal on which the answer is typed."""
         command = [str(self.bin / "sh"), str(LAUNCHER), *arguments]
         if answer is None:
             return ended(*command, env=self.environment(), stdin=subprocess.DEVNULL)
@@ -156,7 +156,7 @@ def test_without_a_terminal_it_refuses_in_one_line(host: Host) -> None:
     assert host.calls() == []
 
 
-def test_who_is_not_root_is_told_what_to_type(host: Host) -> None:
+def test_a_user_who_is_not_root_gets_the_command_to_type(host: Host) -> None:
     host.stub("id", "echo 1000")
     done = host.launch("run", "--yes")
     assert done.returncode == 3
@@ -164,7 +164,7 @@ def test_who_is_not_root_is_told_what_to_type(host: Host) -> None:
     assert host.calls() == []
 
 
-def test_another_system_is_told_the_names(host: Host) -> None:
+def test_systems_without_a_known_manager_get_the_package_names(host: Host) -> None:
     (host.bin / "apt-get").unlink()
     done = host.launch("run", "--yes")
     assert done.returncode == 3
@@ -291,7 +291,7 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
 
 @pytest.fixture
 def python_host(host: Host, monkeypatch: Patch) -> Host:
-    """Makes this process see the stub host: it lacks mmdebstrap and qemu, which its apt-get installs."""
+    """Makes this process see the stub host, which lacks mmdebstrap and qemu; its apt-get installs them."""
     for name, value in host.environment().items():
         monkeypatch.setenv(name, value)
     for name in ("RDMA_CTS_YES", "CI", "container"):
@@ -310,7 +310,7 @@ def python_host(host: Host, monkeypatch: Patch) -> Host:
     return host
 
 
-def test_what_lacks_is_installed_and_nothing_else(python_host: Host) -> None:
+def test_only_missing_packages_are_installed(python_host: Host) -> None:
     said: list[str] = []
     assert packages.missing(packages.GUEST) == ["qemu-system-x86", "mmdebstrap"]
     assert packages.ensure_tools(packages.GUEST, assume_yes=True, say=said.append) == sys.executable
@@ -320,7 +320,7 @@ def test_what_lacks_is_installed_and_nothing_else(python_host: Host) -> None:
     assert len(said) == 1
 
 
-def test_what_was_installed_and_is_not_there_is_named(python_host: Host) -> None:
+def test_packages_missing_after_installation_are_named(python_host: Host) -> None:
     python_host.stub("apt-get", "exit 0")
     with pytest.raises(UserError, match="not found: qemu-system-x86, mmdebstrap") as caught:
         packages.ensure_tools(packages.GUEST, assume_yes=True, say=print)
@@ -394,7 +394,7 @@ def test_a_host_with_a_device_works(tmp_path: Path) -> None:
     assert (found["hugepages"].state, found["hugepages"].text) == (readiness.OK, "7 free")
 
 
-def test_a_host_with_nothing_is_told_what_to_do(tmp_path: Path) -> None:
+def test_a_host_with_nothing_gets_remedies(tmp_path: Path) -> None:
     found = _by_subject(readiness.device_findings(readiness.Host(tmp_path)))
     assert found["RDMA devices"].state == readiness.MISSING
     assert "no module rdma_rxe" in found["RDMA devices"].text

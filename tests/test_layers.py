@@ -1,5 +1,5 @@
-"""Each layer of `conformance/` imports only itself and the layers above it, and each other folder only what it may
-import."""
+"""Each layer of `conformance/` imports only itself and the layers above it, and each other folder only allowed
+folders."""
 
 import ast
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ FOLDERS = {
 
 
 def imported(file: Path) -> Iterator[str]:
-    """The modules of this project that a file imports, including those for type checking, as dotted names."""
+    """Yields the modules of this project that a file imports, also for type checking, as dotted names."""
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -1,6 +1,5 @@
 """The exact calls of the suite, made on a stub of libibverbs that prints its arguments. The test compiles the stub;
-every call runs in a process that loads the stub in place of the real library.
-"""
+every call runs in a process that loads the stub in place of the real library."""
 
 import errno
 import fcntl
@@ -57,7 +56,7 @@ int ibv_exp_rereg_mr(void *mr, int flags, void *pd, void *addr, size_t length, u
 
 @pytest.fixture(scope="session", params=["mainline", "vendor"])
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the stub; the vendor's stub also exports the experimental call."""
+    """Returns the folder of the stub; the vendor's stub also exports the experimental call."""
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "stub.c").write_text(STUB)
     options = ["-DEXPERIMENTAL"] if request.param == "vendor" else []
@@ -80,7 +79,7 @@ def show(returned):
 
 
 def call(library: Path, expression: str, dialect: str | None = None) -> tuple[str, Any]:
-    """The arguments that the stub received, and the suite's result for the stub's answer."""
+    """Makes a call; returns the arguments that the stub received, and the suite's result for the stub's answer."""
     code = f"{PRELUDE}\nlibrary = Libibverbs({dialect!r})\nshow({expression})"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -120,7 +119,7 @@ def test_a_descriptor_of_minus_one_arrives(library: Path) -> None:
     assert call(library, "library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)")[0] == "fd -1 ibv_reg_dmabuf_mr 77 5 6 7 1"
 
 
-def test_what_an_older_library_lacks_is_not_offered(tmp_path: Path) -> None:
+def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> None:
     source = STUB.replace("ibv_reg_dmabuf_mr(void", "another(void").replace("ibv_reg_mr_iova2(void", "yet_another(void")
     (tmp_path / "stub.c").write_text(source)
     command = ["cc", "-w", "-shared", "-fPIC", "-o", str(tmp_path / "libibverbs.so.1"), str(tmp_path / "stub.c")]
@@ -161,7 +160,7 @@ PD: Any = SimpleNamespace(handle=0x12345678, pointer=1, context_pointer=2)
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The ioctls that were made; each succeeds, and the created object gets the handle 7."""
+    """Records the ioctls that are made. Each succeeds, and the created object gets the handle 7."""
     found: list[bytes] = []
 
     def ioctl(_: int, number: int, data: bytearray, mutate: bool) -> int:
@@ -175,7 +174,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def attributes(command: bytes) -> dict[int, tuple[int, bytes]]:
-    """The size of each attribute, and its field of eight bytes."""
+    """Returns the size of each attribute, and its field of eight bytes."""
     length, *_ = struct.unpack_from("=HHHHQII", command)
     assert length == len(command)
     every = struct.iter_unpack("=HHHH8s", command[24:])

@@ -22,8 +22,7 @@ from samples import user_error
 
 @contextmanager
 def written(*parts: bytes, repeat: int = 1) -> Iterator[LineReader]:
-    """A reader of a pipe; another thread writes these parts into the pipe the given number of times, and then closes
-    it."""
+    """Gives a reader of a pipe. Another thread writes these parts into the pipe `repeat` times, and then closes it."""
     ours, theirs = os.pipe()
 
     def write() -> None:
@@ -65,7 +64,7 @@ def test_lines_are_whole_however_they_come(parts: tuple[bytes, ...], lines: list
         assert reader.next_line(PATIENCE_S) == b""
 
 
-def test_of_a_line_that_is_too_long_only_the_beginning_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_an_overlong_line_only_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_reader, "MAX_LINE", 100_000)
     with written(b"mark " + b"x" * 1_000_000 + b"\nnext\n") as reader:
         first, last = all_of(reader)

@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from commands.__main__ import COMMANDS, main
+from commands.cli import run_arguments
 from commands.run import _kept as kept_text
 from commands.variables import VARIABLES
 from conformance.results.records import encode
@@ -34,14 +35,14 @@ MISTAKES = (TESTS / "mistakes.txt").read_text()
 
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a shell script; in the script, "$@" stands for the beginning of the suite's command line."""
+    """Runs a shell script. In the script, "$@" stands for the beginning of the suite's command line."""
     return ended("bash", "-c", script, "bash", *COMMAND, cwd=cwd, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """The directory of a run with many results."""
-    suite = numbered(600)
+    suite = numbered(60)
     folder = tmp_path / "run"
     folder.mkdir()
     records = [header(), *(result(case, "FAIL", "it is so" * 40) for case in suite.cases)]
@@ -49,15 +50,15 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", ["list", "describe ibv_reg_mr", "report run --format ktap", "report run --out -"])
+@pytest.mark.parametrize("command", ["list", "report run --out -"])
 def test_a_full_device_is_one_line(command: str, run: Path) -> None:
     done = shell(f'"$@" {command} >/dev/full', run.parent)
     assert (done.returncode, done.stderr) == (3, "rdma-cts: standard output: No space left on device\n")
 
 
-@pytest.mark.parametrize("out", ["run/results.jsonl", "run/plan.json", "run/points/1.json", "link", "night/cell.json"])
+@pytest.mark.parametrize("out", ["run/results.jsonl", "run/points/1.json", "link", "night/cell.json"])
 def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: Patch, cli: Cli) -> None:
-    for name in ("run/plan.json", "run/points/1.json", "night/cell.json"):
+    for name in ("run/points/1.json", "night/cell.json"):
         (run.parent / name).parent.mkdir(exist_ok=True)
         (run.parent / name).write_text("{}")
     (run.parent / "link").symlink_to("run/results.jsonl")
@@ -111,24 +112,46 @@ run --guest --modules {0} --out r
 run --guest --linux {0} --out r
 patches --linux {0} --out s
 """
-EACH = "import sys; from commands.__main__ import main; print({main(each.split()) for each in sys.argv[1:]})"
 
 
-def test_what_may_not_be_looked_into_is_one_line_and_status_2(open_folder: Path) -> None:
+def status_as_nobody(lines: Sequence[str], work: Path) -> int:
+    """The exit status that all of these commands have in a child of this process without rights, which writes to files
+    in `work`."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    status = 1
+    try:
+        for stream, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(work / name, os.O_WRONLY | os.O_CREAT, 0o666), stream)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", 1) for number in (1, 2))
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+        os.chdir(work)
+        found = {main(line.split()) for line in lines}
+        status = found.pop() if len(found) == 1 else 99
+    finally:
+        os._exit(status)
+
+
+def test_a_locked_directory_is_one_line_and_status_2(open_folder: Path, monkeypatch: Patch) -> None:
     locked, work = open_folder / "locked", open_folder / "work"
     (locked / "run").mkdir(parents=True)
     locked.chmod(0)
     work.mkdir()
     work.chmod(0o777)
-    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     lines = LOCKED.format(locked / "run").strip().split("\n")
-    environment = {**ENVIRONMENT, "RDMA_CTS_CACHE": str(work / "cache")}
-    done = ended(*as_nobody, "/usr/bin/python3", "-c", EACH, *lines, cwd=work, env=environment)
-    assert (done.stdout, done.stderr.count("\n")) == ("{2}\n", len(lines)), done.stderr
-    assert done.stderr.count(f"rdma-cts: {locked}") == len(lines), done.stderr
+    monkeypatch.setenv("RDMA_CTS_CACHE", str(work / "cache"))
+    monkeypatch.setattr(run_arguments, "suite_from", lambda _: numbered(1))
+    status = status_as_nobody(lines, work)
+    said = (work / "err").read_text()
+    assert (status, said.count("\n")) == (2, len(lines)), said
+    assert said.count(f"rdma-cts: {locked}") == len(lines), said
 
 
-# Variables that only the suite's parts and its tests use, and not users.
+# Variables for the suite's parts and its tests, not for users.
 INTERNAL = {"DRIVER", "MODULE", "BARE", "DEVICES", "PROGRAM", "FUZZED", "MOMENTS", "KERNEL_LOG"}
 
 
@@ -150,7 +173,7 @@ def test_every_variable_is_printed_and_on_its_page(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_is_in_80_columns_and_breaks_no_word(command: str, monkeypatch: Patch, capsys: Says) -> None:
+def test_help_fits_80_columns_and_breaks_no_word(command: str, monkeypatch: Patch, capsys: Says) -> None:
     said = []
     for columns in ("80", "1000"):
         monkeypatch.setenv("COLUMNS", columns)
@@ -196,7 +219,7 @@ def test_list_says_how_many_of_its_cases_a_run_has(capsys: Says) -> None:
     assert len(default) < len(cases)
 
 
-def test_a_directory_in_which_something_came_is_kept(tmp_path: Path) -> None:
+def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out" / "run"
     with run_folder(out, "rxe0"):
         out.mkdir(parents=True)
@@ -216,7 +239,7 @@ def test_a_directory_in_which_something_came_is_kept(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_who_is_not_root_is_told_why_no_image_can_be_built(
+def test_a_user_who_is_not_root_learns_why_no_image_can_be_built(
     programs: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     for name in programs:
@@ -238,8 +261,8 @@ def test_the_setting_that_forbids_user_namespaces_is_named(tmp_path: Path) -> No
 
 
 def test_an_interrupted_run_says_what_is_kept_and_has_the_reports_of_it(run: Path) -> None:
-    said = kept_text(run, 600, 700)
-    assert said == f"600 of 700 results and a report of them are in {run}; ./rdma-cts run --resume {run} runs the rest"
+    said = kept_text(run, 60, 70)
+    assert said == f"60 of 70 results and a report of them are in {run}; ./rdma-cts run --resume {run} runs the rest"
     assert {"report.html", "junit.xml", "summary.json"} < {path.name for path in run.iterdir()}
 
 
@@ -258,8 +281,8 @@ sys.exit(program.main(["report", "run", "--out", "page.html"]))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_who_is_ended_while_a_report_is_written_leaves_no_part_of_it(number: signal.Signals, run: Path) -> None:
+def test_a_signal_while_a_report_is_written_leaves_no_part_of_it(run: Path) -> None:
+    number = signal.SIGTERM
     done = ended(sys.executable, "-c", ENDED.format(number=int(number)), cwd=run.parent, env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (128 + number, f"rdma-cts: ended by {number.name}\n")
     assert [path.name for path in run.parent.iterdir()] == ["run"]

@@ -1,4 +1,4 @@
-"""Each kind of memory has its described properties, lies between guard pages, and is unmapped after use; limits are
+"""Each kind of memory has its described properties, is between guard pages, and is unmapped after use; limits are
 restored."""
 
 import ctypes
@@ -102,7 +102,7 @@ def free_hugepages() -> int:
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("HugePages_Free:")), 0)
 
 
-def test_huge_memory_is_of_huge_pages_or_says_that_there_are_none() -> None:
+def test_huge_memory_has_huge_pages_or_an_error_about_them() -> None:
     before = free_hugepages()
     if before == 0:
         with pytest.raises(HostLacks, match="huge pages") as caught:
@@ -164,7 +164,7 @@ def test_a_device_dax_is_known_by_what_the_kernel_says_of_it(tmp_path: Path, mon
     ("named", "said"),
     [("/dev/null", "is not a device DAX"), ("/etc", "is not a device DAX"), ("/dev/nosuch", "No such file")],
 )
-def test_what_is_no_device_dax_is_not_written_to(named: str, said: str, monkeypatch: Patch) -> None:
+def test_a_file_that_is_not_a_device_dax_is_not_written(named: str, said: str, monkeypatch: Patch) -> None:
     monkeypatch.setenv(persistent.VARIABLE, named)
     with user_error(said, status=2):
         persistent.device()
@@ -183,7 +183,7 @@ def test_memory_that_cannot_be_filled_leaves_nothing_mapped(monkeypatch: Patch) 
 
 
 def can_lock(size: int) -> bool:
-    """Whether the kernel lets this process lock so many bytes."""
+    """Whether this process can lock `size` bytes."""
     library = ctypes.CDLL(None, use_errno=True)
     with closing(allocate("anonymous", size)) as made:
         return bool(library.mlock(ctypes.c_void_p(made.addr), ctypes.c_size_t(size)) == 0)

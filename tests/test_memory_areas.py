@@ -73,7 +73,7 @@ def test_how_much_has_arrived(memory: Buffer, arrived: int, moved: str) -> None:
 
 
 def requester(memory: Buffer, source: Area) -> Area:
-    """The buffer of a peer that reads the contents of `source`."""
+    """Returns the buffer of a peer that reads the contents of `source`."""
     area = Area(memory, memory.addr + 64, source.length, EMPTY, repeated(EMPTY, source.length), source.before)
     area.fill()
     return area

@@ -1,4 +1,4 @@
-"""The mended stack: it is built once for each set of changes, refused with options that exclude it, and named in every
+"""The mended stack is built once for each set of changes, refused with options that exclude it, and named in every
 report."""
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "a
 
 
 class Workshop:
-    """A stand-in for mmdebstrap with its hook, and for the compilers: their output contains the text of the sources."""
+    """A stand-in for mmdebstrap with its hook, and for the compilers, whose output contains the text of the sources."""
 
     def __init__(self) -> None:
         self.made, self.compiled, self.log = 0, 0, ""
@@ -167,7 +167,7 @@ def test_without_leaves_a_change_out_and_knows_the_names() -> None:
         (RunOptions(guest=True, stack="forky-mended", driver="siw"), "of the driver rxe, not of siw"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused_in_one_line(options: RunOptions, message: str) -> None:
+def test_options_that_exclude_the_mended_stack_are_refused_in_one_line(options: RunOptions, message: str) -> None:
     with user_error(message, status=2):
         refuse_beside_own_stack(options)
 
@@ -192,13 +192,13 @@ CASES = numbered(3 * SAMPLE).cases
 IDS = [case.id for case in CASES]
 
 
-def test_it_runs_what_was_violated_what_is_of_the_rules_and_a_sample() -> None:
+def test_the_mended_trial_runs_violated_cases_their_rules_and_a_sample() -> None:
     shipped = {IDS[5]: result(CASES[5], "FAIL")}
     assert selected(["BIND-10"], CASES, shipped) == [IDS[5], IDS[SAMPLE], IDS[2 * SAMPLE]]
     assert selected(["REG-01"], CASES, shipped) == IDS
 
 
-def test_of_the_exhaustive_tier_it_runs_the_rows_of_the_rules_alone() -> None:
+def test_the_mended_trial_runs_only_rows_of_the_exhaustive_tier() -> None:
     dear = [replace(case, tier="exhaustive") for case in CASES]
     assert selected(["REG-01"], [dear[0], replace(dear[1], kind=Kind.SWEEP)], {}) == [IDS[0]]
     assert selected(["BIND-10"], dear, {IDS[5]: result(CASES[5], "FAIL")}) == []
@@ -220,5 +220,5 @@ def test_a_violation_of_other_rules_and_nothing_at_all_are_reported() -> None:
     assert left_out("a", ["REG-01"], [], whole, [result(CASES[0])]).outcome == "nothing: no case sees it"
 
 
-def test_its_changes_are_listed(cli: Cli) -> None:
+def test_the_changes_of_the_mended_stack_are_listed(cli: Cli) -> None:
     assert cli(0, "trial", "mended", "run", "--list").out

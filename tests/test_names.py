@@ -17,7 +17,7 @@ FILES = sorted(
 
 
 def assigned(source: str) -> Iterator[str]:
-    """The names that a module's top-level statements assign, define or declare; a name occurs as often as it is
+    """Yields the names that a module's top-level statements assign, define or declare, each as often as it is
     assigned."""
     for statement in ast.parse(source).body:
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):

@@ -1,4 +1,4 @@
-"""The keys of an observation: this test finds misspelt keys that mypy does not find."""
+"""Misspelt keys of observations, which mypy does not find."""
 
 import ast
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
-"""A results file of an earlier version: every reader accepts it, and its records are written as they were read.
-`old_results` is a part of a real run in the Soft-RoCE guest, made by the version before records had types. Only the
-directory in `argv` was replaced, and header and footer were reduced to that part.
-"""
+"""A results file of an earlier version: every command accepts it, and its records are written unchanged. `old_results`
+is a part of a real run in the Soft-RoCE guest, made by the version before records had types. Only the directory in
+`argv` was replaced, and header and footer were reduced to that part."""
 
 import json
 import re
@@ -41,7 +40,7 @@ def test_each_record_is_written_byte_for_byte_as_it_was_read() -> None:
     assert [encode(decode(line)) for line in lines] == lines
 
 
-def test_what_is_read_is_what_was_recorded() -> None:
+def test_an_old_file_is_read_as_recorded() -> None:
     recorded = read_results(OLD)
     assert [record["verdict"] for record in recorded.results] == VERDICTS
     assert all(isinstance(record["effective"], Verdict) for record in recorded.results)
@@ -57,13 +56,13 @@ def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.Capt
     assert SWEEP.partition("@")[0].encode() in capsysbinary.readouterr().out.replace(b"\\", b"")
 
 
-def test_it_has_severity_and_defects_too() -> None:
+def test_an_old_run_has_severities_and_defects() -> None:
     """Severities and defects follow only from the verdicts, because the records have no faults until they are judged
     again."""
     assert read(OLD).headline == "6 defects in 4 results: 1 kernel crash, 3 wrong codes"
 
 
-def test_it_is_judged_again(cli: Cli, tmp_path: Path) -> None:
+def test_an_old_run_can_be_rejudged(cli: Cli, tmp_path: Path) -> None:
     text = cli(1, "judge", OLD, "--out", tmp_path / "judged").out
     assert "of 11 results judged again" in text
     judged = read_results(tmp_path / "judged")
@@ -82,7 +81,7 @@ def test_a_rule_and_a_case_of_it_are_explained(id_: str, expected: str, cli: Cli
     assert expected in cli(0, "explain", id_, "--run", OLD).out
 
 
-def test_it_is_carried_on(copy: Path) -> None:
+def test_an_old_run_can_be_resumed(copy: Path) -> None:
     suite = load_suite()
     path = copy / "results.jsonl"
     before = path.read_bytes()

@@ -1,6 +1,5 @@
-"""The user's own module and libraries in a real guest: their marks in the header show that they were loaded. That guest
-is booted; the results of a guest that is resumed from a template are compared with its results.
-"""
+"""The user's own module and libraries in a real guest: their marks in the header show that they were loaded. This guest
+is booted; its results are compared with the results of a guest that is resumed from a template."""
 
 import json
 import shutil
@@ -21,14 +20,14 @@ from patience import PATIENCE_S
 
 pytestmark = pytest.mark.guest
 MARK = b"\xab" * 20
-_NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"  # the head of a note with a build id
+_NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"  # the beginning of a note with a build id
 _SIGNED = b"~Module signature appended~\n"
 FAILING_POINT = "reg_mr/rights_space/local#access=LOCAL_WRITE+ON_DEMAND,op=RECV"
 CHOSEN = ("dealloc_mw/deallocation/key-ends-for-rdma-write", FAILING_POINT)
 
 
 def marked(content: bytes) -> bytes:
-    """The same file with a build id of the tests; the signature is removed, because it would no longer be valid."""
+    """Returns the file with a build id of the tests, and without the signature, which would no longer be valid."""
     if content.endswith(_SIGNED):
         end = len(content) - len(_SIGNED)
         content = content[: end - 12 - int.from_bytes(content[end - 4 : end], "big")]
@@ -95,13 +94,13 @@ def verdicts(recorded: Recorded) -> dict[str, tuple[str, str]]:
     return {line["case"]: (line["verdict"], line["reason"]) for line in recorded.results}
 
 
-def test_a_module_of_ones_own_is_no_fault_of_a_case(booted: Recorded) -> None:
+def test_the_taint_of_an_own_module_fails_no_case(booted: Recorded) -> None:
     assert booted.header["env"]["tainted"] != 0
     assert [verdicts(booted)[case][0] for case in CHOSEN] == ["PASS", "FAIL"]
 
 
 def others(recorded: Recorded) -> dict[str, object]:
-    """The marks of the kernel and of the builds that are never given here."""
+    """Returns the marks of the kernel and of the builds that these tests never give."""
     found = recorded.header["under_test"]
     builds = {**found["modules"], **found["libraries"]}
     return {"kernel": found["kernel"], **{name: mark for name, mark in builds.items() if "rxe" not in name}}
@@ -109,8 +108,7 @@ def others(recorded: Recorded) -> dict[str, object]:
 
 def test_a_resumed_guest_gives_the_results_of_a_booted_one(booted: Recorded, tmp_path: Path) -> None:
     """This holds in the session that waits with the device open, and in a session with other options. The builds are
-    copies of those in the image, with other marks.
-    """
+    copies of the image's builds, with other marks."""
     resumed = [run_of(tmp_path / name, *options) for name, options in (("1", ()), ("2", ("--deadline", "100")))]
     for recorded in resumed:
         assert verdicts(recorded) == verdicts(booted)
@@ -122,7 +120,7 @@ def test_a_resumed_guest_gives_the_results_of_a_booted_one(booted: Recorded, tmp
 
 
 @pytest.mark.nightly
-def test_what_is_kept_starts_the_same_guest_again(header: HeaderRecord, place: Path) -> None:
+def test_a_kept_guest_can_be_started_again(header: HeaderRecord, place: Path) -> None:
     assert header["under_test"]["given"]["environment"] == {"COLOUR": "blue"}
     assert sorted(path.name for path in (place / "out/guest").iterdir()) == ["job.erofs", "start.sh"]
     subprocess.run([place / "out/guest/start.sh"], stdin=subprocess.DEVNULL, check=True, timeout=PATIENCE_S)

@@ -25,9 +25,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Sequence[str], Mappin
     return found
 
 
-def test_what_is_left_for_the_night_is_run_with_nightly_alone(
-    started: list[tuple[Sequence[str], Mapping[str, str]]],
-) -> None:
+def test_nightly_tests_run_only_with_nightly(started: list[tuple[Sequence[str], Mapping[str, str]]]) -> None:
     assert [main(["test", *more]) for more in ([], ["--nightly"], ["--", "tests/test_kills.py"])] == [0, 0, 0]
     (by_day, usual), (at_night, larger), (own, _) = started
     assert by_day == [*command.ALL, "-m", "not nightly"]

@@ -71,7 +71,7 @@ def rpm(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def suite_files(names: Iterable[str]) -> set[str]:
-    """The files of the suite among those of a package, without directories and bytecode."""
+    """Returns the files of the suite in a package, without directories and bytecode."""
     found = {name.lstrip("./") for name in names if not name.endswith("/")}
     return {name for name in found if name.startswith(SUITE) and "__pycache__" not in name}
 
@@ -117,10 +117,10 @@ def test_both_packages_have_the_same_files_of_the_suite(deb: Path, rpm: Path) ->
 
 
 @pytest.fixture(scope="module")
-def files(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that both packages are made of."""
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the files from which both packages are made."""
     folder = tmp_path_factory.mktemp("files")
-    run("sh", "packaging/install.sh", str(folder), cwd=source)
+    run("sh", "packaging/install.sh", str(folder), cwd=ROOT)
     return folder
 
 
@@ -153,7 +153,7 @@ def installed(deb: Path) -> Iterator[Tree]:
 
 
 @pytest.mark.nightly
-def test_its_autopkgtest_passes(installed: Tree) -> None:
+def test_the_autopkgtest_passes(installed: Tree) -> None:
     shutil.copy(ROOT / "debian" / "tests" / "installed", installed.root / HOME.relative_to("/") / "installed")
     done = installed.run("./installed")
     assert done.returncode == 0, done.stdout + done.stderr

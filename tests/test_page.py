@@ -67,7 +67,7 @@ def run(directory: Path, lines: list[ResultRecord], **head: Any) -> Digest:
 
 
 def varied(directory: Path) -> list[ResultRecord]:
-    """A result for each verdict, one whose every text is markup, a sweep and a data path."""
+    """Returns a result for each verdict, a result with markup in every text, a sweep and a data path."""
     cases = iter(SUITE.cases)
     lines = [result(next(cases), verdict, f"it was {verdict}") for verdict in VERDICTS]
     waived = VERDICTS.index(Verdict.WAIVED)
@@ -153,7 +153,7 @@ def assert_fits(browser: webdriver.Chrome) -> None:
 
 
 def assert_legible(browser: webdriver.Chrome) -> dict[str, float]:
-    """Checks that every text stands out from its background, by the least contrast of each kind of element."""
+    """Checks the contrast of every text with its background; returns the least contrast of each kind of element."""
     found: dict[str, float] = browser.execute_script(CONTRAST)
     assert {name: round(ratio, 2) for name, ratio in found.items() if ratio < 4.5} == {}
     return found
@@ -165,8 +165,8 @@ def press(browser: webdriver.Chrome, *keys: str) -> None:
 
 
 def cases(browser: webdriver.Chrome) -> list[str]:
-    """The ids of the cases that the filter leaves; rows are built when a rule is opened, so all rules are opened
-    first."""
+    """Returns the ids of the cases that the filter leaves. First opens all rules, because rows are built when a rule is
+    opened."""
     found: list[str] = browser.execute_async_script(
         "const rules = [...document.querySelectorAll('details.rule')], open = rules.filter(each => each.open);"
         "for (const each of rules) each.open = true;"
@@ -180,7 +180,7 @@ def cases(browser: webdriver.Chrome) -> list[str]:
 
 
 def focused(browser: webdriver.Chrome) -> str:
-    """The focused element: its id, or the id of the row whose head it is."""
+    """Returns the id of the focused element, or the id of the row if its head has the focus."""
     found: str = browser.execute_script(
         "const it = document.activeElement;"
         "return it.id || (it.tagName === 'SUMMARY' ? it.parentElement.id : it.tagName)"
@@ -189,7 +189,7 @@ def focused(browser: webdriver.Chrome) -> str:
 
 
 def search(browser: webdriver.Chrome, text: str, count: int) -> list[str]:
-    """Types into the search and waits until so many cases are left."""
+    """Types into the search, and waits until `count` cases are left."""
     press(browser, "/")
     assert focused(browser) == "search"
     press(browser, text)

@@ -1,4 +1,4 @@
-"""Series for git am: they are made from trees with and without history, and git applies them; trees that do not fit are
+"""Series for git am are made from trees with and without history, and git applies them; trees that do not fit are
 reported."""
 
 from pathlib import Path
@@ -182,7 +182,7 @@ def test_two_changes_of_the_same_words_conflict_and_the_first_is_made(
     assert len(made(tree)) == 1
 
 
-def test_where_nothing_fits_the_command_fails(tree: Path, capsys: Says) -> None:
+def test_patches_fails_if_no_change_fits(tree: Path, capsys: Says) -> None:
     commit(tree, "int other;\n", "Another driver")
     assert patches(tree) == 2
     assert capsys.readouterr().err.splitlines()[-1] == "rdma-cts: no change fits; the lines above say why"

@@ -1,4 +1,4 @@
-"""A peer: which devices can be the peer, and that the requester and its memory are on the peer."""
+"""A peer: the devices that can be the peer, and the requester and its memory on the peer."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,10 +26,10 @@ class FakeQueue:
         self.device, self.pd, self.remote = device, pd, None
 
     def move_to(self, state: str, peer: int) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class FakePair(DevicePair):

@@ -1,7 +1,6 @@
 """Violations, and personas: no case fails on the behaviour of known drivers, and violations are also killed on
-personas. Each violation is tried on one persona here, the personas taking turns. `rdma-cts trial personas` tries each
-on every persona. By day, three personas and one violation of each rule are tried.
-"""
+personas. Each violation is tried on one persona, with the personas in turn; `rdma-cts trial personas` tries each
+violation on every persona. By day, three personas and one violation of each rule are tried."""
 
 import json
 from collections.abc import Sequence
@@ -42,8 +41,8 @@ pytestmark = pytest.mark.long
 BY_NAME = {each.name: each for each in PERSONAS}
 # On these personas, no statuses of the InfiniBand specification are demanded.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
-# By day, cases are run on these personas: one with all features of InfiniBand, software iWARP, and one without RC and
-# windows.
+# By day, cases are run on these personas: a persona with all features of InfiniBand, software iWARP, and a persona
+# without RC and windows.
 BY_DAY = {"mlx5", "siw", "efa"}
 ONE_OF_EACH_RULE = list({each.rule: each for each in VIOLATIONS}.values())
 
@@ -59,7 +58,7 @@ def clean(name: str) -> CleanRun:
 
 
 def sample(persona: Persona) -> list[Violation]:
-    """The violations that are tried on this persona."""
+    """Returns the violations that are tried on this persona."""
     return list(VIOLATIONS[PERSONAS.index(persona) :: len(PERSONAS)])
 
 
@@ -71,15 +70,15 @@ some_by_day = pytest.mark.parametrize(
 
 
 @some_by_day
-def test_only_what_the_driver_violates_fails(persona: Persona) -> None:
+def test_a_persona_fails_exactly_the_rules_its_driver_violates(persona: Persona) -> None:
     found = outcome(persona, clean(persona.name))
     assert (found.wrong, found.passed) == ((), True)
     assert found.verdicts[Verdict.PASS] > 300
     assert Verdict.BROKEN not in found.verdicts
 
 
-def test_where_a_bind_is_checked_at_access_only_the_rules_about_its_refusal_fail() -> None:
-    """The firmware of mlx5 may behave in this way. Rows that only presuppose the refusal are UNREACHABLE."""
+def test_a_bind_checked_at_access_fails_only_rules_about_its_refusal() -> None:
+    """The firmware of mlx5 may behave like this. Rows that only presuppose the refusal are UNREACHABLE."""
     mlx5 = BY_NAME["mlx5"]
     persona = replace(mlx5, behaves={**mlx5.behaves, BindsCheckedAtAccess: ""})
     found = run_clean(persona, [case for case in cases() if case.given.windows])
@@ -89,7 +88,7 @@ def test_where_a_bind_is_checked_at_access_only_the_rules_about_its_refusal_fail
     assert found.broken == ()
 
 
-def test_a_case_that_passes_and_detects_nothing_there_is_vacuous() -> None:
+def test_a_passing_case_that_detects_no_violation_is_vacuous() -> None:
     persona = BY_NAME["mlx5"]
     some = [case for case in cases() if case.rules == ("REG-22",) and not case.sweep]
     ran = run_clean(persona, some)
@@ -110,7 +109,7 @@ def test_a_run_begins_with_the_port(persona: Persona) -> None:
 
 
 @some_by_day
-def test_only_where_the_core_is_at_fault_the_device_conforms(persona: Persona) -> None:
+def test_a_device_conforms_if_only_the_kernel_core_is_at_fault(persona: Persona) -> None:
     """A run about the device ends with exit status 0, unless the driver declares a capability that it lacks."""
     failing = {id_ for id_, _, _ in clean(persona.name).failed}
     failed = [case for case in cases() if case.id in failing]
@@ -148,11 +147,9 @@ def test_no_violation_of_the_reference_survives_and_few_are_misattributed(violat
     assert Trial(found, UNTRIABLE, 0.0, "the reference").passed
 
 
-# The few violations that only cases of other rules detect are tried with all cases; by day on one persona.
-@pytest.mark.parametrize(
-    "persona",
-    [pytest.param(each, id=each.name, marks=() if each.name == "mlx5" else pytest.mark.nightly) for each in PERSONAS],
-)
+# The few violations that only cases of other rules detect are tried with all cases.
+@pytest.mark.nightly
+@in_turn
 def test_violations_are_killed(persona: Persona) -> None:
     findings = []
     for violation in sample(persona):
@@ -172,7 +169,7 @@ def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
 
 
 @some_by_day
-def test_what_is_masked_is_a_violation_that_no_row_of_its_rule_sees(persona: Persona) -> None:
+def test_a_masked_violation_fails_no_row_of_its_rule(persona: Persona) -> None:
     run = clean(persona.name)
     rows = [case for case in cases() if case.id in run.passed and not case.sweep]
     for violation in (each for each in VIOLATIONS if each.name in masked(persona)):
@@ -182,7 +179,7 @@ def test_what_is_masked_is_a_violation_that_no_row_of_its_rule_sees(persona: Per
         assert (violation.name, seen) == (violation.name, [])
 
 
-def test_what_is_not_offered_is_not_tried_and_what_no_case_sees_survives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkeypatch: pytest.MonkeyPatch) -> None:
     wraps = next(each for each in VIOLATIONS if each.name == "end-of-a-bind-wraps")
     few = [case for case in cases() if "BIND-17" in case.rules and not case.sweep]
     killers = try_violation(wraps, few).by
@@ -202,7 +199,13 @@ def test_what_is_not_offered_is_not_tried_and_what_no_case_sees_survives(monkeyp
     assert not outcome(BY_NAME["mlx5"], outcomes["mlx5"][1], [survived]).passed
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_its_table_and_suggests_personas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = next(each for each in VIOLATIONS if each.name == "one-byte-too-short")
+    about = {short.rule, *BY_NAME["efa"].violates}
+    few = [case for case in cases() if about.intersection(case.rules)]
+    monkeypatch.setattr("trial.reference_runs.of_tier", lambda *_: few)
     arguments = ["trial", "personas", "efa", "--violation", "one-byte-too-short", "--jobs", "1"]
     assert main([*arguments, "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
@@ -223,7 +226,7 @@ def test_personas_without_violations() -> None:
     assert (found.passed, found.findings) == (True, ())
 
 
-def test_a_sweep_is_wrong_by_the_rule_of_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_may_fail_only_by_the_expected_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep that may fail for one of its rules may not fail for another."""
     persona = BY_NAME["mlx5"]
     (sweep,) = [case for case in cases() if case.id == "bind_mw/rights_space/type-1"]

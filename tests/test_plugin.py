@@ -1,4 +1,4 @@
-"""The engine as a pytest plugin, tested from outside: pytest runs in a separate process on a device in Python."""
+"""The engine as a pytest plugin: pytest runs in a separate process on a device in Python."""
 
 import os
 import re
@@ -11,13 +11,14 @@ import pytest
 
 from conformance import cache
 from conformance.results.conclusions import exit_status
+from conformance.results.records import encode
 from conformance.tables.suite import CASES, ROOT
 from launched import ended
 from project import QUIET_VERDICTS, Project
-from samples import footer_of
+from samples import footer_of, header
 
 EXPECTED = {f"reg_mr/fake/{row}": verdict for row, verdict in QUIET_VERDICTS.items()}
-KEPT = os.environ[cache.DIRECTORY]  # kept by this session: the suite's own tables, already parsed
+KEPT = os.environ[cache.DIRECTORY]  # this session's cache of the suite's own tables, already parsed
 
 
 def verdicts(project: Project) -> Mapping[str, str]:
@@ -82,7 +83,7 @@ def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project)
     assert footer["complete"] is False
 
 
-def test_a_fixture_that_fails_is_broken_too(project: Project) -> None:
+def test_a_failing_fixture_makes_its_cases_broken(project: Project) -> None:
     with (project.root / "conftest.py").open("a") as file:
         file.write("@pytest.fixture\ndef bench():\n    raise OSError('the bench fell over')\n")
     done = project.run(rows=("works", "wrongly-accepted"))
@@ -100,26 +101,17 @@ def without_times(project: Project) -> dict[str, dict[str, Any]]:
     return results
 
 
-def test_two_workers_give_the_same_ids_and_results_as_none(project: Project) -> None:
+def test_two_workers_give_the_results_of_one_and_survive_a_crash(project: Project) -> None:
     project.run()
     alone, planned = without_times(project), project.results().header["planned"]
     (project.root / "out").rename(project.root / "alone")
-    done = project.run("-n2")
+    done = project.run("-n2", rows=(*QUIET_VERDICTS, "dies"))
     assert re.search(r"\[gw[01]\]", done.stdout)
-    assert without_times(project) == alone
-    assert project.results().header["planned"] == planned
-    assert project.results().footer is not None
-
-
-def test_a_worker_that_dies_is_a_crash_of_its_case(project: Project) -> None:
-    project.run("-n2", rows=("works", "dies", "wrongly-accepted"))
-    assert verdicts(project) == {
-        "reg_mr/fake/works": "PASS",
-        "reg_mr/fake/dies": "CRASH",
-        "reg_mr/fake/wrongly-accepted": "FAIL",
-    }
-    footer = footer_of(project.results())
-    assert footer["complete"] is True
+    found = without_times(project)
+    assert found.pop("reg_mr/fake/dies")["verdict"] == "CRASH"
+    assert found == alone
+    assert project.results().header["planned"] == [*planned, "reg_mr/fake/dies"]
+    assert footer_of(project.results())["complete"] is True
 
 
 def test_a_run_that_stops_early_is_not_complete(project: Project) -> None:
@@ -148,11 +140,10 @@ def test_only_with_an_unknown_case_is_a_usage_error_with_a_suggestion(project: P
     assert "unknown case 'reg_mr/fake/workz' (did you mean reg_mr/fake/works?)" in error
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "xdist"])
-def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project, workers: tuple[str, ...]) -> None:
+def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project) -> None:
     table = project.tables / "reg_mr" / "fake.yaml"
     table.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n  - {id: a, rules: [REG-99], then: succes}\n")
-    done = project.run(*workers, rows=())
+    done = project.run("-n2", rows=())
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "Traceback" not in done.stdout + done.stderr
     found = errors(done)
@@ -161,10 +152,9 @@ def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project,
     assert any("did you mean success?" in line for line in found)
 
 
-@pytest.mark.parametrize("out", [["--rdma-out", "out"], ["--rdma-out", "out", "-n2"]])
-def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project, out: list[str]) -> None:
+def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", str(ROOT / "tox.ini")]
-    given = [f"--rootdir={ROOT}", str(CASES / "dereg_mr"), "--rdma-device", "nosuch0", *out]
+    given = [f"--rootdir={ROOT}", str(CASES / "dereg_mr"), "--rdma-device", "nosuch0", "--rdma-out", "out"]
     environment = {**project.environment, cache.DIRECTORY: KEPT}
     done = ended(*command, *given, cwd=project.root, env=environment)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
@@ -174,15 +164,15 @@ def test_an_unknown_device_is_a_usage_error_of_one_line(project: Project, out: l
 
 
 def test_a_recorded_run_is_not_overwritten(project: Project) -> None:
-    project.run(rows=("works",))
-    before = (project.root / "out" / "results.jsonl").read_bytes()
+    (project.root / "out").mkdir()
+    (project.root / "out" / "results.jsonl").write_bytes(before := encode(header()))
     done = project.run(rows=("works",))
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "out/results.jsonl exists" in errors(done)[-1]
     assert (project.root / "out" / "results.jsonl").read_bytes() == before
 
 
-def test_collecting_alone_records_nothing(project: Project) -> None:
+def test_collect_only_records_nothing(project: Project) -> None:
     done = project.run("--collect-only", "-q")
     assert done.returncode == pytest.ExitCode.OK
     assert "test_reg_mr[reg_mr/fake/works]" in done.stdout

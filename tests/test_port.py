@@ -1,4 +1,5 @@
-"""The port, GID and partition that traffic uses, and the messages about unusable ones, with a made-up /sys."""
+"""The port, GID and partition that traffic uses, and the messages about unusable ports and GIDs, with a made-up
+/sys."""
 
 import sys
 from collections.abc import Callable
@@ -30,7 +31,7 @@ Entry = tuple[str, str, str]  # address, type, interface
 
 @pytest.fixture
 def made(tmp_path: Path) -> Callable[..., Port]:
-    """A port of a made-up /sys: link layer, GIDs, and the interfaces with their flags and operstate."""
+    """Makes a port of a made-up /sys from its link layer, its GIDs, and interfaces with their flags and operstate."""
 
     def make(
         link_layer: str = "Ethernet",
@@ -88,7 +89,7 @@ def test_infiniband_uses_its_first_gid(made: Any) -> None:
     port.check(1)
 
 
-def test_where_no_interface_is_behind_a_gid_none_is_asked_for(made: Any) -> None:
+def test_gids_without_an_interface_are_not_asked_for_one(made: Any) -> None:
     port = made("Unknown", (LINK_LOCAL, V1, ""))  # EFA
     assert port.choose(port.gids()) == 0
     port.check(0)
@@ -257,7 +258,7 @@ RANGE = "memory: {buf: {kind: anonymous, size: 4 pages}}, mrs: {mr: {access: [LO
 
 
 def traffic(expected: str, op: str = "RDMA_WRITE", position: str = "whole") -> Any:
-    """The call of a peer's operation on a region."""
+    """Returns the call of a peer's operation on a region."""
     return case(
         f"""
         - id: traffic
@@ -271,7 +272,7 @@ def traffic(expected: str, op: str = "RDMA_WRITE", position: str = "whole") -> A
 
 
 def seen(moved: str, wc: str = "SUCCESS", changed: tuple[tuple[int, int], ...] = (), **more: Any) -> Observation:
-    """The observation of that operation, on iWARP unless `more` has another transport."""
+    """Returns the observation of a peer's operation, on iWARP unless `more` has another transport."""
     found: Any = {
         "rc": 0,
         "returned": "0",
@@ -301,13 +302,13 @@ def test_a_write_that_was_sent_and_not_done_is_refused_whatever_its_status() -> 
     assert "and nothing arrived" in judge(refused, [], seen("nothing")).reason
 
 
-def test_what_was_to_arrive_and_did_not_fails_although_it_was_sent() -> None:
+def test_a_message_that_did_not_arrive_fails_although_it_was_sent() -> None:
     assert verdict(traffic("success"), seen("nothing")) == Verdict.FAIL
     assert verdict(traffic("success"), seen("part", changed=((0, 100),))) == Verdict.FAIL
     assert verdict(traffic("success"), seen("all", changed=((0, 200),))) == Verdict.PASS
 
 
-def test_where_success_acknowledges_a_write_it_must_have_been_done() -> None:
+def test_an_acknowledged_write_must_have_been_done() -> None:
     assert verdict(traffic("refused"), seen("nothing", unacknowledged=False)) == Verdict.FAIL
     read = traffic("refused", op="RDMA_READ")
     assert verdict(read, seen("nothing", unacknowledged=not IWARP.acknowledges("RDMA_READ"))) == Verdict.FAIL
@@ -316,7 +317,7 @@ def test_where_success_acknowledges_a_write_it_must_have_been_done() -> None:
 @pytest.mark.parametrize(
     ("moved", "changed", "position", "expected"),
     [
-        ("part", ((0, 128),), "whole", Verdict.PASS),  # only the segments before the refused one have arrived
+        ("part", ((0, 128),), "whole", Verdict.PASS),  # only the segments before the refused segment have arrived
         ("all", ((0, 200),), "whole", Verdict.FAIL),
         ("part", ((64, 136),), "whole", Verdict.FAIL),
         ("part", ((0, 64), (128, 8)), "whole", Verdict.FAIL),
@@ -324,7 +325,7 @@ def test_where_success_acknowledges_a_write_it_must_have_been_done() -> None:
         ("nothing", ((-8, 8),), "whole", Verdict.FAIL),
     ],
 )
-def test_of_a_refused_message_only_its_beginning_may_be_there(
+def test_only_the_beginning_of_a_refused_message_may_arrive(
     moved: str, changed: tuple[tuple[int, int], ...], position: str, expected: Verdict
 ) -> None:
     for status in ("SUCCESS", "LOC_QP_OP_ERR"):  # the refusal may arrive before the whole message has been sent
@@ -340,7 +341,7 @@ def test_only_what_has_no_answer_of_its_own_goes_unacknowledged_and_only_on_iwar
     assert ROCE.acknowledges(opcode)
 
 
-def test_what_a_transport_lacks_is_not_declared() -> None:
+def test_capabilities_that_a_transport_lacks_are_not_declared() -> None:
     attributes = DeviceAttributes(0, 0, 0, 0)
     lacking = {name for name, has in declared_capabilities(attributes, ROCE).items() if has}
     assert lacking - {name for name, has in declared_capabilities(attributes, IWARP).items() if has} == {
@@ -361,7 +362,7 @@ def test_on_demand_memory_is_declared_for_each_transport() -> None:
     assert need_on_demand("local_traffic", "RECV", "XRC") == "odp_xrc_srq_recv"
 
 
-def test_what_is_declared_over_xrc_is_distinguished() -> None:
+def test_capabilities_over_xrc_are_distinguished() -> None:
     caps = declared_capabilities(DeviceAttributes(0, 0, 1, 0xFF, odp_xrc_caps=0x29))
     declared = {name for name, value in caps.items() if name.startswith("odp_xrc_") and value}
     assert declared == {"odp_xrc_send", "odp_xrc_read", "odp_xrc_srq_recv"}

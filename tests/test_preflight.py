@@ -1,5 +1,5 @@
-"""Preflight, the positive control of all refusals: operations that have to work before any case, tried on references on
-which they fail."""
+"""Preflight, the positive control of all refusals: operations that have to work before any case are tried on references
+on which they fail."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -133,14 +133,14 @@ def test_a_device_that_moves_bytes_is_let_pass_and_nothing_is_left(made: Callabl
         (NotPosted(), "a SEND or its receive could not be posted: EINVAL"),
     ],
 )
-def test_what_nobody_answers_ends_the_run(device: Device, message: str) -> None:
+def test_unanswered_requests_of_preflight_end_the_run(device: Device, message: str) -> None:
     with closing(ReferenceBench(device)) as bench, pytest.raises(UserError, match=message) as caught:
         preflight(bench)
     assert caught.value.status == 3
     assert "--gid-index" in caught.value.hint
 
 
-def test_what_completes_nowhere_ends_the_run() -> None:
+def test_a_missing_completion_in_preflight_ends_the_run() -> None:
     class Silent(Device):
         def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
             if request.opcode != "RDMA_READ":
@@ -177,7 +177,7 @@ class Registering(Device):
         (Zeroing(), "SEND", "completed with SUCCESS and SUCCESS, and its data did not arrive"),
     ],
 )
-def test_what_the_device_answers_is_for_the_cases(device: Device, operation: str, answer: str) -> None:
+def test_refusals_in_preflight_are_left_to_the_cases(device: Device, operation: str, answer: str) -> None:
     found = found_on(ReferenceBench(device))
     assert [name for name, what in found.operations.items() if what != "works"] == [operation]
     assert answer in found.operations[operation]
@@ -201,7 +201,7 @@ def test_only_what_is_needed_is_asked_of_the_device() -> None:
         assert bench.capabilities() == ReferenceBench().capabilities()
 
 
-def test_what_was_found_is_reported() -> None:
+def test_the_findings_of_preflight_are_reported() -> None:
     found = found_on(ReferenceBench())
     assert found.as_data() == {
         "pairs": {"RC": "works", "UC": "works", "UD": "works", "RC_SRQ": "works"},
@@ -317,7 +317,7 @@ class StateOfTheProgram(ReferenceBench):
         return made
 
 
-def test_where_the_state_is_that_of_the_program_no_state_is_judged() -> None:
+def test_states_kept_by_the_program_are_not_judged() -> None:
     with closing(StateOfTheProgram()) as bench:
         assert preflight(bench).tells_state is False
         for case in REFUSED:
@@ -364,7 +364,7 @@ class NoReceives(Device):
         return 12 if not any(sge.length for sge in sges) else super().post_receive(queue, sges, wr_id)
 
 
-def test_what_was_refused_over_a_lost_connection_was_not_refused() -> None:
+def test_a_refusal_over_a_lost_connection_does_not_count() -> None:
     device = LostLater()
     with closing(ReferenceBench(device)) as bench:
         preflight(bench)
@@ -390,7 +390,7 @@ def test_no_call_takes_a_lost_connection_for_a_refusal(call: str) -> None:
                 run_case(case, run)
 
 
-def test_a_pair_that_dies_with_a_reset_later_in_the_run_is_no_refusal() -> None:
+def test_a_pair_that_dies_in_a_later_reset_is_not_a_refusal() -> None:
     with closing(ReferenceBench(DeadAfterReset())) as bench:  # without preflight, which would have detected the fault
         refused_twice = next(case for case in SUITE.cases if case.kind is Kind.ROW and refusals(case) > 1)
         with pytest.raises(LoopbackLost):
@@ -409,7 +409,7 @@ SUITE = load_suite()
 
 
 def refusals(case: Case) -> int:
-    """The number of refused operations of peers in a case, over connections of the harness."""
+    """Returns the number of refused operations of peers in a case, over connections of the harness."""
     steps = (case.when, *case.afterwards)
     return sum(each.call == "traffic" and each.then.outcome == "refused" and not case.given.qps for each in steps)
 

@@ -33,7 +33,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.TextIOWrapper
 
 
 def seen(terminal: tuple[io.TextIOWrapper, int]) -> str:
-    """Everything that was written to the terminal, which delivers it in pieces of any size."""
+    """Returns everything that was written to the terminal, which delivers pieces of any size."""
     stream, other = terminal
     stream.write(END)
     stream.flush()
@@ -91,7 +91,7 @@ def test_the_time_left_is_the_last_to_go_on_a_narrow_terminal(
 
 
 def test_the_time_left_counts_what_takes_longer_than_the_cases_before_it() -> None:
-    """Each case has taken half a second so far, and the last one is expected to take a hundred times as long."""
+    """Each case has taken half a second so far, and the last case is expected to take a hundred times as long."""
     stream, clock = io.StringIO(), ticking(0.5)
     progress = Progress(stream, VERBOSE, clock=lambda: next(clock))
     first, second, third, last = SUITE.cases
@@ -139,7 +139,7 @@ def test_elsewhere_there_are_plain_lines_now_and_then() -> None:
 @pytest.mark.parametrize(
     ("level", "cases"), [(QUIET, []), (NORMAL, ["FAIL"]), (VERBOSE, ["PASS", "FAIL", "UNSUPPORTED"])]
 )
-def test_how_much_is_reported_can_be_chosen(level: int, cases: list[str]) -> None:
+def test_the_verbosity_of_progress_can_be_chosen(level: int, cases: list[str]) -> None:
     stream = io.StringIO()
     go(Progress(stream, level))
     output = [line for line in stream.getvalue().splitlines() if "sample" in line]

@@ -1,4 +1,4 @@
-"""The quotes of a run in the documentation equal the output for the recorded run."""
+"""The quotations of a run in the documentation equal the output for the recorded run."""
 
 import importlib
 import sys

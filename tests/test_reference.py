@@ -1,4 +1,4 @@
-"""The reference: every case of the tables passes on it, and direct calls have the results that the pages define."""
+"""The reference: every case of the tables passes, and direct calls have the results that the pages define."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,7 +31,7 @@ def is_small(case: Case) -> bool:
 
 
 def is_dear(case: Case) -> bool:
-    """Whether a case takes as long as hundreds of others: random sequences, and 2 GiB of memory page by page."""
+    """Whether a case takes as long as hundreds of others: random sequences, or 2 GiB of memory page by page."""
     return case.kind is Kind.SEQUENCES or case.id == "reg_mr/huge_lengths/pinned-of-2-gib"
 
 
@@ -72,15 +72,13 @@ BY_DAY = [("odp",), OPTIONAL]
     [pytest.param(each, marks=() if each in BY_DAY else pytest.mark.nightly) for each in GROUPS],
     ids=lambda names: "+".join(names),
 )
-def test_what_a_stack_does_not_declare_is_unsupported_and_never_a_failure(
-    undeclared: tuple[str, ...], suite: Suite
-) -> None:
+def test_undeclared_capabilities_are_unsupported_and_never_a_failure(undeclared: tuple[str, ...], suite: Suite) -> None:
     own = {OWN_RULES.get(name) for name in undeclared}
     cases = [case for case in suite.cases if not own & set(case.rules) and not is_dear(case)]
     found = list(on_reference(cases, only=without(*undeclared)))
     assert faults(iter(found), Verdict.PASS, Verdict.UNSUPPORTED, Verdict.UNREACHABLE) == []
     needed = [judgement for case, judgement in found if set(case.needs) & set(undeclared)]
-    if needed:  # a call that is accepted although its capability is not declared passes, and the result says so
+    if needed:  # a call whose capability is not declared passes if it is accepted, and the result says so
         said = any("does not declare" in each.reason for each in needed)
         assert said or Verdict.UNSUPPORTED in {each.verdict for _, each in found}
 

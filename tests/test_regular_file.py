@@ -28,7 +28,7 @@ COMMANDS = (
 
 
 def told(command: tuple[str, ...], run: Path, cli: Cli) -> str:
-    """The one line with which a command refuses RUN."""
+    """Returns the line with which a command refuses RUN."""
     words = [{"RUN": str(run), "OUT": str(run.with_name("out"))}.get(word, word) for word in command]
     (line,) = cli(2, *words).err.splitlines()
     return line
@@ -73,7 +73,7 @@ def test_no_run_waits_for_a_fifo_that_it_is_given(option: str, tmp_path: Path, c
     assert "not a regular file" in told(("run", option, "RUN", "--out", str(tmp_path / "out")), fifo, cli)
 
 
-def test_what_only_helps_is_as_if_it_were_not_there(tmp_path: Path) -> None:
+def test_an_unreadable_file_of_durations_is_ignored(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert Durations(tmp_path / "fifo").read() == {}
 
@@ -92,7 +92,7 @@ def test_a_file_that_says_that_it_is_empty_is_read_up_to_the_bound() -> None:
         read_regular(Path("/proc/self/maps"), 4)
 
 
-def test_what_became_a_fifo_after_it_was_looked_at_is_not_waited_for(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_file_replaced_by_a_fifo_is_not_waited_for(tmp_path: Path, monkeypatch: Patch) -> None:
     (tmp_path / "file").touch()
     regular = (tmp_path / "file").stat()
     os.mkfifo(tmp_path / "fifo")

@@ -1,6 +1,5 @@
 """A peer on another host: memory at the same addresses on both hosts, calls of the peer's queue pairs, and the loss of
-the peer. test_two_guests.py tests it with two devices.
-"""
+the peer. test_two_guests.py tests it with two devices."""
 
 import ctypes
 import json
@@ -56,7 +55,7 @@ def test_a_peer_is_named_with_or_without_its_host(text: str, host: Address | Non
 
 
 @pytest.mark.parametrize("text", ["node2:", ":rxe0", "a b:rxe0", "-oProxyCommand=x:rxe0", "fd00::1:rxe0"])
-def test_what_names_no_peer_is_a_mistake(text: str) -> None:
+def test_malformed_peers_are_refused(text: str) -> None:
     with user_error(r"^--peer '.*' is n", status=2):
         usable.check_peer(text, "rxe0")
 
@@ -201,7 +200,7 @@ def made(domain: RemoteDomain, far: requester.Requesters, **spec: Any) -> tuple[
     return queue, cast(Any, far._queues[queue._id])
 
 
-def test_what_is_asked_for_is_done_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_requests_are_carried_out_at_the_peer(domain: RemoteDomain, far: requester.Requesters) -> None:
     queue, there = made(domain, far, access=3)
     assert (queue.number, queue.kind, queue.sq_sig_all, queue.state) == (77, "RC", False, "RESET")
     assert (there.spec, there.deadline_s, there.pd) == (QpSpec("RC", "pd", access=3), 1.5, "pd")
@@ -234,7 +233,7 @@ def test_a_request_finds_its_memory_at_the_peer(domain: RemoteDomain, far: reque
     place.close()
 
 
-def test_what_goes_wrong_at_the_peer_is_reported_here(domain: RemoteDomain, far: requester.Requesters) -> None:
+def test_errors_at_the_peer_are_reported_locally(domain: RemoteDomain, far: requester.Requesters) -> None:
     with pytest.raises(PeerRefused, match="at the peer: ") as refused:
         made(domain, far, inline=64)
     assert refused.value.error_code == 12
@@ -344,7 +343,7 @@ def test_a_peer_without_the_device_is_reported_in_one_line(host: Far) -> None:
 def test_a_peer_that_is_lost_ends_the_session_and_not_the_device(host: Far) -> None:
     channel, _ = peer.open_remote("node2:fake0", PATIENCE_S)
     host.cut()
-    for _ in range(2):  # the second time fails without waiting
+    for _ in range(2):  # the second call fails without waiting
         with pytest.raises(PeerLost, match=r"^the peer is lost: node2") as caught:
             channel.call("create")
         assert isinstance(caught.value, LoopbackLost)  # recorded as BROKEN, never as a verdict on the device
@@ -360,7 +359,7 @@ def test_a_peer_that_does_not_answer_is_lost(host: Far) -> None:
 
 
 def test_the_host_of_the_device_has_what_the_peers_host_gets() -> None:
-    """A worker on a host sends the peer's part of the suite from that host."""
+    """A worker on a host sends the peer's part of the suite from its own host."""
     names = {path.relative_to(ROOT) for part in PARTS for path in (ROOT / part, *(ROOT / part).rglob("*"))}
     for part in PEER_PARTS:
         assert Path(part) in names

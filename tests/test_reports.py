@@ -1,4 +1,4 @@
-"""Reports of recorded runs: JUnit's XML as parsers of other projects read it, and the terminal's summary."""
+"""Reports of recorded runs: JUnit's XML, read by parsers of other projects, and the terminal's summary."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def recorded(results: Sequence[ResultRecord], *, complete: bool = True, **change
 
 
 def digested(run: Recorded) -> Digest:
-    """The digest of the run, which reports read."""
+    """Returns the digest of the run, the input of reports."""
     return digest(run, Path("out"))
 
 
@@ -51,7 +51,7 @@ def one_of_each() -> Recorded:
 
 
 def parsed(document: bytes) -> Any:
-    """The only testsuite of a document, which must conform to the schema."""
+    """Returns the only testsuite of a document, which must conform to the schema."""
     tree = etree.fromstring(document)
     SCHEMA.assertValid(tree)
     assert document.isascii()
@@ -200,7 +200,7 @@ def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:
     assert shown.endswith("(REG-01) x1")
 
 
-def test_progress_shows_what_is_no_pass_at_once_and_nothing_hostile() -> None:
+def test_progress_shows_failures_at_once_and_nothing_hostile() -> None:
     stream = io.StringIO()
     progress = Progress(stream)
     progress.run_started(header(), 3)

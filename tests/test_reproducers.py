@@ -1,5 +1,4 @@
-"""C programs of cases: for which cases there is a program, its form, its compilation, the mail, and the page of
-findings."""
+"""C programs of cases: the cases that have a program, its form, its compilation, the mail, and the page of findings."""
 
 import json
 import re
@@ -97,8 +96,8 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *mr_init
 
 
 def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
-    """Compiles a subset of the programs in which each pair of helpers, verbs and opcodes occurs as it does in all
-    programs: both in one program, or only one of the two."""
+    """Compiles a subset of the programs in which each pair of helpers, verbs and opcodes occurs as in all programs:
+    both in one program, or only one of the two."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "the project's tests need gcc"
     header = Path("/usr/include/infiniband/verbs.h").read_text()
@@ -152,13 +151,13 @@ def test_the_uverbs_entry_is_called_by_the_kernels_commands() -> None:
     assert "ibv_reg_mr_iova(pd" not in raw
 
 
-def test_what_a_device_does_not_declare_ends_with_77() -> None:
+def test_a_program_ends_with_77_for_an_undeclared_capability() -> None:
     text = " ".join(text_of(WRITE).split())
     assert "if (!(device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE))" in text
     assert "errx(77, " in text
 
 
-def test_of_a_violated_case_only_the_steps_up_to_the_wrong_one_are_kept() -> None:
+def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     case = next(
         each
         for each in ROWS
@@ -339,7 +338,7 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
     assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
-    assert "; not tried on: trixie" in page  # only the violations of that run were recorded
+    assert "; not tried on: trixie" in page  # the recording has only the violations of the run
     assert "; not on: " not in page
 
 
@@ -357,7 +356,7 @@ def test_the_page_of_findings_says_on_which_stacks_the_cases_of_a_defect_pass(tm
     assert "not tried on" not in page
 
 
-def test_what_was_not_seen_again_is_not_a_finding(tmp_path: Path) -> None:
+def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     defect = next(each for each in forky().defects if [symptom.name for symptom in each.symptoms] == [each.first.case])
     once = {"verdict": "FAIL", "reason": "it was seen once"}
     tried = {"type": "confirmation", "case": defect.first.case, "confirmed": False, "by": "repetition", "in_run": once}
@@ -406,7 +405,7 @@ def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, cli: C
         ("FAIL", "it does not compile", DIFFERS),
     ],
 )
-def test_what_a_program_says_is_compared_with_the_run(verdict: str, end: int | str, outcome: str) -> None:
+def test_the_end_of_a_program_is_compared_with_the_run(verdict: str, end: int | str, outcome: str) -> None:
     assert _finding(Trying("a/b/c", verdict, None), end, "last\n\n").outcome == outcome
 
 
@@ -420,7 +419,7 @@ def test_a_trial_passes_if_95_of_100_violations_are_reproduced() -> None:
 
 
 @pytest.mark.guest
-def test_programs_say_in_the_guest_what_they_shall(tmp_path: Path) -> None:
+def test_programs_end_in_the_guest_as_the_run_did(tmp_path: Path) -> None:
     chosen = ["reg_mr/registration/last-byte", ADVICE, WRITE, "bind_mw/type_1/part-from-buf"]
     verdicts = {chosen[0]: "PASS"}
     tried = [

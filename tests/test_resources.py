@@ -1,4 +1,4 @@
-"""The counts of a process's resources: their sources, counts that are missing, and leaks."""
+"""The counts of a process's resources: their sources, missing counts, and leaks."""
 
 import os
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ def test_counts_that_a_system_does_not_provide_are_omitted(system: Path, lack: s
     assert {OTHERS, PAGES} - set(count(system, Netlink(MR=1))) == {PAGES if lack == "proc/vmstat" else OTHERS}
 
 
-def test_what_the_control_group_alone_counts_is_a_remark_and_no_leak() -> None:
+def test_counts_only_of_the_control_group_are_remarks_and_not_leaks() -> None:
     assert leaked({"MR": 1, OTHERS: 2}, {"MR": 1, OTHERS: 5}) == ""
     assert kept({OTHERS: 2}, {OTHERS: 5}) == "the RDMA control group counts 3 more objects than before (MW or other)"
     assert kept({OTHERS: 2}, {OTHERS: 2}) == kept({}, {}) == ""
@@ -92,7 +92,7 @@ def test_more_than_before_is_left_over_and_less_is_not() -> None:
     assert leaked({"MR": 1, PINNED: 4}, {"MR": 0}) == ""
 
 
-def test_what_is_freed_a_little_later_is_not_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_freed_a_little_later_are_not_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([{"MR": 1}, {"MR": 1}, {"MR": 0}])
     assert count_when_settled({"MR": 0}, lambda: next(counts)) == {"MR": 0}
     monkeypatch.setattr(resources, "SETTLING_S", 0.02)
@@ -106,7 +106,7 @@ def test_the_evidence_keeps_objects_and_memory_apart() -> None:
     }
 
 
-def test_what_is_left_over_fails_a_case_that_was_good_otherwise() -> None:
+def test_a_leak_fails_an_otherwise_passing_case() -> None:
     left = leaked({PINNED: 0}, {PINNED: 4})
     observed: Observation = {"returned": "MR", "errno": "", "left_behind": [left]}
     judgement = judge(case("{rules: [REG-01], when: {access: []}, then: success}"), [], observed)
@@ -174,8 +174,8 @@ def test_a_name_without_a_number_has_none() -> None:
 
 
 class Counted:
-    """A kernel with given counts: first those of the process, then those of its leftovers, in turn; the last one is
-    repeated."""
+    """A kernel with given counts: first the counts of the process, then the counts of its leftovers, in turn; the last
+    counts are repeated."""
 
     def __init__(self, *counts: int) -> None:
         self.counts = list(counts)
@@ -198,7 +198,7 @@ def test_it_is_counted_alive_and_then_until_nothing_is_left() -> None:
 
 
 def test_it_ends_with_the_process_that_began_it() -> None:
-    """Otherwise it would keep the pipes of a trial open that is ended during a case."""
+    """Otherwise the child would keep the pipes of a trial open if the trial is ended during a case."""
     number, report = os.pipe()
 
     def ended(process: int) -> Mapping[str, int]:
@@ -214,7 +214,7 @@ def test_it_ends_with_the_process_that_began_it() -> None:
     os.close(report)
 
 
-def test_what_stays_is_reported() -> None:
+def test_remaining_resources_are_reported() -> None:
     assert killed(lambda: "kept", Counted(3, 1)) == {"MR": 1, "QP": 0}
 
 
@@ -226,6 +226,6 @@ def test_why_it_could_not_be_set_up_is_reported() -> None:
         killed(prepare, Counted(0))
 
 
-def test_where_the_kernel_counts_nothing_nothing_is_shown() -> None:
+def test_without_counts_of_the_kernel_none_are_shown() -> None:
     with pytest.raises(HostLacks, match="does not report"):
         killed(lambda: "kept", Counted(0))

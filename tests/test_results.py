@@ -38,7 +38,7 @@ def written(path: Path, *records: Record) -> Path:
 
 
 def footer(*verdicts: str, planned: int | None = None) -> FooterRecord:
-    """The footer of a run with one case for each verdict, of `planned` cases in all."""
+    """Returns the footer of a run of `planned` cases, with one result for each verdict."""
     cases = numbered(max(planned or 0, len(verdicts), 1)).cases
     lines = [result(of, verdict) for of, verdict in zip(cases, verdicts, strict=False)]
     ids = [of.id for of in cases][: planned or len(verdicts)]
@@ -124,7 +124,7 @@ def test_a_rule_that_is_verified_in_part_says_what_the_device_does_not_offer() -
     assert "not_offered" not in footer_record([cases[0].id], lines[:1], registry(), duration_s=1.0)
 
 
-def test_what_the_documents_leave_open_does_not_verify_a_rule_whose_other_cases_are_unsupported() -> None:
+def test_an_open_outcome_does_not_verify_an_unsupported_rule() -> None:
     first, second = numbered(2).cases
     lines = [result(first, "PASS", expected={"outcome": "open"}), result(second, "UNSUPPORTED")]
     assert rule_verdicts(lines, registry()) == {"REG-01": "UNSUPPORTED"}
@@ -156,7 +156,7 @@ def test_exit_status_says_violated_before_undecided_before_conformant(
     assert exit_status(footer(*verdicts, planned=len(verdicts) + missing)) == status
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_written_records_are_read_back(tmp_path: Path) -> None:
     line, last = result(CASE), footer("PASS")
     path = written(tmp_path, header(), line, last)
     assert read_results(path) == Recorded(header(), [line], last)
@@ -244,7 +244,7 @@ OTHER_SCHEMA = encode(header(schema="rdma-cts/2"))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", encode(result(CASE)), encode(footer("PASS")), OTHER_SCHEMA])
-def test_a_file_without_a_header_of_the_schema_is_no_results_file(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_a_header_of_the_schema_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "results.jsonl"
     path.write_bytes(content)
     with pytest.raises(UserError, match="no header of schema rdma-cts/1"):
@@ -257,14 +257,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lack", ["case", "rules", "verdict", "effective", "reason"])
-def test_a_result_that_lacks_what_readers_rest_on_is_no_line(lack: str) -> None:
+def test_a_result_without_a_required_key_is_refused(lack: str) -> None:
     record = result(CASE)
     assert decode(encode(record)) == record
     with pytest.raises(ValueError, match=lack):
         decode(encode({key: value for key, value in record.items() if key != lack}))
 
 
-def test_a_verdict_that_does_not_exist_is_no_line() -> None:
+def test_an_unknown_verdict_is_refused() -> None:
     with pytest.raises(ValueError, match="an unknown verdict"):
         decode(encode(changed(result(CASE), {"verdict": "GREAT"})))
 
@@ -294,7 +294,7 @@ def test_a_name_that_commands_a_terminal_is_shown_harmless() -> None:
         (b'{"type":"start"}', "a start without case"),
     ],
 )
-def test_a_message_says_why_a_line_is_no_record(line: bytes, said: str, tmp_path: Path) -> None:
+def test_a_message_says_why_a_line_is_refused(line: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_bytes(line + b"\n")
     with pytest.raises(UserError) as caught:
         read_results(tmp_path)
@@ -343,8 +343,8 @@ def test_a_fault_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, faul
             read_results(file)
 
 
-def test_what_results_repeat_takes_no_room_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer counts like the reader, also in a resumed run."""
+def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing counts values like reading, also in a resumed run."""
     lines = [result(case, "FAIL", f"it was {case.id}") for case in numbered(40).cases]
     head = header(planned=[line["case"] for line in lines])
     most = values_in(encode(head)) + 10 * values_in(encode(lines[0]))
@@ -378,7 +378,8 @@ def test_what_results_repeat_takes_no_room_in_a_large_run(tmp_path: Path, monkey
 
 
 def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) -> None:
-    """Lines that differ from earlier ones: nested keys of the same name, numbers, escapes and another order of keys."""
+    """Lines that differ from earlier lines: nested keys of the same name, numbers, escapes and another order of
+    keys."""
     before: list[dict[str, Any]] = [
         *({"expected": {one: 1, "observed": two}, "observed": {"returned": two}} for one, two in ("a2", "b3", "a3")),
         {"fault": {"kind": "refused", "call": 'a "call"'}, "verdict": "FAIL"},

@@ -1,4 +1,4 @@
-"""Runs that are cut short at any moment and resumed: no recorded result is lost, and the footer is the same."""
+"""Runs that are cut short at any moment and resumed lose no recorded result, and have the same footer."""
 
 import io
 import json
@@ -26,7 +26,7 @@ SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
 
 
 def figures(recorded: Recorded) -> dict[str, object]:
-    """The part of the footer that must be the same with and without an interruption."""
+    """Returns the part of the footer that must be the same with and without an interruption."""
     return {key: value for key, value in footer_of(recorded).items() if key in SAME}
 
 
@@ -45,7 +45,7 @@ def whole(tmp_path: Path) -> tuple[bytes, Recorded]:
 
 
 def rest(stage: Stage) -> list[bytes]:
-    """The lines of a worker for the cases that have no result in the file."""
+    """Returns the lines of a worker for the cases that have no result in the file."""
     data = stage.path.read_bytes()
     done = {
         json.loads(line)["case"]
@@ -208,7 +208,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         b"[" * 100_000,
     ],
 )
-def test_what_is_no_plan_is_one_line(tmp_path: Path, content: bytes) -> None:
+def test_a_malformed_plan_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "plan.json").write_bytes(content)
     with pytest.raises(UserError, match=r"plan\.json is not a valid plan") as caught:
         read_plan(tmp_path)
@@ -216,7 +216,7 @@ def test_what_is_no_plan_is_one_line(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("key", ["argv", "planned", "directory", "given"])
-def test_a_plan_with_something_else_in_it_is_none(tmp_path: Path, key: str) -> None:
+def test_a_plan_with_a_value_of_another_type_is_refused(tmp_path: Path, key: str) -> None:
     write_plan(PLAN, tmp_path)
     data = json.loads((tmp_path / "plan.json").read_text())
     (tmp_path / "plan.json").write_text(json.dumps({**data, key: [17]}))
@@ -314,7 +314,7 @@ def test_a_directory_that_has_gone_is_named(tmp_path: Path) -> None:
     assert "the run was started in /somewhere, which cannot be used" in done.stderr
 
 
-def test_a_worker_killed_in_the_last_case_of_a_session_is_no_verdict(stage: Stage) -> None:
+def test_a_worker_killed_in_its_last_case_gives_no_verdict(stage: Stage) -> None:
     recorded = stage.play(killed(*ran(0, 1, 2), start(3)), [SILENCE])
     assert verdicts(recorded) == ["PASS", "PASS", "PASS", "MISSED"]
     assert verdicts(stage.play(ran(3), carry_on=True)) == ["PASS"] * 4

@@ -1,6 +1,5 @@
-"""The registry of rules: permanent ids, and the mistakes that a file of rules can have. Malformed files of rules are in
-tests/malformed; test_tables.py reads them.
-"""
+"""The registry of rules: permanent ids, and mistakes in files of rules. Malformed files of rules are in
+tests/malformed; test_tables.py reads them."""
 
 from pathlib import Path
 
@@ -22,7 +21,8 @@ RULE = """\
 
 
 def read(tmp_path: Path, **files: str) -> tuple[list[str], list[str]]:
-    """The rule ids of a folder with these rules files, by verb, and the mistakes as `file:line:column: message`."""
+    """Reads a folder with these rules files, by verb; returns the rule ids, and the mistakes as `file:line:column:
+    message`."""
     for verb, text in files.items():
         (tmp_path / verb).mkdir()
         (tmp_path / verb / "rules.yaml").write_text(text)

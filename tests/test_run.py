@@ -1,6 +1,5 @@
 """Tests from the command line to the results, with a real guest and kernel driver. No test is skipped: if the guest
-does not boot, these tests fail.
-"""
+does not boot, these tests fail."""
 
 import json
 import os
@@ -45,7 +44,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """One run of every case, without trying its violations again: that takes as long as the cases, and has a separate
+    """One run of every case, without trying its violations again, which takes as long as the cases and has a separate
     test."""
     out = tmp_path_factory.mktemp("run") / "out"
     done = launched("run", "--guest", "--yes", "--no-confirm", "--out", str(out))
@@ -130,7 +129,7 @@ def test_judging_a_real_run_again_changes_nothing(whole: Run, tmp_path: Path) ->
 
 
 def without_keys(line: ResultRecord, names: Sequence[str]) -> str:
-    """These parts of a result, without the keys of regions and windows, which differ in each run."""
+    """Returns these parts of a result without the keys of regions and windows, which differ in each run."""
     return re.sub("0x[0-9a-f]+", "0x…", json.dumps({name: line.get(name) for name in names}, ensure_ascii=False))
 
 
@@ -152,7 +151,7 @@ def test_a_case_has_the_same_result_in_one_guest_and_in_several(whole: Run, tmp_
             assert without_keys(line, keys) == without_keys(others[line["case"]], keys)
 
 
-def test_what_was_observed_is_recorded_raw(whole: Run) -> None:
+def test_observations_are_recorded_raw(whole: Run) -> None:
     (line,) = [line for line in whole.recorded.results if line["case"] == "reg_mr/registration/last-byte"]
     mr = line["observed"]["mr"]
     assert mr["length"] == 1

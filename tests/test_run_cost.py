@@ -70,7 +70,7 @@ def test_a_night_is_compared_with_the_median_of_earlier_nights(
         (night(1).replace("10.0", "true"), "a figure that is not a positive number"),
     ],
 )
-def test_a_damaged_history_is_told_before_anything_is_measured(second: str, why: str, tmp_path: Path) -> None:
+def test_a_damaged_history_is_reported_before_anything_is_measured(second: str, why: str, tmp_path: Path) -> None:
     history = tmp_path / "costs"
     history.write_text(f"{night(1)}\n{second}\n")
     done = subprocess.run([sys.executable, SCRIPT, "--history", history], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""RunOptions has all options of a run; the real parsers read the command lines that are made from it."""
+"""RunOptions has all options of a run; the real parsers read the command lines made from RunOptions."""
 
 import argparse
 import functools
@@ -41,7 +41,7 @@ ROWS = """\
 """
 MEMORY = "given: {memory: {buf: {kind: anonymous, size: 4 pages}}}\n"
 HARMLESS, HAZARDOUS = samples.suite([samples.table("reg_mr/sample", ROWS, 2)]).cases
-# Options that do not affect a case's outcome, and options for only one target: a second, independent list.
+# Options that do not affect a case's outcome, and options for only one target, as a second, independent list.
 NOT_DECIDING = set(
     words(
         "console power_cycle return_within guests subject no_confirm keep verbs rules words only tier shard tools "
@@ -101,12 +101,12 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def parsed(arguments: list[str]) -> RunOptions:
-    """The arguments as the parser of the command line reads them."""
+    """Returns the result of parsing the arguments as on the command line."""
     return run_arguments.options_from(command_line().parse_args(arguments))
 
 
 def parsed_by_pytest(arguments: list[str]) -> dict[str, Any]:
-    """The arguments as pytest's parser reads them, by the names of the fields."""
+    """Returns the result of pytest's parser for the arguments, by the names of the fields."""
     parser = Parser(_ispytest=True)
     add_options(parser)
     found = vars(parser.parse_known_args(arguments))
@@ -247,7 +247,7 @@ def stand_in_for_device(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(GUEST_ONLY - {"guest"}))
-def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch: Patch) -> None:
+def test_options_of_the_guest_are_refused_on_a_device(name: str, monkeypatch: Patch) -> None:
     stand_in_for_device(monkeypatch)
     values: dict[str, Any] = {"stack": "sid", "keep": True, "guest_env": ("A=1",)}
     options = replace(RunOptions(shared=True), **{name: values.get(name, Path("x"))})
@@ -263,7 +263,7 @@ def test_what_the_guest_alone_has_is_refused_on_a_device(name: str, monkeypatch:
         ({"device": "rxe7", "host": "lab7"}, "give --guest in place of --host and --device"),
     ],
 )
-def test_who_names_a_device_is_told_to_leave_it_out(named: dict[str, str], hint: str) -> None:
+def test_the_refusal_of_a_guest_option_names_the_device_option_to_leave_out(named: dict[str, str], hint: str) -> None:
     with pytest.raises(UserError, match=f"^--kernel is for the guest, not for a device of this host; {hint}$"):
         builds.refuse_on_host(RunOptions(kernel=Path("k"), **named))  # type: ignore[arg-type]
 
@@ -279,7 +279,7 @@ def test_a_case_outlives_several_completions_that_do_not_come(case_deadline_s: f
 
 
 class Patience:
-    """A stand-in for a poster: records how long completions were awaited."""
+    """A stand-in for a poster. It records the deadlines of waits for completions."""
 
     qp = 0
 
@@ -287,7 +287,7 @@ class Patience:
         self.awaited: list[float] = []
 
     def completions(self, count: int, deadline_s: float) -> list[Any]:
-        """No completion comes."""
+        """Returns no completion."""
         self.awaited.append(deadline_s)
         return []
 

@@ -108,7 +108,7 @@ def test_a_kernel_that_complains_fails_a_case_and_what_it_said_before_does_not(r
     assert "WARNING: something" in failed.reason
 
 
-def test_what_the_kernel_shows_and_counts_is_in_the_evidence(run: RunContext) -> None:
+def test_messages_and_counts_of_the_kernel_are_in_the_evidence(run: RunContext) -> None:
     kernel = run_case(samples.case(ROW), replace(run, watch=Kernel())).kernel
     assert (kernel["taint"], kernel["log"]) == (0, [])
     assert kernel["resources"]["before"] == kernel["resources"]["after"]
@@ -124,7 +124,7 @@ class Leaking(ReferenceBench):
         return {"mr": self.counted}
 
 
-def test_what_is_counted_afterwards_and_was_not_before_is_left_behind(monkeypatch: Patch) -> None:
+def test_objects_counted_only_afterwards_are_left_behind(monkeypatch: Patch) -> None:
     monkeypatch.setattr(resources, "SETTLING_S", 0.0)
     with closing(Leaking()) as bench:
         came = run_case(samples.case(ROW), on_the_reference(bench))
@@ -149,7 +149,7 @@ def test_a_profile_decides_of_rows_and_points_alike(present: dict[str, str], ver
             assert came.observation["lacking"] == ["odp"]
 
 
-def test_what_a_device_has_against_its_profile_is_a_remark_on_rows_and_points(run: RunContext) -> None:
+def test_capabilities_against_the_profile_are_remarks_on_rows_and_points(run: RunContext) -> None:
     space = samples.case(
         SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]")
         .replace("refused, rule", "success, rule")
@@ -164,7 +164,7 @@ def test_what_a_device_has_against_its_profile_is_a_remark_on_rows_and_points(ru
 
 
 @pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
-def test_what_cannot_be_reached_is_not_run(run: RunContext, row: str) -> None:
+def test_unreachable_cases_are_not_run(run: RunContext, row: str) -> None:
     capabilities = replace(run.basis.capabilities, reachable={"swap": False})
     case = replace(samples.case(row), needs=("swap",))
     came = run_case(case, replace(run, basis=Basis(capabilities), runners={}))
@@ -173,7 +173,7 @@ def test_what_cannot_be_reached_is_not_run(run: RunContext, row: str) -> None:
     assert case_record(came, samples.registry())["verdict"] == Verdict.UNREACHABLE
 
 
-def test_what_the_harness_raises_is_broken_and_of_its_own_errors_only_the_sentence_is_kept(run: RunContext) -> None:
+def test_exceptions_of_the_harness_make_a_case_broken(run: RunContext) -> None:
     for error, text in ((RuntimeError("odd\nmore"), "RuntimeError: odd"), (UserError("install it"), "install it")):
 
         def fail(case: Case, run: RunContext, progress: Progress, error: Exception = error) -> CaseRun:
@@ -197,9 +197,7 @@ ON_DEMAND_SPACE = """
 
 @pytest.mark.parametrize("row", [ON_DEMAND, ON_DEMAND_SPACE], ids=["row", "sweep"])
 @pytest.mark.parametrize("declared", [True, False])
-def test_what_the_host_lacks_is_unreachable_and_what_the_device_lacks_is_reported_before_it(
-    declared: bool, row: str, run: RunContext
-) -> None:
+def test_unsupported_is_reported_before_unreachable(declared: bool, row: str, run: RunContext) -> None:
     def fail(case: Case, run: RunContext, progress: Progress) -> CaseRun:
         raise HostLacks("no such memory", "buy some")
 
@@ -232,7 +230,7 @@ def test_a_call_with_a_kind_of_its_own_takes_nothing_that_its_runner_does_not_us
 
 
 @pytest.mark.parametrize("call", BY_CALL)
-def test_a_call_with_a_kind_of_its_own_is_no_step(call: str) -> None:
+def test_a_call_of_its_own_kind_is_not_a_step(call: str) -> None:
     step = f"{{call: {call}, item: enum ibv_qp_type, then: success}}"
     row = f"{{id: a, rules: [REG-01], call: ibv_alloc_mw, when: {{type: 1}}, then: open, afterwards: [{step}]}}"
     assert any(f"{call} cannot be a step afterwards" in line for line in mistakes(row))
@@ -312,14 +310,14 @@ def test_a_mistake_is_located(text: str, mistake: str, tmp_path: Path) -> None:
     assert raised.value.status == 2
 
 
-def test_what_must_be_present_and_is_not_fails() -> None:
+def test_absent_but_required_capabilities_fail() -> None:
     refused = Judgement(Verdict.UNSUPPORTED, "the call was refused; the device does not declare odp")
     pinned = apply_profile(refused, ("odp",), ("odp",), PRESENT)
     assert pinned.verdict == Verdict.FAIL
     assert pinned.reason.endswith("yet by the profile odp must be present: the driver pages on demand")
 
 
-def test_what_is_absent_as_expected_is_unsupported_for_the_reason_that_the_profile_gives() -> None:
+def test_capabilities_absent_by_the_profile_are_unsupported_for_its_reason() -> None:
     judged = apply_profile(REFUSED, ("xrc", "odp"), ("xrc",), ABSENT)
     assert judged == Judgement(
         Verdict.UNSUPPORTED, f"{REFUSED.reason} (by the profile: the driver has no XRC transport)", ("seen",)
@@ -327,7 +325,7 @@ def test_what_is_absent_as_expected_is_unsupported_for_the_reason_that_the_profi
 
 
 @pytest.mark.parametrize("judgement", [WORKED, FAILED])
-def test_what_is_declared_although_it_is_absent_by_the_profile_is_a_remark(judgement: Judgement) -> None:
+def test_declared_capabilities_absent_by_the_profile_are_remarks(judgement: Judgement) -> None:
     judged = apply_profile(judgement, ("xrc",), (), ABSENT)
     assert (judged.verdict, judged.reason) == (judgement.verdict, judgement.reason)
     assert judged.notes == (
@@ -353,7 +351,7 @@ def test_otherwise_an_absent_capability_changes_nothing(
 
 
 class DeregistrationEndsTwoKeys(Device):
-    """A reference on which the region after the deregistered one loses its key as well."""
+    """A reference on which the region after a deregistered region loses its key as well."""
 
     def forget_key(self, region: Region) -> None:
         self.keys.pop(region.key, None)
@@ -406,7 +404,7 @@ def test_each_finds_the_fault_that_it_is_for(name: str, kind: type[Device], reas
 
 def test_steps_after_a_registration_that_is_refused_as_expected_are_made() -> None:
     class NeverRegisters(Device):
-        """A reference on which no registration succeeds after the first refused one."""
+        """A reference on which no registration succeeds after the first refused registration."""
 
         refused = False
 

@@ -67,12 +67,12 @@ def test_with_unknown_durations_the_batches_become_smaller() -> None:
     assert sum(lengths) == COUNT
 
 
-def test_what_is_not_worth_a_worker_of_its_own_goes_along() -> None:
+def test_small_batches_are_not_given_a_worker_of_their_own() -> None:
     seconds = dict.fromkeys(IDS, START_S / COUNT / 2)
     assert batches(Schedule(CASES, 4, seconds)) == [IDS]
 
 
-def test_what_a_worker_leaves_is_handed_out_again() -> None:
+def test_cases_left_by_a_worker_are_handed_out_again() -> None:
     schedule = Schedule(CASES, 2, dict.fromkeys(IDS, 10.0))
     first = schedule.take()
     schedule.take()
@@ -84,7 +84,7 @@ def test_what_a_worker_leaves_is_handed_out_again() -> None:
 class TestDurations:
     """The file of durations in the cache."""
 
-    def test_what_was_measured_is_read_again_and_the_rest_is_kept(self, tmp_path: Path) -> None:
+    def test_measured_durations_are_updated_and_others_kept(self, tmp_path: Path) -> None:
         durations = Durations(tmp_path / "cache" / "forky-tcg.json")
         durations.update({IDS[0]: 1.5, IDS[1]: 0.0021})
         durations.update({IDS[0]: 0.5})
@@ -112,7 +112,7 @@ class TestDurations:
         durations.update({IDS[0]: 1.0})
         assert durations.read() == {IDS[0]: 1.0}
 
-    def test_a_cache_that_cannot_be_written_is_no_error(self, tmp_path: Path) -> None:
+    def test_a_cache_of_durations_that_cannot_be_written_is_ignored(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         Durations(tmp_path / "file" / "forky-tcg.json").update({IDS[0]: 1.0})
 

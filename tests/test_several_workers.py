@@ -28,7 +28,7 @@ SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
 
 
 def lines(cases: Sequence[str], dies_in: str = "") -> Iterator[bytes | None]:
-    """The lines of a worker for these cases, a third of which fail; it dies in one of them."""
+    """Yields the lines of a worker for these cases, a third of which fail; the worker dies in the case `dies_in`."""
     yield HEADER
     for id_ in cases:
         number = IDS.index(id_)
@@ -39,7 +39,7 @@ def lines(cases: Sequence[str], dies_in: str = "") -> Iterator[bytes | None]:
 
 
 class Together:
-    """Starts actors; none of the first ones sends anything before all of them have been started."""
+    """Starts actors. The first actors send nothing before all of them are started."""
 
     def __init__(self, at_once: int, script: Callable[[Sequence[str]], Iterator[bytes | None]] = lines) -> None:
         self.barrier = threading.Barrier(at_once)
@@ -66,7 +66,7 @@ class Together:
 def supervised(
     folder: Path, starter: Callable[[Sequence[str]], Worker], at_once: int, cases: Sequence[Case] = SUITE.cases
 ) -> Recorded:
-    """Makes a run with that many workers at the same time; returns the recorded run."""
+    """Makes a run with `at_once` workers at the same time; returns the recorded run."""
     folder.mkdir(exist_ok=True)
     with closing(ResultsFile(folder / "results.jsonl")) as file:
         plan = RunPlan(SUITE, cases, {"stack": "test"}, durations=LONG)
@@ -142,7 +142,7 @@ def test_a_device_of_another_kind_or_another_name_runs_no_case(
     assert footer_of(recorded)["complete"]
 
 
-def test_a_worker_that_dies_costs_its_case_alone(tmp_path: Path) -> None:
+def test_a_dying_worker_affects_only_its_case(tmp_path: Path) -> None:
     first = True
 
     def dying(cases: Sequence[str]) -> Iterator[bytes | None]:
@@ -185,7 +185,7 @@ def test_if_no_worker_can_be_started_that_is_the_persons_error(tmp_path: Path) -
 
 
 class Endless(Actor):
-    """A worker that sends nothing more until it is killed."""
+    """A worker that, after its lines, sends nothing until it is killed."""
 
     def __init__(self) -> None:
         super().__init__(iter(()))
@@ -252,7 +252,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def test_idle_workers_wait_for_what_a_dying_one_leaves(stage: Stage) -> None:
-    """Four short cases are one batch, so that a second worker is needed only if the first one dies."""
+    """Four short cases are one batch, so that a second worker is needed only if the first worker dies."""
     scripts = iter(
         [
             [HEADER, start(0)],

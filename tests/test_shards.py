@@ -1,5 +1,4 @@
-"""Shards: how cases, violations and cells are divided, and how the shards that machines have recorded are merged into
-one run."""
+"""Shards: the division of cases, violations and cells, and the merging of recorded shards into one run."""
 
 import json
 import shutil
@@ -44,7 +43,7 @@ Says = pytest.CaptureFixture[str]
 
 
 def seconds(ids: Sequence[str]) -> float:
-    """The durations of these cases that the suite ships."""
+    """Returns the total of the shipped durations of these cases."""
     return sum(shipped_durations().get(id_, 0.15) for id_ in ids)
 
 
@@ -65,7 +64,7 @@ def test_shards_are_the_whole_do_not_overlap_and_take_equally_long(of: int) -> N
         *((command, "3/2") for command in ("nightly --history h", "trial kernel", "trial reference")),
     ],
 )
-def test_what_is_no_shard_is_one_line(command: str, text: str, cli: Cli) -> None:
+def test_a_malformed_shard_is_one_line(command: str, text: str, cli: Cli) -> None:
     said = cli(2, *command.split(), f"--shard={text}").err
     assert f"argument --shard: {text!r} is not a shard K/N, such as 1/4, with K from 1 to N" in said
     assert len(said.splitlines()) == 1
@@ -142,7 +141,7 @@ def merge(parts: Sequence[Path], out: Path, *more: str) -> int:
 
 
 def stable(recorded: Recorded) -> list[dict[str, Any]]:
-    """The results, without durations and addresses."""
+    """Returns the results without durations and addresses."""
     changing = ("duration_us", "observed", "worker")
     return [{key: value for key, value in each.items() if key not in changing} for each in recorded.results]
 
@@ -194,7 +193,7 @@ def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
     assert len(read(out).unrecorded) == lost
 
 
-def test_a_shard_cut_short_is_named_and_costs_its_own_cases(parts: list[Path], tmp_path: Path, capsys: Says) -> None:
+def test_a_shard_cut_short_is_named_and_lacks_only_its_cases(parts: list[Path], tmp_path: Path, capsys: Says) -> None:
     cut = tmp_path / "cut"
     shutil.copytree(parts[0], cut)
     *lines, _, _ = (cut / "results.jsonl").read_bytes().splitlines(keepends=True)

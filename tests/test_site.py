@@ -1,4 +1,4 @@
-"""The site of a history: its files and links, the text of its pages, its display in a browser, and mistakes of the
+"""The site of a history: files and links, the text of the pages, their display in a browser, and mistakes of the
 user."""
 
 import json
@@ -72,7 +72,7 @@ def site(short: Path, tmp_path_factory: Folders) -> Path:
 
 
 def hostile(folder: Path) -> Path:
-    """A history in which every text is markup, names of rules and fingerprints among them."""
+    """Makes a history in which every text is markup, even names of rules and fingerprints."""
     rules = {f"{id_}{MARKUP}": dict.fromkeys(texts, MARKUP) for id_, texts in RULES.items()}
     run = run_of({1: "FAIL"}, device={"name": MARKUP, "driver": MARKUP, "fw": MARKUP}, stack=MARKUP)
     results = [{**each, "rules": [f"REG-15{MARKUP}"]} for each in run.results]
@@ -86,7 +86,7 @@ def hostile(folder: Path) -> Path:
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """The links on the pages of a site whose targets do not exist in the site."""
+    """Yields the links on the pages of a site whose targets do not exist."""
     pages = {path.resolve(): Page(path) for path in site.rglob("*.html")}
     for path, page in pages.items():
         for address in page.addresses:

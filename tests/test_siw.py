@@ -1,4 +1,4 @@
-"""A second kernel driver, of another transport, in the guest: siw, whose module is compiled for the guest's kernel."""
+"""A second kernel driver in the guest, with another transport: siw, whose module is compiled for the guest's kernel."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from trial.kernel.trying import BY_ITS_RULE
 
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 VERDICTS = {
-    # Queue pairs that rdma_cm has connected: bytes arrive, and after a refusal the next operation uses a new pair.
+    # On queue pairs that rdma_cm has connected, bytes arrive, and after a refusal the next operation uses a new pair.
     "reg_mr/rights/remote-write-refused-by-local-write": Verdict.PASS,
     "reg_mr/sizes/message-of-a-megabyte": Verdict.PASS,
     # siw has no atomics; iWARP has no immediate data, and a READ on iWARP has only one SGE.

@@ -494,7 +494,7 @@ def no_image(tmp_path: Path) -> Image:
     return Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "", "")
 
 
-# In shell: the file to which QEMU has to write the console.
+# The file to which QEMU has to write the console, as an expression of the shell.
 CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 

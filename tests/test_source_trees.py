@@ -22,7 +22,7 @@ RXE = "drivers/infiniband/sw/rxe"
 
 
 class Compilers:
-    """A stand-in for mmdebstrap and the compilers: their output contains the sources' text."""
+    """A stand-in for mmdebstrap and the compilers, whose output contains the sources' text."""
 
     def __init__(self) -> None:
         self.said = ""
@@ -117,7 +117,7 @@ def test_the_driver_is_compiled_from_its_sources_alone_and_the_tree_stays_as_it_
     assert made.source["sha256"] != other.source["sha256"]
 
 
-def test_of_rdma_core_the_libraries_that_the_guest_needs_are_kept(
+def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(
     tmp_path: Path, compilers: Compilers, rdma_core: Path, image: Image
 ) -> None:
     before = state(rdma_core)
@@ -131,7 +131,7 @@ def test_of_rdma_core_the_libraries_that_the_guest_needs_are_kept(
     assert state(rdma_core) == before
 
 
-def test_what_does_not_compile_is_one_line_with_the_place_and_both_versions(
+def test_a_compile_error_is_one_line_with_place_and_versions(
     tmp_path: Path, compilers: Compilers, linux: Path, image: Image
 ) -> None:
     compilers.said = "make[1]: Entering\n/source/trees/rxe/rxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
@@ -178,7 +178,7 @@ def test_a_copy_follows_its_tree_and_dates_what_has_changed_now(tmp_path: Path) 
     assert (copy / "a.o").exists()
 
 
-def test_what_cannot_be_compiled_is_refused_before_anything_is_built(tmp_path: Path, linux: Path) -> None:
+def test_unsuitable_source_trees_are_refused_before_a_build(tmp_path: Path, linux: Path) -> None:
     for options, message in (
         (RunOptions(guest=True, linux=tmp_path), "there is no drivers/infiniband/sw/rxe in it"),
         (RunOptions(guest=True, linux=linux, driver="siw"), "there is no drivers/infiniband/sw/siw in it"),

@@ -1,4 +1,4 @@
-"""Workers that lie, print noise, hang and die: what is recorded about them, and that every run ends."""
+"""Workers that lie, print noise, hang and die: the records about them, and the end of every run."""
 
 import itertools
 import json
@@ -44,7 +44,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def test_a_good_worker_is_recorded_as_it_speaks(stage: Stage) -> None:
+def test_lines_of_a_valid_worker_are_recorded(stage: Stage) -> None:
     recorded = stage.play(ran(0, 1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4
     assert recorded.header["planned"] == IDS
@@ -56,7 +56,7 @@ def test_a_good_worker_is_recorded_as_it_speaks(stage: Stage) -> None:
     assert stage.audience.reasons == []
 
 
-def test_a_worker_that_dies_in_a_case_costs_that_case_alone(stage: Stage) -> None:
+def test_a_worker_that_dies_in_a_case_affects_only_that_case(stage: Stage) -> None:
     recorded = stage.play([*ran(0), start(1)], ran(2, 3))
     assert verdicts(recorded) == ["PASS", "CRASH", "PASS", "PASS"]
     assert stage.asked == [IDS, IDS[2:]]
@@ -87,7 +87,7 @@ def test_hazardous_cases_come_last_each_in_a_worker_of_its_own(stage: Stage) -> 
     assert stage.audience.reasons == []
 
 
-def test_a_case_whose_worker_somebody_else_ends_is_begun_again(stage: Stage) -> None:
+def test_a_case_whose_worker_was_killed_from_outside_is_rerun(stage: Stage) -> None:
     recorded = stage.play(killed(*ran(0), start(1)), killed(HEADER), ran(1, 2, 3))
     assert verdicts(recorded) == ["PASS"] * 4
     assert stage.asked == [IDS, IDS[1:], IDS[1:]]
@@ -95,7 +95,7 @@ def test_a_case_whose_worker_somebody_else_ends_is_begun_again(stage: Stage) -> 
     assert stage.audience.reasons == ["pytest was ended externally"] * 2
 
 
-def test_a_process_that_cannot_be_ended_makes_the_device_suspect(stage: Stage) -> None:
+def test_an_unkillable_process_makes_the_device_suspect(stage: Stage) -> None:
     stuck = "process 17 is stuck in the kernel and cannot be ended"
     recorded = stage.play(Actor(iter([*ran(0), start(1), SILENCE]), left=stuck))
     assert verdicts(recorded) == ["PASS", "HANG", "MISSED", "MISSED"]
@@ -105,7 +105,7 @@ def test_a_process_that_cannot_be_ended_makes_the_device_suspect(stage: Stage) -
 
 
 @pytest.mark.parametrize("last_words", [[], [b"\x00\xffrubbish\n"], [SILENCE]])
-def test_a_worker_that_never_says_what_it_is_on_is_an_error(stage: Stage, last_words: list[bytes | None]) -> None:
+def test_a_worker_that_begins_no_case_is_an_error(stage: Stage, last_words: list[bytes | None]) -> None:
     with pytest.raises(UserError, match="no case was begun") as caught:
         stage.play(last_words)
     assert caught.value.status == 3
@@ -130,22 +130,20 @@ def test_a_header_of_another_shape_is_one_clear_error(stage: Stage, bad: dict[st
 
 
 @pytest.mark.parametrize("before", [[], [HEADER]])
-def test_a_worker_that_can_run_no_case_says_why_in_the_error(stage: Stage, before: list[bytes]) -> None:
+def test_the_error_of_a_worker_without_cases_has_its_reason(stage: Stage, before: list[bytes]) -> None:
     with user_error("no case was begun: loopback does not work", status=3):
         stage.play([*before, REFUSAL])
 
 
 @pytest.mark.parametrize("last_words", [[], [SILENCE], [HEADER], [HEADER, SILENCE]])
-def test_a_second_worker_that_brings_nothing_to_an_end_is_the_last(
-    stage: Stage, last_words: list[bytes | None]
-) -> None:
+def test_a_run_ends_after_a_second_worker_without_progress(stage: Stage, last_words: list[bytes | None]) -> None:
     recorded = stage.play([*ran(0), start(1)], last_words)
     assert verdicts(recorded) == ["PASS", "CRASH", "MISSED", "MISSED"]
     assert footer_of(recorded)["complete"] is False
     assert "not run" in recorded.results[-1]["reason"]
 
 
-def test_a_second_worker_that_cannot_be_had_leaves_a_truthful_footer(stage: Stage) -> None:
+def test_a_run_whose_second_worker_cannot_start_has_an_incomplete_footer(stage: Stage) -> None:
     first = iter([Actor(iter([*ran(0), start(1)]))])
 
     def next_actor(cases: Sequence[str]) -> Worker:
@@ -159,7 +157,7 @@ def test_a_second_worker_that_cannot_be_had_leaves_a_truthful_footer(stage: Stag
     assert "the guest did not come up" in recorded.results[-1]["reason"]
 
 
-def test_a_first_worker_that_cannot_be_had_is_the_persons_error(stage: Stage) -> None:
+def test_a_first_worker_that_cannot_start_is_a_user_error(stage: Stage) -> None:
     def no_actor(cases: Sequence[str]) -> Worker:
         raise UserError("no qemu", status=3)
 
@@ -225,7 +223,7 @@ def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=itertools.count(1.0).__next__))
 
 
-def test_noise_does_not_put_off_the_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_does_not_extend_the_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     let_time_pass(monkeypatch)
     babble = itertools.chain(ran(0), [start(1)], itertools.repeat(b'{"type":"still busy"}\n'))
     recorded = stage.play(babble, ran(2, 3))
@@ -240,7 +238,7 @@ def test_the_time_of_a_case_lasts_until_the_next_one_begins(stage: Stage, monkey
     assert stage.took[IDS[0]] >= stage.took[IDS[1]] + 10
 
 
-def test_lines_that_only_repeat_do_not_put_off_the_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_progress_does_not_extend_the_deadline(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     let_time_pass(monkeypatch)
     endless = itertools.chain(ran(0), itertools.cycle([start(1), HEADER, passed(0), start(0)]))
     recorded = stage.play(endless, ran(2, 3))
@@ -288,7 +286,7 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
 
 
 @pytest.mark.parametrize(("scripts", "expected", "reason"), PLAYED.values(), ids=PLAYED)
-def test_what_workers_send_has_these_verdicts(
+def test_malformed_results_have_these_verdicts(
     stage: Stage, scripts: Callable[[], Sequence[Any]], expected: str, reason: str
 ) -> None:
     recorded = stage.play(*scripts())
@@ -310,7 +308,7 @@ def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
     assert exit_status(footer_of(recorded)) == 3
 
 
-def test_what_a_worker_says_of_the_plan_does_not_count(stage: Stage) -> None:
+def test_plan_lines_from_a_worker_are_ignored(stage: Stage) -> None:
     output = {
         "source": {"file": "/elsewhere", "line": 1},
         "repro": "?",
@@ -397,7 +395,7 @@ def state(pid: int) -> str:
     ("code", "stop", "held"),
     [("time.sleep(999)", True, True), ("time.sleep(999)", False, False), ("exec('while 1: pass')", True, True)],
 )
-def test_who_was_stopped_was_held_up(code: str, stop: bool, held: bool) -> None:
+def test_a_stopped_process_counts_as_held_up(code: str, stop: bool, held: bool) -> None:
     with process(code) as pid:
         pulse = Pulse(pid)
         if stop:
@@ -412,7 +410,7 @@ def test_who_was_stopped_was_held_up(code: str, stop: bool, held: bool) -> None:
         assert pulse.held_up() == ""
 
 
-def test_a_short_stop_in_a_long_loop_is_no_excuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_stop_does_not_excuse_a_long_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 120.0])
     monkeypatch.setattr("fixtures.system.processes.time.monotonic", lambda: next(clock))
     (tmp_path / "1").mkdir()
@@ -427,7 +425,7 @@ def test_a_short_stop_in_a_long_loop_is_no_excuse(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(("seconds", "busy"), [(0, False), (5, False), (7, True)])
-def test_who_uses_the_processor_in_a_silence_is_busy(
+def test_a_silent_process_that_uses_the_processor_is_busy(
     seconds: int, busy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 120.0])
@@ -448,7 +446,7 @@ def test_a_worker_that_starts_slowly_is_waited_for_while_it_is_busy(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("works", "longest"), [(False, 900.0), (True, 0.0)])
-def test_one_that_waits_or_takes_too_long_is_not(
+def test_a_worker_that_idles_or_starts_too_slowly_is_an_error(
     works: bool, longest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("conformance.supervision.worker.LONGEST_START_S", longest)
@@ -457,7 +455,7 @@ def test_one_that_waits_or_takes_too_long_is_not(
         Stage(tmp_path).play(*silent)
 
 
-def test_a_frozen_control_group_holds_up(tmp_path: Path) -> None:
+def test_a_frozen_control_group_counts_as_held_up(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "stat").write_text("1 (x) S" + " 0" * 20)
     (tmp_path / "1" / "cgroup").write_text("0::/a/b\n")
@@ -468,7 +466,7 @@ def test_a_frozen_control_group_holds_up(tmp_path: Path) -> None:
 
 
 def stopped() -> Actor:
-    """A worker that is stopped from outside in its first case."""
+    """Returns a worker that is stopped externally in its first case."""
     return Actor(iter([HEADER, start(0), SILENCE]), WorkerEnd(), held="QEMU was stopped externally")
 
 
@@ -527,7 +525,7 @@ ON_IWARP = {"unacknowledged": True}
     [
         ("refused", "", {}, Verdict.HANG),
         ("refused", "", {"qp_type": "XRC"}, Verdict.HANG),
-        ("refused", "", {"qp_type": "UC"}, Verdict.HANG),  # on UC a request completes when it is sent
+        ("refused", "", {"qp_type": "UC"}, Verdict.HANG),  # on UC, a request completes when it is sent
         ("success", "", {}, Verdict.HANG),
         ("success", "", {"moved": "all", "changed": [[0, 8]]}, Verdict.HANG),
         ("success", "", ON_IWARP, Verdict.HANG),
@@ -539,7 +537,7 @@ ON_IWARP = {"unacknowledged": True}
         ("open", "", {}, Verdict.PASS),
     ],
 )
-def test_a_request_completes_whatever_becomes_of_it(expected: str, step: str, seen: Any, verdict: Verdict) -> None:
+def test_a_missing_completion_is_a_fault_of_the_request(expected: str, step: str, seen: Any, verdict: Verdict) -> None:
     of = row(expected, step) if step else row(expected)
     judgement = judge(of, [], after(**seen))
     assert judgement.verdict == verdict
@@ -557,13 +555,13 @@ def test_requests_of_one_kind_that_never_complete_are_one_defect_whatever_their_
     assert (defect.title, len(defect.cases)) == ("requests never complete: RDMA_WRITE", 2)
 
 
-def test_bytes_that_nobody_granted_are_worse_than_silence() -> None:
+def test_ungranted_bytes_are_worse_than_a_missing_completion() -> None:
     fault = judge(row("refused"), [], after(moved="all", changed=[[0, 8]])).fault
     assert fault is not None
     assert fault.kind is FaultKind.MOVED
 
 
-def test_what_a_device_lacks_is_not_refused_by_silence() -> None:
+def test_a_missing_completion_is_not_a_refusal_of_an_unsupported_request() -> None:
     assert judge(row("success"), ["atomics"], after()).verdict == Verdict.HANG
 
 

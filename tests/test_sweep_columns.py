@@ -1,4 +1,4 @@
-"""Many points at once: columns of arguments have the arguments of each point, and columns of bytes are combined
+"""Columns for many points: columns of arguments have the arguments of each point, and columns of bytes are combined
 correctly."""
 
 from array import array

@@ -50,7 +50,7 @@ def test_a_point_is_found_by_its_text(point: int) -> None:
         ("", "is not AXIS=VALUE"),
     ],
 )
-def test_a_point_that_is_none_is_reported(text: str, output: str) -> None:
+def test_a_malformed_point_is_reported(text: str, output: str) -> None:
     with pytest.raises(ValueError, match=re.escape(output)):
         SMALL.parse(text)
 
@@ -139,8 +139,8 @@ def test_a_flag_that_two_axes_have_is_reported_with_its_axis() -> None:
 
 
 def points(*marks: str) -> Points:
-    """Four points of two flags: P passes, F fails, U is unsupported, R has another expectation, - is not in the
-    space."""
+    """Returns four points of two flags: P passes, F fails, U is unsupported, R has another expectation, and - is not in
+    the space."""
     kinds = {
         "P": Outcome("PASS", "success", "fine", "REG-17"),
         "F": Outcome("FAIL", "success", "refused", "REG-17"),
@@ -176,7 +176,7 @@ def test_the_smallest_point_has_the_fewest_flags() -> None:
     assert found.space.text(formula.explain(found, 1).smallest) == "access=B"
 
 
-def test_what_was_found_is_kept_for_the_next_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_formulas_are_cached_for_the_next_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(cache.DIRECTORY, str(tmp_path))
     formula._found_before.cache_clear()
     found = formula.describe(SMALL, table("LOCAL_WRITE"))

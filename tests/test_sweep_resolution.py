@@ -1,4 +1,4 @@
-"""The loader's form of a sweep: pure data of the model, from which each point gets the same case as from a row."""
+"""The loader's form of a sweep is pure data of the model. Each point gets the same case from it as from a row."""
 
 import pickle
 
@@ -65,7 +65,7 @@ def small(axes: str, when: str, points: int | str, where: str = "") -> Case:
 
 
 def cases_of_points(case: Case) -> dict[int, Case]:
-    """The cases that the run of a sweep makes of its points."""
+    """Returns the cases that a run of the sweep makes for the points."""
     assert case.sweep is not None
     template, inside = PointTemplate(case, case.sweep), case.sweep.space.bytes_of(case.sweep.inside)
     return {point: template.case(point) for point, here in enumerate(inside) if here}

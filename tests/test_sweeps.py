@@ -68,7 +68,7 @@ def space(suite: Suite) -> Case:
 
 
 class Altered:
-    """An entry that accepts a region which it should refuse, and records its calls."""
+    """An entry that accepts a region that it should refuse, and records its calls."""
 
     def __init__(self, entry: Entry, wrong: int = 0) -> None:
         self._entry, self._wrong = entry, wrong
@@ -234,7 +234,7 @@ def test_a_set_up_that_works_at_no_point_is_broken(bench: Bench) -> None:
     ("given", "released"),
     [("", "call: ibv_dereg_mr, mr: mr"), (", windows: {mw: {type: 1}}", "call: ibv_dealloc_mw, mw: mw")],
 )
-def test_what_a_point_releases_of_the_set_up_is_not_released_twice(bench: Bench, given: str, released: str) -> None:
+def test_objects_released_by_a_point_are_not_released_twice(bench: Bench, given: str, released: str) -> None:
     row = f"""
     - id: space
       rules: [DEREG-01]
@@ -324,7 +324,7 @@ class EveryThirdBindFails(Device):
 @pytest.mark.parametrize(
     ("kind", "via", "rule", "refused"),
     [
-        (2, "qp", "BIND-14", 3),  # each point has its own set-up: three of 11 binds fail
+        (2, "qp", "BIND-14", 3),  # each point has its own set-up; three of 11 binds fail
         (1, "qp", "BIND-01", 3),
         (1, '"NULL"', "BIND-01", 0),  # there are only two set-ups for all points
     ],
@@ -364,7 +364,7 @@ def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
 def test_progress_is_reported_by_time(
     monkeypatch: pytest.MonkeyPatch, via: str, seconds: float, reported: list[int]
 ) -> None:
-    """Progress is also reported within 512 points, because each point may have waited until a time-out."""
+    """Progress is also reported within 512 points, because each point may have waited for a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.suite([samples.table("bind_mw/sample", WINDOWS.replace("TYPE", "1").replace("VIA", via))]).cases[0]
     seen: list[int] = []
@@ -407,7 +407,7 @@ class LosesTheFirst(Device):
 
 
 class GrantsTheSecond(Device):
-    """A reference on which a write without the right is refused the first time, and carried out from then on."""
+    """A reference on which the first write without the right is refused, and later ones are carried out."""
 
     asked = 0
 
@@ -416,7 +416,7 @@ class GrantsTheSecond(Device):
         return self.asked > 1 or super().allows(region, right)
 
 
-def test_what_an_unreliable_transport_lost_is_sent_again_before_it_fails() -> None:
+def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
     case = samples.suite([samples.table("reg_mr/sample", UNRELIABLE)]).cases[0]
     for losses, verdicts in ((1, {"PASS": 6}), (4, {"PASS": 6}), (99, {"PASS": 3, "FAIL": 3})):
         with closing(ReferenceBench(LosesTheFirst(losses))) as bench:
@@ -438,7 +438,7 @@ def test_a_row_over_an_unreliable_transport_counts_its_tries(losses: int, verdic
     assert bool(came.judgement.notes) == (tries is not None)
 
 
-def test_what_must_not_arrive_has_no_second_chance() -> None:
+def test_messages_that_must_not_arrive_are_sent_once() -> None:
     with closing(ReferenceBench(LosesTheFirst(0))) as bench:
         came = run_case(samples.case(UNRELIABLE_ROW.replace("OUTCOME", "refused")), on_the_reference(bench))
     assert came.judgement.verdict == Verdict.FAIL

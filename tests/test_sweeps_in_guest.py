@@ -56,8 +56,8 @@ KEPT = ("verdict", "rules", "expected", "space", "points", "rule_verdicts", "dev
 
 
 def without_commands(result: dict[str, Any]) -> dict[str, Any]:
-    """The result without the commands that reproduce its deviations: in a run on one device, these commands name the
-    device."""
+    """Returns the result without the commands that reproduce its deviations, because they name the device in a run on
+    one device."""
     if "deviations" not in result:
         return result
     kept = [{key: value for key, value in each.items() if key != "repro"} for each in result["deviations"]]
@@ -121,7 +121,7 @@ def test_two_devices_give_the_cases_results_and_points_of_one(found: dict[str, F
     }
 
 
-def test_what_is_done_in_c_finds_what_the_calls_of_rows_find(found: dict[str, Found]) -> None:
+def test_loops_in_c_find_what_single_calls_find(found: dict[str, Found]) -> None:
     one, without = found["one"], found["without"]
     assert {"RegistrationLoop", "ReregLoop"} <= set(one.loops.values())
     assert one.loops["exchanges"] == "together"

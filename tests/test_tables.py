@@ -1,4 +1,4 @@
-"""Reading tables: the cases of valid tables, and the location and message of each mistake in others."""
+"""Reading tables: the cases of valid tables, and the location and message of each mistake in invalid tables."""
 
 import re
 from collections.abc import Mapping

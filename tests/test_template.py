@@ -1,6 +1,5 @@
 """Templates of the guest: their key, their files, damaged templates, and runs that continue without a template. No
-guest is booted here; a thread plays QEMU's control channel. test_own_builds.py uses a real guest.
-"""
+guest is booted; a thread stands for QEMU's control channel. test_own_builds.py uses a real guest."""
 
 import contextlib
 import fcntl
@@ -37,7 +36,7 @@ REQUEST = Request(("--rdma-alone",), ("cases/reg_mr",), {"only": "reg_mr/a\n"}, 
 
 @pytest.fixture
 def ingredients(tmp_path: Path) -> Ingredients:
-    """The ingredients of a guest that no test here starts."""
+    """Returns the ingredients of a guest, which no test starts."""
     place = tmp_path / "image"
     (tmp_path / "suite").mkdir()
     (tmp_path / "suite" / "a.py").write_text("1\n")
@@ -76,7 +75,7 @@ def test_equal_ingredients_have_equal_keys_wherever_they_are(ingredients: Ingred
         lambda it, place: overlaid(it, place / "overlay", "x"),
     ],
 )
-def test_whatever_shapes_a_guest_changes_the_key(
+def test_every_input_of_a_guest_changes_the_key(
     ingredients: Ingredients, tmp_path: Path, change: Callable[[Ingredients, Path], Ingredients]
 ) -> None:
     assert change(ingredients, tmp_path).key() != ingredients.key()
@@ -108,7 +107,7 @@ def test_a_request_comes_with_the_time_and_other_random_bytes_each_time() -> Non
 
 
 @pytest.mark.parametrize("line", [b"", b"[]", b"{}", b'{"request": 1, "moment": 2}', b'{"request"'])
-def test_a_line_that_is_no_request(line: bytes) -> None:
+def test_a_malformed_request_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match=r".*"):
         request.decode(line)
 
@@ -117,7 +116,7 @@ def test_a_line_that_is_no_request(line: bytes) -> None:
 
 
 def qemu_says(*messages: object) -> tuple[socket.socket, list[dict[str, Any]]]:
-    """A channel on which each command is answered with the next of these messages, and the list of received
+    """Returns a channel on which each command is answered with the next of these messages, and the list of received
     commands."""
     ours, theirs = socket.socketpair()
     heard: list[dict[str, Any]] = []
@@ -161,7 +160,7 @@ def test_a_command_has_its_return_and_events_are_kept() -> None:
         (["text"], "closed its control channel"),
     ],
 )
-def test_what_qemu_refuses_is_an_error(answers: Sequence[object], reason: str) -> None:
+def test_refusals_of_qemu_are_errors(answers: Sequence[object], reason: str) -> None:
     channel, _ = qemu_says(*answers)
     with Qmp(channel, PATIENCE_S) as control, pytest.raises(QmpError, match=reason):
         migrate(control)
@@ -236,7 +235,7 @@ class Freezer:
         self.resumed: list[bytes] = []
         self.failure: Exception | None = None
         self.resume_failure: Exception | None = None
-        self.ends = 0  # the number of guests that are killed from outside before one survives
+        self.ends = 0  # the number of guests that are killed externally before one survives
         self.during: Callable[[Path], None] = lambda folder: None
 
     def freeze(self, folder: Path, ingredients: Ingredients) -> tuple[dict[str, Any], None]:
@@ -338,7 +337,7 @@ def _of_another_key(path: Path) -> None:
         (MANIFEST, lambda path: path.write_text('{"key": 7}')),
     ],
 )
-def test_one_that_is_damaged_or_foreign_is_made_again(
+def test_a_damaged_or_foreign_template_is_made_again(
     templates: Templates,
     freezer: Freezer,
     ingredients: Ingredients,
@@ -365,7 +364,7 @@ def test_files_are_read_again_after_the_hosts_start(
     assert image.is_trusted(note.parent, FILES)
 
 
-def test_one_that_cannot_be_made_leaves_nothing_and_is_not_tried_again_at_once(
+def test_a_template_that_fails_leaves_nothing_and_is_not_retried_at_once(
     templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
 ) -> None:
     freezer.failure = QmpError("migrate: State blocked by non-migratable device")
@@ -392,7 +391,7 @@ def test_a_guest_that_no_boot_would_help_ends_the_run_and_leaves_its_console(
     assert not place_of(tmp_path, ingredients).with_suffix(".failed").exists()
 
 
-def test_one_that_cannot_be_resumed_is_removed(
+def test_a_template_that_cannot_be_resumed_is_removed(
     templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
 ) -> None:
     freezer.resume_failure = Failure("the guest was silent for 60 s")
@@ -436,7 +435,7 @@ def test_a_full_disk_is_a_failure(
         resume(templates, replace(ingredients, machine=Machine(65)))
 
 
-def test_what_killed_runs_left_is_removed_and_what_is_being_made_is_not(
+def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(
     templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
 ) -> None:
     place = place_of(tmp_path, ingredients)
@@ -450,7 +449,7 @@ def test_what_killed_runs_left_is_removed_and_what_is_being_made_is_not(
     assert [left.exists() for left in (own, others, making)] == [False, False, True]
 
 
-def test_of_two_runs_one_makes_it_and_the_other_waits(
+def test_one_of_two_runs_makes_a_template_and_the_other_waits(
     templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
 ) -> None:
     waiting = threading.Event()
@@ -467,7 +466,7 @@ def test_of_two_runs_one_makes_it_and_the_other_waits(
     assert (freezer.made, len(freezer.resumed)) == (1, 2)
 
 
-def test_those_used_longest_ago_are_removed_above_the_bound_unless_in_use(
+def test_the_oldest_unused_templates_are_removed_above_the_bound(
     templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     three = [replace(ingredients, machine=Machine(size)) for size in (64, 65, 66)]
@@ -475,7 +474,7 @@ def test_those_used_longest_ago_are_removed_above_the_bound_unless_in_use(
     for number, each in enumerate(three):
         resume(templates, each)
         os.utime(places[number], (number, number))
-    resume(templates, three[0])  # now this template is the most recently used one
+    resume(templates, three[0])  # now this template is the most recently used
     monkeypatch.setattr(template, "KEPT_BYTES", 1)
     with (places[1] / MANIFEST).open() as held:
         fcntl.flock(held, fcntl.LOCK_SH)
@@ -523,7 +522,7 @@ def session(line: bytes) -> ReadySession:
 READY = json.dumps(["reg_mr/a", "reg_mr/b", "reg_mr/c"]).encode() + b"\n"
 
 
-def test_rows_sweeps_and_points_that_it_has_collected_are_served() -> None:
+def test_a_ready_session_serves_collected_rows_sweeps_and_points() -> None:
     assert session(READY).serves(SERVED, PORT, OPTIONS)
 
 
@@ -538,7 +537,7 @@ def test_rows_sweeps_and_points_that_it_has_collected_are_served() -> None:
     ],
     ids=["a case that it lacks", "a sweep and its point", "two points of a sweep", "another option", "another port"],
 )
-def test_all_others_are_not(request_: Request) -> None:
+def test_a_ready_session_serves_no_other_requests(request_: Request) -> None:
     assert not session(READY).serves(request_, PORT, OPTIONS)
 
 
@@ -547,7 +546,7 @@ def test_a_session_that_has_ended_serves_nothing(line: bytes) -> None:
     assert not session(line).serves(SERVED, PORT, OPTIONS)
 
 
-def test_it_is_handed_the_line_of_the_request() -> None:
+def test_a_ready_session_gets_the_line_of_the_request() -> None:
     hear, ask = os.pipe()
     output, tell = os.pipe()
     os.close(tell)

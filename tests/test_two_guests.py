@@ -1,7 +1,6 @@
-"""Two hosts at once, over the real ssh: refused keys, a lab in which one host panics, and connections between the two.
-The same two guests serve all tests, because making a guest takes long; tests that need no kernel are in
-test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs there.
-"""
+"""Two hosts over the real ssh: refused keys, a lab in which one host panics, and connections between the two hosts. The
+same two guests serve all tests, because making a guest takes long; tests that need no kernel are in
+test_remote_host.py. RDMA_CTS_TWO_GUESTS=DIR keeps the files of the runs there."""
 
 import json
 import os
@@ -23,10 +22,10 @@ from ssh_guest import SshGuest, free_port, host_image, keys_in, ssh_guest, ssh_o
 
 KEPT = os.environ.get("RDMA_CTS_TWO_GUESTS", "")
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
-LONG = "dereg_mr/dead_keys/lkey-by-kind-by-operation"  # a sweep that takes long enough for a panic in it
+LONG = "dereg_mr/dead_keys/lkey-by-kind-by-operation"  # a sweep that takes long enough for a panic during the sweep
 NAMES = ("left", "right")
-WIRED = "10.78.0.2"  # the address of the right guest on the network that joins both
-# Makes a device on that network, and sets up ssh from root to the other guest.
+WIRED = "10.78.0.2"  # the address of the right guest on the network between the guests
+# Makes a device on this network, and sets up ssh from root to the other guest.
 _PREPARE = """\
 modprobe virtio_net
 ip link set eth1 up && ip address add {address}/24 dev eth1 || exit 1
@@ -72,7 +71,7 @@ def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> subprocess.Popen[str]:
-    """Starts the command; its ssh knows all guests and has their keys unless `options` change ssh's configuration."""
+    """Starts the command. Its ssh knows all guests and has their keys, unless `options` change ssh's configuration."""
     folder = next(iter(guests.values())).folder.parent
     (folder / "known_hosts").write_text("".join((each.folder / "known_hosts").read_text() for each in guests.values()))
     config = {"IdentitiesOnly": "yes", "UserKnownHostsFile": folder / "known_hosts", **options}
@@ -84,7 +83,7 @@ def started(guests: dict[str, SshGuest], *arguments: str, **options: Path) -> su
 
 
 def on(guest: SshGuest, command: str) -> list[str]:
-    """The ssh command line that runs a command on a guest."""
+    """Returns the ssh command line that runs a command on a guest."""
     return [str(guest.folder.parent / "bin" / "ssh"), "-p", str(guest.port), "root@127.0.0.1", command]
 
 
@@ -160,7 +159,7 @@ def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[s
     assert compared.returncode == 0
 
 
-def test_a_peer_that_dies_costs_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
+def test_a_dying_peer_affects_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
     """The host of the peer is reset and boots again; the device under test is not blamed."""
     out = kept / "out"
     run = started(
@@ -236,7 +235,7 @@ def started_and_ended(run: Recorded) -> tuple[float, float]:
     return begin, begin + float(footer_of(run)["duration_s"])
 
 
-def test_a_panic_of_one_host_costs_a_case_there_and_nothing_on_the_other(
+def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     guests: dict[str, SshGuest], kept: Path
 ) -> None:
     out, victim = kept / "out", guests["right"]

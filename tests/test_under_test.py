@@ -28,7 +28,7 @@ RECIPE = Recipe(
 
 
 def bzimage(path: Path, release: str) -> Path:
-    """A file with just the header of a bootable kernel."""
+    """Makes a file that has only the header of a bootable kernel."""
     head = bytearray(0x400)
     head[0x202:0x206] = b"HdrS"
     head[0x20E:0x210] = struct.pack("<H", 0x300 - 0x200)
@@ -43,7 +43,7 @@ def module(release: str = RELEASE, depends: str = "") -> bytes:
 
 
 def tree(root: Path, release: str = RELEASE) -> Path:
-    """A kernel's modules as `make modules_install` leaves them."""
+    """Makes a tree of a kernel's modules like `make modules_install`."""
     for name, depends in NEEDED.items():
         path = root / "lib/modules" / release / "kernel" / f"{name}.ko"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def test_the_release_of_a_kernel_is_read_from_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", bytes(0x400), bytes(0x202) + b"HdrS"])
-def test_a_file_that_is_no_kernel_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_kernel_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "vmlinux").write_bytes(content)
     with pytest.raises(UserError, match="not a bootable x86 kernel"):
         release_of(tmp_path / "vmlinux")
@@ -119,7 +119,7 @@ def test_a_kernel_with_all_built_in_has_an_empty_directory_of_modules(tmp_path: 
 
 
 @pytest.mark.parametrize("built_in", [("virtio_blk",), ("ib_core",), ("virtio_blk", "ib_core")])
-def test_what_a_kernel_has_built_in_is_no_module_and_known_to_modprobe(
+def test_built_in_modules_are_left_out_and_known_to_modprobe(
     tmp_path: Path, image: Image, built_in: tuple[str, ...]
 ) -> None:
     kernel, modules = bzimage(tmp_path / "bzImage", "7.3.0-mine"), tree(tmp_path / "mine", "7.3.0-mine")
@@ -136,9 +136,7 @@ def test_what_a_kernel_has_built_in_is_no_module_and_known_to_modprobe(
     assert carried.read_text() == list_of_them
 
 
-def test_of_a_whole_tree_over_the_images_kernel_what_reaches_the_drives_is_left_out(
-    tmp_path: Path, image: Image
-) -> None:
+def test_modules_for_drives_are_left_out_of_a_tree_for_the_images_kernel(tmp_path: Path, image: Image) -> None:
     hashes, _ = laid_out(tmp_path / "stage", image, modules=tree(tmp_path / "mine"))
     assert sorted(hashes["modules"]["files"]) == ["kernel/ib_core.ko", "kernel/rdma_rxe.ko"]
 
@@ -151,7 +149,7 @@ def refused(image: Image, **builds: Path) -> str:
     return str(caught.value)
 
 
-def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, image: Image) -> None:
+def test_builds_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, image: Image) -> None:
     kernel = bzimage(tmp_path / "bzImage", "7.3.0-mine")
     empty, mine, early, text = (tmp_path / name for name in ("empty", "mine", "early", "text"))
     for folder in (empty, mine, early, text):

@@ -1,5 +1,5 @@
-"""Violations with several outcomes: they are listed separately if they were not seen again, and are as severe as their
-worst outcome."""
+"""Violations with several outcomes are listed separately if they were not seen again, and are as severe as their worst
+outcome."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ ODP = Fault(FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DE
 
 
 def in_turn(**ends: Sequence[str]) -> Callable[[str, Sequence[str]], str]:
-    """A device on which each case, given by its number, has these outcomes in turn, and passes afterwards."""
+    """Returns a device on which each case, by its number, has these outcomes in turn, and passes afterwards."""
     times: Counter[str] = Counter()
     by_id: Mapping[str, Sequence[str]] = {IDS[int(number.removeprefix("c"))]: each for number, each in ends.items()}
 
@@ -43,7 +43,7 @@ def seen(folder: Path, **ends: Sequence[str]) -> tuple[Digest, Run]:
     return read(folder), run
 
 
-def test_what_is_never_seen_again_is_counted_apart(tmp_path: Path) -> None:
+def test_violations_never_seen_again_are_counted_separately(tmp_path: Path) -> None:
     found, run = seen(tmp_path / "new", c4=["FAIL"])
     (record,) = found.confirmations
     assert (record["confirmed"], record["repetitions"]) == (False, {"seen": 0, "of": 3})
@@ -68,7 +68,7 @@ def test_a_hang_that_is_never_seen_again_is_undecided(tmp_path: Path) -> None:
     assert seen(tmp_path / "failed", c4=["FAIL"])[0].status == 1
 
 
-def test_of_a_sweep_the_rules_are_undecided_whose_points_alone_are_never_seen_to_hang_again() -> None:
+def test_rules_of_points_whose_hang_is_not_confirmed_are_undecided() -> None:
     """Other points of the sweep violate one of the two rules of the hang, and a third rule."""
     of = numbered(1).cases[0]
     hang = {"verdict": "HANG", "smallest": {"op": "SEND"}, "rules": ["REG-01", "REG-02"], "when": "op=SEND"}
@@ -83,7 +83,7 @@ def test_of_a_sweep_the_rules_are_undecided_whose_points_alone_are_never_seen_to
     assert Repetitions(tried[1:]).decided(swept) == swept
 
 
-def test_it_is_not_a_regression(tmp_path: Path) -> None:
+def test_an_unconfirmed_violation_is_not_a_regression(tmp_path: Path) -> None:
     good, _ = seen(tmp_path / "old")
     comparison = compare(good, seen(tmp_path / "new", c4=["FAIL"])[0])
     assert [change.kind for change in comparison.changes] == [UNCONFIRMED]
@@ -101,7 +101,7 @@ def test_a_defect_that_the_old_run_saw_without_confirming_it_is_not_new(tmp_path
     assert [len(found[kind]) for kind in (NEW, GONE, IN_BOTH, NOT_DECIDED)] == [0, 0, 0, 1]
 
 
-def test_what_is_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path: Path) -> None:
+def test_a_violation_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path: Path) -> None:
     found, _ = seen(tmp_path, c4=["FAIL", "PASS", "PASS", "FAIL"])
     (record,) = found.confirmations
     assert (record["confirmed"], record["repetitions"]) == (True, {"seen": 1, "of": 3})
@@ -109,7 +109,7 @@ def test_what_is_seen_in_some_repetitions_is_confirmed_and_unsteady(tmp_path: Pa
     assert "confirmed, and unsteady: seen in 1 of 3 repetitions alone" in str(renderer("html").render([found]))
 
 
-def test_a_violation_that_kills_alone_is_confirmed_and_as_bad_as_that(tmp_path: Path) -> None:
+def test_a_violation_that_crashes_when_repeated_is_confirmed_as_a_crash(tmp_path: Path) -> None:
     found, _ = seen(tmp_path, c4=["FAIL", "CRASH"])
     (record,) = found.confirmations
     assert (record["confirmed"], record["alone"]["verdict"]) == (True, "CRASH")

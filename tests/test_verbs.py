@@ -135,14 +135,14 @@ def test_an_alias_agrees_with_the_enumeration_behind_it() -> None:
             assert [each.value for each in enum] == [each.value for each in original]
 
 
-# Documents that no package installs: their words were compared by hand only.
+# Documents that no package installs; their words were compared only by hand.
 UNCHECKED = {"vendor documentation, Memory Region Re-registration", "Linux, Documentation/infiniband/user_verbs.rst"}
 QUOTED = {rule.id: rule for rule in registry().values() if rule.quote}
 CHECKED = [id_ for id_, rule in QUOTED.items() if rule.document not in UNCHECKED]
 
 
 def sections_of(rule: Rule) -> str:
-    """The text of those sections of the rule's document that the rule names; for a header, its whole text."""
+    """Returns the text of the sections of a document that a rule names; for a header, the whole text."""
     path = pages.path_of(rule.document)
     assert path, f"{rule.id}: {rule.document} is neither a manual page nor a header, nor among UNCHECKED"
     if not path.exists():

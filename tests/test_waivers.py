@@ -50,7 +50,7 @@ def failure(case: int = 0, errno: str = "EINVAL", **more: Any) -> ResultRecord:
 
 
 def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[str], list[str], int]:
-    """The effective verdicts, the problems and the exit status of a run with these results."""
+    """Returns the effective verdicts, the problems and the exit status of a run with these results."""
     top = header(**head)
     applied = [waivers.applied(line, top) for line in lines]
     footer = footer_record([line["case"] for line in lines], applied, registry(), duration_s=1.0)
@@ -77,7 +77,7 @@ def test_a_violation_of_another_kind_is_not_waived(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["CRASH", "HANG"])
-def test_a_crash_is_no_failure_that_was_waived(tmp_path: Path, verdict: str) -> None:
+def test_a_waiver_of_a_failure_does_not_cover_a_crash(tmp_path: Path, verdict: str) -> None:
     effective, problems, _ = judged(read(tmp_path, WAIVER), result(SUITE.cases[0], verdict))
     assert effective == [verdict]
     assert f"verdict is {verdict}, not FAIL" in problems[0]
@@ -92,7 +92,7 @@ def test_an_expired_waiver_waives_nothing_and_fails_the_run(tmp_path: Path) -> N
     assert [effective, status, len(problems)] == [["PASS"], 1, 2]
 
 
-def test_it_holds_on_its_last_day(tmp_path: Path) -> None:
+def test_a_waiver_holds_on_its_last_day(tmp_path: Path) -> None:
     assert judged(read(tmp_path, {**WAIVER, "expires": str(TODAY)}), failure())[0] == ["WAIVED"]
 
 
@@ -104,7 +104,7 @@ def test_a_waiver_in_vain_fails_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["BROKEN", "MISSED"])
-def test_what_was_not_judged_says_nothing_of_a_waiver(tmp_path: Path, verdict: str) -> None:
+def test_undecided_results_say_nothing_of_a_waiver(tmp_path: Path, verdict: str) -> None:
     assert judged(read(tmp_path, WAIVER), result(SUITE.cases[0], verdict)) == ([verdict], [], 3)
 
 
@@ -148,7 +148,7 @@ def test_a_waiver_of_another_stack_is_left_alone(tmp_path: Path) -> None:
 
 
 def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
-    """A sweep that deviates where these formulas hold."""
+    """Returns a sweep that deviates at the points where these formulas hold."""
     verdicts = {"REG-01": "FAIL", "REG-15": "PASS"}
     line = "ibv_reg_mr should succeed, returned NULL with errno EINVAL"
     fault = {"kind": "refused", "verb": "ibv_reg_mr", "returned": "NULL", "errno": "EINVAL"}
@@ -215,7 +215,7 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "waivers: 3", "waivers: [1]", "other: []", "waivers: [{}]", "waivers: {a: *b}"]
 )
-def test_what_is_no_file_of_waivers_is_reported_in_lines_with_a_place(tmp_path: Path, text: str) -> None:
+def test_a_malformed_file_of_waivers_is_reported_with_places(tmp_path: Path, text: str) -> None:
     path = tmp_path / "waivers.yaml"
     path.write_text(text)
     with pytest.raises(UserError) as caught:

@@ -1,4 +1,4 @@
-"""Where `--out` of `report` and `waivers` writes: regular files atomically, special files directly."""
+"""`--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
 
 import os
 import re
@@ -47,7 +47,7 @@ def test_a_directory_is_one_line(tmp_path: Path, cli: Cli) -> None:
     assert cli(2, *KTAP, tmp_path).err == f"rdma-cts: {tmp_path} cannot be written: Is a directory\n"
 
 
-# Places in which nothing can be created: they are reported before anything else is done, and nothing is created.
+# Places in which nothing can be created. They are reported before anything else is done, and nothing is created.
 COMMANDS = (
     ["run", "--host", "root@nowhere.invalid", "--device", "x"],
     ["run", "--guest"],
@@ -98,7 +98,9 @@ def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, cli: C
 
 
 @pytest.mark.parametrize("command", [each for each in COMMANDS if each[0] in ("run", "judge", "findings", "trial")])
-def test_standard_output_is_no_directory(command: list[str], tmp_path: Path, cli: Cli, monkeypatch: Patch) -> None:
+def test_standard_output_is_refused_as_a_directory(
+    command: list[str], tmp_path: Path, cli: Cli, monkeypatch: Patch
+) -> None:
     monkeypatch.chdir(tmp_path)
     said = refused([*command, "--out", "-"], cli)
     assert "argument --out: - is standard output, not a directory" in said
@@ -114,7 +116,7 @@ run --cases ""|run --waivers ""|list --cases ""|reproducer --all --run ""|waiver
 
 
 @pytest.mark.parametrize("command", [shlex.split(each) for each in re.split(r"[|\n]", EMPTY.strip())], ids=" ".join)
-def test_an_empty_text_is_no_path(command: list[str], cli: Cli) -> None:
+def test_an_empty_path_is_refused(command: list[str], cli: Cli) -> None:
     assert ": '' is not a path; see " in refused([OLD if word == "OLD" else word for word in command], cli)
 
 
@@ -134,7 +136,7 @@ def test_the_last_directory_is_made_and_the_one_where_runs_are(out: str, tmp_pat
     assert (tmp_path / out / "results.jsonl").is_file()
 
 
-def test_a_file_is_no_directory_of_results(tmp_path: Path, cli: Cli) -> None:
+def test_a_file_is_refused_as_a_directory_of_results(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "file").write_text("mine")
     assert (
         refused(["run", "--guest", "--out", str(tmp_path / "file")], cli) == f"{tmp_path / 'file'} is not a directory"

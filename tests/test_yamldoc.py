@@ -38,7 +38,7 @@ def test_every_value_and_key_has_its_location() -> None:
 
 
 @pytest.mark.parametrize("text", ["08", "1.5", "1e3", "2026-01-02", "12:30", "0o17", "1_000", "NULL", ".inf"])
-def test_what_only_some_yaml_readers_convert_stays_text(text: str) -> None:
+def test_words_that_only_some_yaml_readers_convert_stay_text(text: str) -> None:
     assert plain(read_bytes(f"- {text}".encode(), "f")) == [text]
 
 
@@ -147,7 +147,7 @@ def test_libyaml_and_pyyaml_read_everything_alike(monkeypatch: pytest.MonkeyPatc
 
 
 def expand(text: str) -> tuple[list[Node], list[str]]:
-    """The rows that a row with `each` expands to, and the mistakes."""
+    """Returns the rows to which a row with `each` expands, and the mistakes."""
     row, reader = read_bytes(text.encode(), "f"), Reader()
     assert isinstance(row.value, dict)
     axes = reader.named(row.value.get("each"), "each")
@@ -157,7 +157,7 @@ def expand(text: str) -> tuple[list[Node], list[str]]:
 
 
 def values(text: str) -> list[object]:
-    """The value of `x` in each expansion."""
+    """Returns the value of `x` in each expansion."""
     found, mistakes = expand(text)
     assert mistakes == []
     return [plain(field_x(node)) for node in found]
@@ -254,7 +254,7 @@ PAGE, HUGE = 4096, 2 << 20
 
 
 def value(text: str | int) -> int:
-    """The quantity on a machine with 4 KiB pages, where `buf` is 8 KiB at 0x10000 and `mr` has rkey 7."""
+    """Returns the value of a quantity with 4 KiB pages, where `buf` has 8 KiB at 0x10000 and `mr` has the rkey 7."""
     objects = {("buf", ""): 0x10000, ("buf", "addr"): 0x10000, ("buf", "size"): 0x2000, ("mr", "rkey"): 7}
     return parse(text).evaluate(PAGE, HUGE, lambda name, property_: objects[name, property_])
 

@@ -1,4 +1,5 @@
-"""Unfinished drivers in the real guest: the cases are run and judged whatever the drivers answer to the harness itself.
+"""Unfinished drivers in the real guest: the cases are run and judged for any answers of the drivers to the harness
+itself.
 
 One preloaded library (young_driver.c) can make all of these mistakes; an environment variable selects one.
 """
@@ -21,7 +22,7 @@ LAST_BYTE = "reg_mr/registration/last-byte"
 DEREGISTERED = "dereg_mr/deregistration/of-local-write"
 REFUSED = "reg_mr/registration/failure-by-rights-gives-null-and-errno"
 ROWS = (WRITE, READ, SEND, NO_RIGHTS, LAST_BYTE, DEREGISTERED, REFUSED)
-# For each mistake, the rows that fail because of it, or whose set-up is refused; the other rows pass.
+# The rows that fail because of a mistake, or whose set-up is refused, by mistake; the other rows pass.
 MISTAKES: dict[str, tuple[str, ...]] = {
     "no-remote-read": (READ,),
     "no-remote-write": (WRITE, REFUSED),
@@ -34,7 +35,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_mistake_costs_its_own_rules_alone(mistake: str, tmp_path: Path) -> None:
+def test_the_mistake_affects_only_its_own_rules(mistake: str, tmp_path: Path) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay", "young_driver.c")
     how = ("--guests", "1", "--no-confirm", "--overlay", overlay, "--guest-env", f"RDMA_CTS_MISTAKE={mistake}")
     done = run_in_guest(tmp_path / "out", *how, only=ROWS)

@@ -1,1 +1,2 @@
-"""Tests the suite itself: finds which cases detect broken references, altered real calls, and random sequences."""
+"""Tests the suite itself: finds the cases that detect broken references and altered real calls; makes random
+sequences."""

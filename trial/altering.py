@@ -1,7 +1,7 @@
 """A bench that wraps a real bench and lets an alteration change its calls, with one hook for each call.
 
-An alteration overrides only the hooks that it needs, so that the real library, the real kernel and real traffic take
-part. `rdma-cts run` never uses an alteration.
+An alteration overrides only the hooks that it needs; the rest is the real library, the real kernel and real traffic.
+`rdma-cts run` never uses an alteration.
 """
 
 import functools
@@ -22,7 +22,7 @@ _REGISTRATIONS = {verb.method for verb in VERBS.values() if (product_of(verb) or
 class Alteration:
     """Passes every call on unchanged; the base of all alterations.
 
-    `unreleased` are functions that release the regions and windows which an alteration has kept. `faults` are
+    `unreleased` has functions that release the regions and windows that the alteration has kept. `faults` has
     exceptions of the alteration itself that could not pass through C.
     """
 
@@ -35,17 +35,17 @@ class Alteration:
         """Initializes the data of an alteration; called at the end of the constructor."""
 
     def bench(self, real: Bench) -> Any:
-        """The bench on which cases run: the real one with altered calls."""
+        """Returns the bench on which cases run: the real bench with altered calls."""
         return AlteredBench(real, self)
 
     def restore(self) -> None:
         """Ends the alteration: releases the objects that it has kept."""
         for release in reversed(self.unreleased):
-            with suppress(Exception):  # the case has released its PD by now; the end of the process releases the rest
+            with suppress(Exception):  # the case has already released its PD; the end of the process releases the rest
                 release()
 
     def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
-        """A verb that registers; `where` are its arguments between PD and access."""
+        """Calls a verb that registers; `where` has its arguments between PD and access."""
         return getattr(entry, verb)(pd, *where, access)  # type: ignore[no-any-return]
 
     def dereg_mr(self, entry: Entry, mr: Mr) -> Return:
@@ -89,8 +89,8 @@ class AlteredEntry:
         self.name = real.name
 
     def __getattr__(self, verb: str) -> Any:
-        """A verb. A verb that registers is called through `register`, any other through the hook of its name, if there
-        is one."""
+        """Returns a verb. A verb that registers is called through `register`, and any other verb through the hook of
+        its name, if there is one."""
         if verb in _REGISTRATIONS:
             return lambda pd, *where: self._alteration.register(self._real, verb, pd, where[:-1], where[-1])
         hook = getattr(self._alteration, verb, None)

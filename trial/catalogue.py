@@ -1,4 +1,4 @@
-"""The mutants of the reference: its violations, those written blind, and its permitted variants.
+"""The mutants of the reference: violations, violations that were written blind, and permitted variants.
 
 The alterations of real calls are in trial/mutants/calls/ and data_path/, which only a guest reads.
 """
@@ -19,7 +19,7 @@ from trial.mutant_table import mutants_of
 from trial.mutants import bases
 from trial.violation import BLIND, Violation
 
-# The names for the expressions of tables.
+# The modules with the names that expressions in tables can use.
 _OF_BENCH = (dataclasses, verbs, calls, memory_areas, work_requests)
 _VOCABULARY = (*_OF_BENCH, access, advice, extended, memory, objects, queues, reregistration, bases)
 _ALL = tuple(mutants_of(mutants, Device, _VOCABULARY))
@@ -29,10 +29,10 @@ VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.perm
 # are in docs/trial.md.
 BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written == BLIND)
 PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)
-# Rules that no driver can break in a way that a case could detect, and why.
+# Rules that a driver cannot break so that a case could detect it, with the reasons.
 UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is recorded and never fails"}
 
-# Blind violations that no case can or may detect, and why.
+# Blind violations that no case can or may detect, with the reasons.
 UNDETECTED = {
     "on-demand-memory-has-to-be-there-at-once": "no page says that memory may be mapped after its registration",
     "on-demand-reads-the-old-page": "read bytes are remembered until the next write, and every read ends with one",

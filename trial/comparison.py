@@ -34,9 +34,9 @@ TakenStep = tuple[str, Text, str]  # a call, its arguments, and its outcome on t
 
 @dataclass(frozen=True)
 class Divergence:
-    """The device answered differently from the reference.
+    """A different answer of the device than of the reference.
 
-    `given` are the objects of the sequence and `taken` its steps, up to the step whose answer differs. Divergences with
+    `given` has the objects of the sequence, and `taken` the steps up to the step whose answer differs. Divergences with
     equal `signature` probably have the same cause. `rule` is the nearest rule (nearest.py).
     """
 
@@ -58,9 +58,9 @@ class Divergence:
 class Subject:
     """The two sides of a comparison: the benches of a device and of the reference, at one entry.
 
-    `has` are the capabilities of the device, `known` the signatures of divergences that were already reported.
+    `has` has the capabilities of the device, and `known` the signatures of divergences that were already reported.
     `begins` is called before each step with the sequence so far, as a row, and the nearest rule, so that the step is
-    known if the device dies in it. `left_behind` are objects that could not be released after sequences without a
+    known if the device dies in it. `left_behind` has the objects that could not be released after sequences without a
     divergence.
     """
 
@@ -100,7 +100,7 @@ class Comparison:
         return context
 
     def close(self) -> None:
-        """Releases all objects, windows first, because they may be bound to regions."""
+        """Releases all objects. Windows are released first, because they may be bound to regions."""
         for context in self._contexts:
             for name, window in list(context.windows.items()):
                 if window.dealloc().value == 0:
@@ -110,7 +110,8 @@ class Comparison:
             self.subject.left_behind.update(self._contexts[-1].left_behind)
 
     def take(self, call: str, arguments: Text) -> str:
-        """Takes one step on both sides; returns the reference's outcome. Sets `divergence` if the device differs."""
+        """Makes one step on both sides; returns the reference's outcome. Sets `divergence` if the device's outcome
+        differs."""
         step = _read_step(call, arguments, self._names)
         self.subject.steps += 1
         taken = [*self.taken, (call, arguments, "open")]
@@ -140,14 +141,14 @@ class Comparison:
         return outcome
 
     def _bound(self, arguments: Text) -> str:
-        """The access flags of the latest bind of the window whose rkey the step uses; empty if the rkey is of no bound
-        window."""
+        """Returns the access flags of the latest bind of the window whose rkey the step uses; empty for any other
+        rkey."""
         window = arguments.get("rkey", "").partition(".")[0]
         binds = [text["access"] for call, text, _ in self.taken if "bind_mw" in call and text["mw"] == window]
         return binds[-1] if binds else ""
 
     def _ended(self, arguments: Text) -> str:
-        """The call that released the object whose rkey the step uses; empty if the object exists."""
+        """Returns the call that released the object whose rkey the step uses; empty if the object exists."""
         name = arguments.get("rkey", "").partition(".")[0]
         for call, text, outcome in reversed(self.taken):
             if call == "ibv_reg_mr" and name == "new":
@@ -163,7 +164,7 @@ class Comparison:
 
 
 def shortest(subject: Subject, divergence: Divergence) -> Divergence:
-    """The same divergence without the steps and objects that it does not need."""
+    """Returns the same divergence without needless steps and objects."""
     number = 0
     while number < len(divergence.taken) - 1:
         fewer = [*divergence.taken[:number], *divergence.taken[number + 1 :]]
@@ -177,8 +178,7 @@ def shortest(subject: Subject, divergence: Divergence) -> Divergence:
 
 
 def _replayed(subject: Subject, given: Objects, taken: Sequence[TakenStep]) -> Divergence | None:
-    """The divergence found by making the calls again; None if nothing differs, or if one of the calls cannot be
-    made."""
+    """Makes the calls again, and returns the divergence; None if nothing differs, or if a call cannot be made."""
     comparison = Comparison(subject, given)
     try:
         for call, arguments, _ in taken:
@@ -193,7 +193,7 @@ def _replayed(subject: Subject, given: Objects, taken: Sequence[TakenStep]) -> D
 
 
 def row_of(entry: str, given: Objects, taken: Sequence[TakenStep], rule: str = "") -> str:
-    """A sequence as a row of a table, with only the objects that it needs; `rule` is the rule of its last step."""
+    """Returns a sequence as a row of a table, with only the necessary objects; `rule` is the rule of the last step."""
     first, *others = taken
     rule = rule or nearest_rule(*taken[-1][:2])
     lines = ["- id: found-by-random-sequences", f"  rules: [{rule}]  # the nearest rule; another one may be violated"]
@@ -214,7 +214,7 @@ def _needed(given: Objects, taken: Sequence[TakenStep]) -> Objects:
 
 
 def given_text(given: Objects) -> str:
-    """The objects in the form of a row's `given`."""
+    """Returns the objects in the form of a row's `given`."""
     lines = [_MEMORY]
     for section, objects in given.items():
         if objects:

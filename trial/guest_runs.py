@@ -1,4 +1,4 @@
-"""`rdma-cts trial guest`: real calls on Soft-RoCE, altered."""
+"""`rdma-cts trial guest`: alters real calls on Soft-RoCE."""
 
 import argparse
 import time

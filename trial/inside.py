@@ -2,9 +2,9 @@
 
     python3 -m trial.inside DEVICE PORT VIOLATION…
 
-It finds which cases detect altered real calls, and writes the findings to the port as JSON lines. An alteration counts
-as detected only if a case reports a rule as violated that it does not report with unaltered calls in the same guest,
-because the device may violate rules itself.
+It finds which cases detect altered real calls, and writes the findings to the port as JSON lines. The device may
+violate rules itself. An alteration therefore counts as detected only if a case reports a rule as violated with the
+alteration, and not with unaltered calls in the same guest.
 """
 
 import json
@@ -36,7 +36,7 @@ from trial.violation import Violation
 
 Message = dict[str, Any]
 
-# A trial of an alteration stops after this many cases have detected it, because an emulated guest is slow.
+# The number of detecting cases after which the trial of an alteration stops, because an emulated guest is slow.
 _ENOUGH = 3
 # Alterations that change no call; no case may report a violation.
 CONTROL = Violation("control", "REG-20", "Nothing is altered.", Alteration)
@@ -44,7 +44,8 @@ DATA_PATH_CONTROL = Violation("data-path-control", "REG-20", "Requests and compl
 
 
 def rows(cases: Sequence[Case], kind: Kind = Kind.ROW) -> list[Case]:
-    """The rows that cannot crash the kernel, or the sweeps; each sweep takes as long as all rows together."""
+    """Returns the rows, or with SWEEP the sweeps, that cannot crash the kernel. A sweep takes as long as all rows
+    together."""
     moderate = of_tier(cases, DEFAULT)
     return [case for case in moderate if case.kind is kind and not case.alone]
 
@@ -59,16 +60,15 @@ class RealTrial:
         self._unaltered: dict[str, frozenset[str]] = {}
 
     def unaltered(self, case: Case) -> frozenset[str]:
-        """The rules that a case reports as violated with unaltered calls; computed once."""
+        """Returns the rules that a case reports as violated with unaltered calls; runs the case once."""
         if case.id not in self._unaltered:
             self._unaltered[case.id], _ = violations_by(case, run_context(self.bench, self.capabilities, self.watch))
         return self._unaltered[case.id]
 
     def detections(self, violation: Violation, cases: Iterable[Case], own: bool) -> tuple[dict[str, str], list[str]]:
-        """The cases that report a rule as violated with the alteration and not without it, each with its reason, and
-        the alteration's own faults. With `own`, only a report of the violated rule counts.
-        """
-        # The unaltered calls come before the alteration, which may affect every call of this process.
+        """Returns the cases that report a rule as violated with the alteration and not without it, each with its
+        reason, and the alteration's own faults. With `own`, only reports of the violated rule count."""
+        # The unaltered calls are made before the alteration, because it may affect every call of this process.
         before = {case.id: self.unaltered(case) for case in cases}
         alteration: Alteration = violation.kind()
         altered = run_context(cast(Bench, alteration.bench(self.bench)), self.capabilities, self.watch)
@@ -101,8 +101,8 @@ class RealTrial:
 
 
 def try_alterations(bench: Bench, capabilities: Capabilities, watch: Watch, chosen: Sequence[str]) -> Iterator[Message]:
-    """A message for each chosen alteration. If `own` is among the names, they are tried only with the cases of their
-    rule."""
+    """Yields a message for each chosen alteration. If `own` is among the names, alterations are tried only with the
+    cases of their rules."""
     trial = RealTrial(bench, capabilities, watch, load_suite().cases)
     for violation in (*ALTERATIONS, *DATA_PATH_ALTERATIONS, *DATA_PATH_PERMITTED, CONTROL, DATA_PATH_CONTROL):
         if violation.name in chosen:
@@ -113,7 +113,8 @@ def main(name: str, port: str, chosen: Sequence[str]) -> int:
     """Tries the chosen alterations and writes the findings to the port."""
     obey_locked_memory_limit()
     out = os.open(port, os.O_WRONLY)
-    # Never closed: objects that altered calls left behind keep the PD busy, and the end of the process releases all.
+    # Never closed, because objects that altered calls left behind keep the PD busy. The end of the process releases
+    # everything.
     bench = DeviceBench(Device(name))
     for message in try_alterations(bench, capabilities_of(bench), KernelWatch(), chosen):
         write_all(out, json.dumps(message).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""`rdma-cts trial kernel`: tries mutants of a driver in guests, those of rxe on the mended stack."""
+"""`rdma-cts trial kernel`: tries mutants of a driver in guests; mutants of rxe run on the mended stack."""
 
 import argparse
 import hashlib
@@ -158,7 +158,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         left = {name for name, each in before.items() if each["outcome"] not in (*report.KILLED, EQUIVALENT, ACCEPTED)}
         chosen = [each for each in chosen if each.name in left or each in tenth]
     if arguments.shard:
-        # A random sample, the same every time, gives an estimate for all mutants.
+        # A random sample that is always the same gives an estimate for all mutants.
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 

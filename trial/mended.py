@@ -1,6 +1,5 @@
-"""`rdma-cts trial mended`: leaves out one change of the mended stack at a time, and compares the verdicts. Leaving a
-change out has to bring back the violations of its defect, and no others.
-"""
+"""`rdma-cts trial mended`: leaves out one change of the mended stack at a time, and compares the verdicts. Without a
+change, the violations of its defect have to come back, and no other violations."""
 
 import argparse
 import json
@@ -31,16 +30,18 @@ from runs import process
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
 _WHOLE = "whole"
-SAMPLE = 40  # 1/SAMPLE of the cases that are related neither to a defect nor to the change is run as well
+SAMPLE = 40  # 1/SAMPLE of the cases that are related neither to a defect nor to the change are run as well
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The outcome of leaving one change out: the cases whose verdict differs from that on the whole mended stack.
+    """The outcome of leaving one change out: the cases whose verdict differs from the verdict on the whole mended
+    stack.
 
-    `violated` are those that violate a rule only without the change, `not_verified` those whose feature the device no
-    longer offers without the change. `of_other_rules` are the violations of none of the change's rules. `defects` are
-    the fingerprints of the violations, with their titles; `declared` are the defects that the change claims to mend.
+    `violated` has the cases that violate a rule only without the change, and `not_verified` the cases whose feature the
+    device no longer offers without the change. `of_other_rules` has the violations of rules that are not the change's.
+    `defects` has the fingerprints of the violations, with their titles, and `declared` the defects that the change
+    claims to mend.
     """
 
     change: str
@@ -54,18 +55,19 @@ class LeftOut:
 
     @property
     def outcome(self) -> str:
-        """In words: whether violations came back, and whether all of them belong to the change."""
+        """Says whether violations came back, and whether all of them belong to the change."""
         if not self.violated and not self.not_verified:
             return "nothing: no case sees it"
         return "others as well" if self.of_other_rules else "its own alone"
 
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
-    """The ids of the cases to run without a change: the cases of its rules, the cases that fail on the stack as
+    """Returns the ids of the cases to run without a change: the cases of its rules, the cases that fail on the stack as
     shipped, and a sample.
 
-    `shipped` are the results of the stack as shipped, by case. Hazardous cases and sweeps are run only if they are of
-    its rules; of the exhaustive tier only rows of its rules are run, since its sweeps and sequences take minutes.
+    `shipped` has the results of the stack as shipped, by case. Hazardous cases and sweeps are run only if they have
+    rules of the change. In the exhaustive tier, whose sweeps and sequences take minutes, only rows with these rules are
+    run.
     """
     rest = 0
     chosen = []
@@ -93,7 +95,7 @@ def left_out(
     whole: Mapping[str, ResultRecord],
     without: Sequence[ResultRecord],
 ) -> LeftOut:
-    """Compares the results without a change with those of the whole mended stack, by case."""
+    """Compares the results without a change with the results of the whole mended stack, by case."""
     last = {record["case"]: record for record in without}
     before = {case: whole[case]["verdict"] for case in last if case in whole}
     violated = [r for case, r in last.items() if r["verdict"] in VIOLATIONS and before.get(case) not in VIOLATIONS]
@@ -129,7 +131,7 @@ def table(findings: Sequence[LeftOut]) -> str:
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Leaves out each chosen change; exit status 0 if each brings back something, and nothing of other rules."""
+    """Leaves out each chosen change; exit status 0 if violations came back for each, and none of other rules."""
     known = read_changes()
     names = [change.name for change in known]
     for name in arguments.change:
@@ -176,8 +178,8 @@ def _without(
 
 
 def _run(cases: Sequence[str], more: Sequence[str], out: Path, yes: bool, say: Say) -> dict[str, ResultRecord]:
-    """The results of a run of these cases on the mended stack, by case; taken from an earlier trial if its run is
-    complete."""
+    """Returns the results of a run of these cases on the mended stack, by case, or of a complete run of an earlier
+    trial."""
     if (out / "results.jsonl").exists() and (recorded := read_results(out)).footer and recorded.footer["complete"]:
         return {record["case"]: record for record in recorded.results}
     say(f"{len(cases)} cases on {STACK} {' '.join(more)}")

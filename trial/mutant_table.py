@@ -1,16 +1,17 @@
-"""Tables of mutants: each mutant replaces methods of the reference, or of an alteration, by expressions or short
-bodies. A table is a YAML file next to, or in place of, the module of a topic:
+"""Tables of mutants. A mutant replaces methods of the reference, or of an alteration, by expressions or short bodies. A
+table is a YAML file next to, or in place of, the module of a topic:
 
     - NAME: What the mutant does, in a sentence.
       RULE METHOD: EXPRESSION
 
-`RULE blind METHOD` was written without sight of the cases, `RULE permitted METHOD` violates nothing. METHOD is one of
-the reference's device or, as CLASS.METHOD, of another class. The expression has the method's parameters and the names
-of the vocabulary and of the module next to it; `was` is what the replaced method returns for the same arguments, and
-`was(access=0)` for others. Several lines are the body of a function. Further methods of the class follow, as `METHOD:
-EXPRESSION`; other names are attributes of the class, and `setup` creates the state of an instance. `also` has further
-marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. `departs` names the rules of the level should that a permitted
-mutant does not follow. Not for mutants of several methods with many lines, which are classes.
+`RULE blind METHOD` marks a mutant that was written without sight of the cases, `RULE permitted METHOD` a mutant that
+violates nothing. METHOD is a method of the reference's device or, as CLASS.METHOD, of another class. The expression has
+the method's parameters and the names of the vocabulary and of the module next to it; `was` is the value that the
+replaced method returns for the same arguments, and `was(access=0)` its value for other arguments. Several lines are the
+body of a function. Further methods of the class follow, as `METHOD: EXPRESSION`; other names are attributes of the
+class, and `setup` creates the state of an instance. `also` has further marks: `RULE`, `RULE blind` or `RULE blind
+OTHER-NAME`. `departs` names the rules of the level `should` that a permitted mutant does not follow. Mutants of several
+methods with many lines are classes.
 """
 
 import ast
@@ -32,8 +33,8 @@ _PERMITTED = "permitted"
 
 
 def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:
-    """The mutants in the modules and tables of a package, by topic: those marked in a module before the rows of its
-    table.
+    """Yields the mutants in the modules and tables of a package, by topic: the marked classes of a module, then the
+    rows of its table.
 
     `base` is the class of a METHOD that names no class. Raises UserError (status 2) with the place of a mistake.
     """
@@ -80,7 +81,8 @@ def _rows(path: Path, names: dict[str, Any], base: str) -> Iterator[Violation]:
 
 
 def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
-    """A function with the parameters of the method that it replaces, or an attribute. Raises UserError (status 2)."""
+    """Returns a function with the parameters of the method that it replaces, or an attribute. Raises UserError (status
+    2)."""
     replaced: Any = getattr(kind, name, None)
     method = inspect.isfunction(replaced)
     parameters = list(inspect.signature(replaced).parameters) if method else []
@@ -109,7 +111,7 @@ def _assigned(tree: ast.AST) -> set[str]:
 
 
 class _Was(ast.NodeTransformer):
-    """Puts `plain(self).METHOD(…)` where a text says `was`, or `was(PARAMETER=…)`."""
+    """Replaces `was`, and `was(PARAMETER=…)`, by `plain(self).METHOD(…)`."""
 
     def __init__(self, method: str, parameters: list[str]) -> None:
         self._method, self._parameters = method, parameters

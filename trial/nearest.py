@@ -1,10 +1,9 @@
-"""Finds the rule nearest to a step of a random sequence, because no row names a rule for such a step. The rule is
-chosen by the call and its expected outcome. The author of a row from the sequence may choose a better one.
-"""
+"""Finds the nearest rule to a step of a random sequence, because no row names a rule for the step. The call and its
+expected outcome determine the rule. The author of a row from the sequence may choose a better rule."""
 
 from collections.abc import Mapping
 
-# For a call and its distinguishing argument: the rule for its success and the rule for its refusal.
+# The rules for the success and for the refusal of a call, by the call and its distinguishing argument.
 _RULES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("ibv_reg_mr", ""): ("REG-17", "REG-15"),
     ("ibv_dereg_mr", ""): ("DEREG-01", "DEREG-02"),
@@ -48,7 +47,8 @@ RULES = frozenset([_OUTSIDE, _ON_DEMAND, _REBOUND, *ENDED.values(), *_EVERY])
 def nearest_rule(
     call: str, arguments: Mapping[str, str], outcome: str = "success", bound: str = "", ended: str = ""
 ) -> str:
-    """The nearest rule of a step with the expected `outcome`; `bound` are the access flags of the window in it.
+    """Returns the nearest rule to a step with the expected `outcome`; `bound` has the access flags of the step's
+    window.
 
     `ended` is the call that released the object whose key the step uses.
     """

@@ -1,4 +1,4 @@
-"""Runs tasks in several processes, which end when this process ends, in any way."""
+"""Runs tasks in several processes, which end when this process ends in any way."""
 
 import gc
 import multiprocessing
@@ -18,8 +18,8 @@ _Result = TypeVar("_Result")
 def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0) -> Iterator[_Result]:
     """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
 
-    Raises what a task raises, and UserError (status 3) with the name of its task if a process dies. When this iterator
-    ends, also by an exception such as that of a signal, its processes have ended.
+    Raises the exception of a task, and UserError (status 3) with the name of the task if a process dies. When this
+    iterator ends, also by an exception such as a signal's, its processes have ended.
     """
     context = multiprocessing.get_context("fork")
     processes: dict[Connection, ForkProcess] = {}
@@ -40,9 +40,9 @@ def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int
 
 
 def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], None]) -> None:
-    """Runs in a process: carries out the tasks whose numbers it receives, until the pipe or the parent ends."""
+    """Runs in a child: carries out the tasks whose numbers it receives, until the pipe or the parent ends."""
     prepare()
-    gc.set_threshold(100_000)  # reference counts release the objects of a case, so that collections rarely find any
+    gc.set_threshold(100_000)  # reference counts release the objects of a case, so that collections rarely find objects
     for number in (signal.SIGTERM, signal.SIGHUP):  # this process must not use the parent's handlers
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends this process
@@ -56,7 +56,7 @@ def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], N
 
 
 def _answers(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]:
-    """The answer to each task, in order; each process has one task at a time."""
+    """Yields the answer to each task, in order; each process has one task at a time."""
     left, at, done = iter(range(len(names))), dict[Connection, int](), dict[int, Any]()
     for pipe in pipes:
         at[pipe] = next(left)

@@ -78,7 +78,7 @@ def personas(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
 
 
 def sequences(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
-    """Random sequences against a reference with at most one violation; exit status 1 if they find a divergence."""
+    """Tries random sequences on a reference with at most one violation; exit status 1 if they find a divergence."""
     if not arguments.seconds > 0:
         raise UserError(f"{arguments.seconds:g}: give a number of seconds")
     chosen = chosen_of(VIOLATIONS, suite, arguments.rule, arguments.violation)
@@ -111,7 +111,7 @@ def concluded(arguments: argparse.Namespace, trial: report.Trial) -> int:
 
 
 def show(arguments: argparse.Namespace, finding: Finding, number: int, of: int) -> None:
-    """The progress after one finding."""
+    """Shows the progress after one finding."""
     if arguments.verbose:
         print(report.line(finding), flush=True)
     elif sys.stderr.isatty():
@@ -130,13 +130,13 @@ def _violations(
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
     whole = len(chosen) == len(known)
     variants = variants if whole else ()
-    if arguments.shard:  # the shard is one of violations and variants together
+    if arguments.shard:  # the shard is a part of violations and variants together
         own = {id(each) for each in arguments.shard.part([*chosen, *variants], lambda each: each.name)}
         chosen, variants = ([each for each in every if id(each) in own] for every in (chosen, variants))
         untriable = untriable and arguments.shard.number == 1
     if arguments.list:
         return listed(chosen)
-    # A row of the exhaustive tier may take long on a device; here it is as fast as any other.
+    # A row of the exhaustive tier may take long on a device; on a reference, it is as fast as any other row.
     cases = [case for case in suite.cases if case.kind is Kind.ROW or case.tier != EXHAUSTIVE]
     started = time.monotonic()
     findings = _findings(arguments, chosen, cases, arguments.whole)

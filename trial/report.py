@@ -16,8 +16,8 @@ MISATTRIBUTED_AT_MOST = 0.05
 class Trial:
     """The findings of one trial. `untriable` are rules that no driver can violate, each with the reason.
 
-    `permitted_variants` are the findings on permitted variants, which no case may fail. `undetected` are violations
-    that no case can or may detect, by name, each with the reason.
+    `permitted_variants` has the findings on permitted variants, on which no case may fail. `undetected` has the
+    violations that no case can or may detect, by name, each with the reason.
     """
 
     findings: Sequence[Finding]
@@ -40,7 +40,7 @@ class Trial:
 
     @property
     def unexpected(self) -> list[Finding]:
-        """The mutants of `undetected` that a case has detected: either the case demands more than the documents, or the
+        """The mutants of `undetected` that a case has detected. Either the case demands more than the documents, or the
         mutant has become detectable."""
         return [each for each in self.findings if each.name in self.undetected and each.outcome != SURVIVED]
 
@@ -58,7 +58,7 @@ class Trial:
 
 
 def summary(trial: Trial) -> str:
-    """The last lines of the output: undetected violations and figures."""
+    """Returns the last lines of the output: undetected violations and figures."""
     counted = ", ".join(f"{len(trial.of(outcome))} {outcome}" for outcome in (KILLED, MISATTRIBUTED, SURVIVED))
     rules = trial.by_rule()
     whole = sum(all(each.outcome == KILLED for each in findings) for _, findings in rules)
@@ -87,7 +87,7 @@ def line(finding: Finding) -> str:
 
 
 def markdown(trial: Trial) -> str:
-    """A table by rule, then each violation with the first case that detected it."""
+    """Returns a table by rule, then each violation with the first case that detected it."""
     lines = ["| rule | violations | killed | misattributed | survived | kill ratio |", "|---|---|---|---|---|---|"]
     for rule, findings in [*trial.by_rule(), ("**all**", list(trial.findings))]:
         counts = [sum(each.outcome == outcome for each in findings) for outcome in (KILLED, MISATTRIBUTED, SURVIVED)]

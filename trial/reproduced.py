@@ -1,10 +1,10 @@
-"""Compiles and runs C programs, one after the other; the part of the trial of reproducers that runs in the guest.
+"""The part of the trial of reproducers that runs in the guest: compiles and runs C programs, one after the other.
 
     python3 -m trial.reproduced DEVICE PORT FOLDER NAME…
 
-For each NAME, the program FOLDER/NAME is run on the device. If it does not exist, it is first compiled from
-FOLDER/NAME.c with libibverbs. One message reports its start, and another one its end: the exit status (negative: the
-signal), and the output. Messages are JSON lines.
+For each NAME, the program FOLDER/NAME is run on the device. If the program does not exist, it is first compiled from
+FOLDER/NAME.c with libibverbs. A message reports the program's start, and another message its end, with the exit status
+(negative for a signal) and the output. Messages are JSON lines.
 """
 
 import json

@@ -1,9 +1,6 @@
 """The trial of reproducers: compiles and runs the C programs of a run in the guest, and compares their output with the
-run.
-
-The programs are made from the descriptions of cases and use no code of the engine, so that they check the engine.
-reproducers/ makes the programs; trial/reproduced.py runs them in the guest.
-"""
+run. The programs are made from the descriptions of cases and use no code of the engine, so that they check the engine.
+reproducers/ makes the programs; trial/reproduced.py runs them in the guest."""
 
 import argparse
 import json
@@ -30,7 +27,7 @@ from reproducers.writer import Inexpressible
 from runs.folder import OUT, latest
 from targets.programs import messages_from_guest
 
-AT_LEAST = 0.95  # this share of the violations has to be reproduced
+AT_LEAST = 0.95  # the share of the violations that has to be reproduced
 _FOLDER = "programs"
 _DIED = "the guest died"
 
@@ -45,7 +42,8 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Trying:
-    """One program of a run: the id of its row or point, the recorded verdict, and whether it may kill the kernel."""
+    """One program of a run: the id of its row or point, the recorded verdict, and whether the program may kill the
+    kernel."""
 
     id: str
     verdict: str
@@ -66,7 +64,7 @@ class Finding:
 
 
 def tried_of(run: Digest, suite: Suite, basis: Basis, passes: bool) -> Iterator[Trying]:
-    """The programs of the violations of a run and, with `passes`, of its rows that passed."""
+    """Yields the programs of the violations of a run and, with `passes`, of the run's rows that passed."""
     hazardous = {case.id for case in suite.cases if case.alone}
     for made in programs_of(run.results, suite, basis):
         symptom = made.symptom
@@ -109,7 +107,7 @@ def passed(findings: Sequence[Finding]) -> bool:
 
 
 def summary(findings: Sequence[Finding], seconds: float) -> Iterator[str]:
-    """The disagreements, the cases that could not be expressed, and the figures."""
+    """Yields the disagreements, the cases that could not be expressed, and the figures."""
     for each in findings:
         if each.outcome in (DIFFERS, NOT_MADE):
             yield f"{each.outcome:<9} {each.verdict} {each.id}: {each.why}"
@@ -155,10 +153,9 @@ def compare(
 
 
 def _compile_here(folder: Path, names: Iterable[str]) -> None:
-    """Compiles the programs that this host's compiler can compile, with the headers of its libibverbs; the guest
-    compiles the others. An emulated compiler takes seconds for each program. A program compiled here runs with the
-    guest's library.
-    """
+    """Compiles the programs that this host's compiler can compile with this host's headers; the guest compiles the
+    others. An emulated compiler takes seconds for each program. A program compiled on the host runs with the guest's
+    library."""
 
     def compile_one(name: str) -> None:
         command = ["cc", "-O0", "-o", str(folder / name), str(folder / f"{name}.c"), "-libverbs"]
@@ -172,7 +169,7 @@ def _compile_here(folder: Path, names: Iterable[str]) -> None:
 def _in_guests(
     names: Sequence[str], folder: Path, stack: str, out: Path, say: Callable[[str], None], assume_yes: bool
 ) -> Iterator[tuple[str, tuple[int | str, str]]]:
-    """The end of each program: (exit status, or the event that ended it, output).
+    """Yields the end of each program: its name, and (exit status, or the event that ended the program; output).
 
     If a program kills its guest, a new guest runs the rest.
     """

@@ -34,12 +34,12 @@ def run_context(bench: Bench, capabilities: Capabilities, watch: Watch, seed: in
 
 
 def on_the_reference(bench: ReferenceBench) -> RunContext:
-    """The context of cases on a reference: no kernel takes part, so no kernel log is watched."""
+    """Returns the context of cases on a reference, which involves no kernel log."""
     return run_context(bench, bench.capabilities(), Unwatched())
 
 
 def judgement_on(case: Case, run: RunContext) -> Judgement:
-    """The judgement on one case; an exception of the harness is BROKEN, as in a run."""
+    """Returns the judgement on one case; an exception of the harness is BROKEN, as in a run."""
     try:
         return run_case(case, run).judgement
     except Exception as error:
@@ -47,8 +47,8 @@ def judgement_on(case: Case, run: RunContext) -> Judgement:
 
 
 def violations_by(case: Case, run: RunContext, progress: Progress = no_progress) -> tuple[frozenset[str], Judgement]:
-    """The rules that a case reports as violated, and the judgement. For a sweep, only the rules of its deviating points
-    count."""
+    """Returns the rules that a case reports as violated, and the judgement. For a sweep, these are the rules of its
+    deviating points."""
     try:
         done = run_case(case, run, progress)
     except Exception as error:
@@ -61,7 +61,7 @@ def violations_by(case: Case, run: RunContext, progress: Progress = no_progress)
 
 
 def stack_for(case: Case) -> Stack | None:
-    """The first of the reference's stacks that meets the needs of a case; None if none does."""
+    """Returns the first stack of the reference that meets the needs of a case, or None."""
     needed = [need for need in case.needs if need in PRECONDITIONS]
     return next((stack for stack in STACKS if all(stack.reach(need) for need in needed)), None)
 
@@ -70,7 +70,7 @@ def stack_for(case: Case) -> Stack | None:
 def _reference(
     kind: type[Device] | type[DataPath], stack: Stack, findings: Findings | None = None
 ) -> Iterator[RunContext]:
-    """A reference of a kind, or one whose data path an alteration changes. Raises the alteration's own exceptions."""
+    """Gives a reference of a kind, or one with an altered data path. Raises the alteration's own exceptions."""
     if not issubclass(kind, DataPath):
         with closing(ReferenceBench(kind(stack))) as bench:
             if findings is not None:

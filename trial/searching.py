@@ -22,7 +22,7 @@ Over = Callable[[Subject], bool]
 
 
 def for_seconds(seconds: float) -> Over:
-    """Ends a search after some seconds, counted from its first call; a divergence found by then is still shrunk."""
+    """Ends a search some seconds after its first call. A divergence that was found by then is still shrunk."""
     until: list[float] = []  # set at the first call, because importing Hypothesis takes long in an emulated guest
 
     def over(subject: Subject) -> bool:
@@ -39,13 +39,13 @@ def for_sequences(number: int) -> Over:
 
 
 def subject_of(bench: Bench, capabilities: Capabilities, entry: str) -> Subject:
-    """A device's bench together with an unbroken reference."""
+    """Returns a device's bench together with an unbroken reference."""
     known = {**capabilities.declared, **capabilities.offered[entry]}
     return Subject(ReferenceBench(), bench, frozenset(name for name, present in known.items() if present), entry)
 
 
 def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]:
-    """Each divergence once, shrunk. Raises UserError (status 3) if Hypothesis is missing."""
+    """Yields each divergence once, shrunk. Raises UserError (status 3) if Hypothesis is missing."""
     try:
         from trial.sequences import search
     except ImportError as error:
@@ -57,7 +57,7 @@ def divergences(subject: Subject, seed: int, over: Over) -> Iterator[Divergence]
 def observe(
     case: Case, bench: Bench, capabilities: Capabilities, over: Over, seed: int, progress: Progress = no_progress
 ) -> Observation:
-    """The observation of random sequences at a case's entry; its `differences` are judged as in any other case.
+    """Returns the observation of random sequences at a case's entry; `differences` is judged as in any other case.
 
     `progress` is called before each step, with the sequence so far as a row and the nearest rule.
     """
@@ -86,7 +86,7 @@ def observe(
 
 
 def as_data(divergence: Divergence) -> DivergenceData:
-    """A divergence in the form of a result; `row` can be copied into a table."""
+    """Returns a divergence in the form of a result; `row` can be copied into a table."""
     data: DivergenceData = {
         "when": divergence.signature,
         "rule": divergence.rule,

@@ -24,18 +24,19 @@ HAZARDS = {
     "invalidation of a window that is not bound": "the driver follows a null pointer (BIND-15)",
 }
 _EXAMPLES, _STEPS = 100, 20
-# How often Hypothesis may try to shrink a divergence: on an emulated device each attempt takes a tenth of a second.
+# The maximum number of attempts of Hypothesis to shrink a divergence. On an emulated device, an attempt takes a tenth
+# of a second.
 _SHRINKS = 400
 _REGION = {"addr": "buf + 1 page", "length": "2 pages"}
 # Addresses within the region, at its last bytes, across its end, and outside on both sides.
 _INSIDE = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 8")
 _OUTSIDE = ("buf + 3 pages - 7", "buf + 1 page - 1", "buf + 1 page - 8", "buf + 3 pages")
 _ADDRESSES = (*_INSIDE, *_INSIDE, *_OUTSIDE)
-# Offsets at which a window of 64 bytes can begin; at the last one it ends outside of the region.
+# Offsets at which a window of 64 bytes can begin; at the last offset, the window ends outside of the region.
 _STARTS = ("buf + 1 page", "buf + 2 pages", "buf + 1 page + 104", "buf + 3 pages - 64", "buf + 3 pages - 63")
-# Usually the PD in which all objects are created.
+# A PD, which is usually the PD in which all objects are created.
 _DOMAINS = ("pd", "pd", "pd", "other")
-# Hypothesis shrinks towards the first elements: the widest access explains a divergence best.
+# Hypothesis shrinks towards the first elements; the widest access explains a divergence best.
 _ACCESSES = (
     "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND]",
     "[LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, MW_BIND]",
@@ -65,18 +66,18 @@ _WINDOW_ACCESSES = (
     "[REMOTE_READ]",
     "[]",
 )
-# One of the objects that exist; Hypothesis shrinks towards the first.
+# The number of an existing object; Hypothesis shrinks towards the first object.
 _ANY = st.integers(0, 11)
 # Places in a window of 64 bytes: its first and its last eight bytes, and outside of it on both sides.
 _PLACES = ("", " + 56", " + 57", " + 64", " - 8")
 
 
 class Diverged(Exception):
-    """The two sides have diverged; Hypothesis treats it as a failing test."""
+    """A divergence of the two sides, which Hypothesis treats as a failing test."""
 
 
 class SearchEnded(BaseException):
-    """Stops Hypothesis at once; an Exception would count as a failing test."""
+    """Stops Hypothesis at once. An Exception would count as a failing test."""
 
 
 class Search:
@@ -116,7 +117,7 @@ class Sequences(RuleBasedStateMachine):
         super().__init__()
         self.live: dict[str, str] = {}  # the existing objects, with their kinds
         self.bound: dict[str, str] = {}  # the bound windows, with their addresses
-        # Keys that have ended since the last key was assigned, each with two addresses that it may have reached. A
+        # Keys that have ended since the last key was assigned, each with two addresses that the key may have reached. A
         # device may assign an ended key again.
         self.dead: dict[str, tuple[str, str]] = {}
         self.changes = 0  # after most changes no window can be bound to the region
@@ -159,18 +160,18 @@ class Sequences(RuleBasedStateMachine):
             self.bind_to(self.among((name,), 0), "mr", _STARTS[number], "64", self.declared(_WINDOW_ACCESSES[number]))
 
     def declared(self, access: str) -> str:
-        """The access flags, without those that the device does not declare."""
+        """Returns the access flags without flags that the device does not declare."""
         if not self.subject.has & {"mw_type_1", "mw_type_2"}:
             access = access.replace(", MW_BIND", "")
         return access if "atomics" in self.subject.has else access.replace(", REMOTE_ATOMIC", "")
 
     def among(self, names: Iterable[str], number: int) -> str:
-        """One of the existing objects among these names; an empty text if none of them exists."""
+        """Returns an existing object among these names; an empty text if none exists."""
         found = [name for name in names if name in self.live]
         return found[number % len(found)] if found else ""
 
     def teardown(self) -> None:
-        """Releases all objects, in steps that are compared like all others."""
+        """Releases all objects, in steps that are compared like all other steps."""
         if self.comparison:
             try:
                 for name in () if self.over else (*_WINDOWS, *_REGIONS):
@@ -190,12 +191,12 @@ class Sequences(RuleBasedStateMachine):
                     self.dead[f"{name}.rkey"] = (addr, addr)
 
     def take(self, call: str, arguments: Text) -> bool:
-        """Takes one step on both sides; returns whether it succeeded. Raises Diverged for a new divergence."""
+        """Makes one step on both sides; returns whether it succeeded. Raises Diverged for a new divergence."""
         assert self.comparison is not None
         outcome = self.comparison.take(call, arguments)
         divergence = self.comparison.divergence
         if divergence:
-            self.over = True  # from here on the states of the two sides differ
+            self.over = True  # from now on, the states of the two sides differ
             self.current_search.diverges(divergence)
         return outcome == "success" and not divergence
 
@@ -260,7 +261,7 @@ class Sequences(RuleBasedStateMachine):
         access=st.sampled_from(_WINDOW_ACCESSES),
     )
     def bind(self, window: int, region: int, addr: str, access: str) -> None:
-        """ibv_bind_mw, also of a window that is bound, or a posted bind of a window of type 2 that is not bound."""
+        """ibv_bind_mw, also of a bound window, or a posted bind of an unbound window of type 2."""
         free = [name for name in _WINDOWS if name in _TYPE_1 or name not in self.bound]
         self.bind_to(self.among(free, window), self.among(_REGIONS[:2], region), addr, "64", self.declared(access))
 
@@ -279,7 +280,7 @@ class Sequences(RuleBasedStateMachine):
         if not self.take("ibv_bind_mw" if name in _TYPE_1 else "post_bind_mw", arguments):
             self.queue_broken = True
             return
-        if name in _TYPE_1:  # with type 2 a wrong key would break the queue pair
+        if name in _TYPE_1:  # with type 2, a wrong key would break the queue pair
             self.dead[f"{name}.old_rkey"] = (addr, self.bound.get(name, addr))
         self.bound[name] = addr
         if length == "0":
@@ -298,8 +299,8 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.over and self.dead)
     @rule(number=_ANY, which=st.integers(0, 1), operation=st.sampled_from((*_OPERATIONS, *_ATOMICS)))
     def dead_key(self, number: int, which: int, operation: str) -> None:
-        """A remote operation with the rkey of an object that no longer exists, or with the rkey that a window had
-        before its latest bind."""
+        """A remote operation with the rkey of an object that no longer exists, or with a window's rkey from before its
+        latest bind."""
         key = sorted(self.dead)[number % len(self.dead)]
         addr = self.dead[key][which]
         if self.can(operation, addr):
@@ -376,7 +377,7 @@ class Sequences(RuleBasedStateMachine):
     @precondition(lambda self: self.over)
     @rule()
     def end(self) -> None:
-        """Does nothing: after a divergence there is nothing left to compare."""
+        """Does nothing, because nothing is left to compare after a divergence."""
 
 
 def search(subject: Subject, seed_number: int, over: Callable[[], bool]) -> Iterator[Divergence]:

@@ -1,7 +1,7 @@
-"""Tries the suite against seeded violations: do the cases of the violated rule detect each of them?
+"""Tries the suite against seeded violations: finds out whether cases of the violated rule detect each violation.
 
 killed: cases of the violated rule fail; misattributed: only cases of other rules fail; survived: no case fails. The
-cases of the violated rule run first, and the others only if none of these fails, unless all are requested.
+cases of the violated rule run first. The other cases run only if none of the first fails, or if all are requested.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from trial.processes import in_processes
 from trial.running import on_reference
 from trial.violation import Violation
 
-# Among the names of violations that are given to the guest, this word means that only cases of the violated rule are
+# In place of a name in the list of violations for the guest, this word means that only cases of the violated rule are
 # run.
 OWN = "own"
 KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
@@ -26,9 +26,10 @@ KILLED, MISATTRIBUTED, SURVIVED = "killed", "misattributed", "survived"
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one violation. `by` are the cases that detected it, `reason` is the reason of the first of them.
+    """The outcome of one violation. `by` has the cases that detected it, and `reason` is the reason of the first of
+    them.
 
-    `broken` are cases that were BROKEN with the violation in place, which is not a detection.
+    `broken` has the cases that were BROKEN with the violation in place, which is not a detection.
     """
 
     name: str
@@ -60,9 +61,9 @@ def try_violation(
     only: Stack | None = None,
     findings: Findings | None = None,
 ) -> Finding:
-    """Runs cases against a violation or a permitted variant, except cases of the rules that it departs from.
+    """Runs cases against a violation or a permitted variant, except cases of the rules that the variant departs from.
 
-    `only` and `findings` are those of on_reference.
+    `only` and `findings` are as in on_reference.
     """
     cases = [case for case in cases if not set(case.rules) <= set(violation.departs_from)]
     stages: dict[tuple[bool, bool], list[Case]] = {}
@@ -82,13 +83,13 @@ def try_violation(
 
 
 def finding(violation: Violation, outcome: str, by: dict[str, str], tried: int, broken: Sequence[str] = ()) -> Finding:
-    """A finding; `by` are the cases that detected the violation, with their reasons."""
+    """Returns a finding; `by` has the cases that detected the violation, with their reasons."""
     reason = next(iter(by.values()), "")
     return Finding(violation.name, violation.rule, violation.about, outcome, tuple(by), reason, tried, tuple(broken))
 
 
 def _detections(judgements: Iterable[tuple[Case, Judgement]]) -> tuple[dict[str, str], list[str]]:
-    """The cases that fail, with their reasons; and the cases that were BROKEN."""
+    """Returns the cases that fail, with their reasons, and the cases that are BROKEN."""
     detected: dict[str, str] = {}
     broken = []
     for case, judgement in judgements:

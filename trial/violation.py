@@ -1,4 +1,4 @@
-"""Mutants: references and altered real calls that break one rule, or make another choice where a rule leaves it open.
+"""Mutants: references and altered real calls that break one rule, or make a choice that a rule leaves open.
 
 `@violates` and `@permits` mark a class; most mutants are rows of tables instead (mutant_table.py). The mutants of a
 driver are in trial/kernel/; trying.py tries the mutants.
@@ -21,7 +21,7 @@ class Violation:
     """`kind`, a reference or an alteration of real calls, violates `rule`; `about` describes how.
 
     A `permitted` mutant keeps `rule`, but not the recommendations (rules of the level `should`) in `departs_from`,
-    whose cases rightly fail on it. `written` is BLIND if its author had not seen the cases.
+    whose cases rightly fail. `written` is BLIND if the mutant's author had not seen the cases.
     """
 
     name: str
@@ -50,12 +50,12 @@ class _Marking:
 # Marks a class that violates a rule; the class's docstring describes how. A second mark of a class needs another
 # `name`.
 violates = _Marking(permitted=False)
-# Marks a class that makes a choice which the rule leaves open: no case may fail on this class.
+# Marks a class that makes a choice that the rule leaves open. No case may fail on this class.
 permits = _Marking(permitted=True)
 
 
 def replacing(name: str, base: type[Any], members: Mapping[str, Any], about: str, module: str) -> type[Any]:
-    """A subclass in which other members replace some members of the base."""
+    """Returns a subclass of `base` with these members."""
     kind = type(name, (base,), dict(members))
     kind.__doc__, kind.__module__ = about, module
     setattr(kind, _MUTANT, kind)
@@ -63,12 +63,12 @@ def replacing(name: str, base: type[Any], members: Mapping[str, Any], about: str
 
 
 def plain(mutant: _Self) -> _Self:
-    """The mutant without its replacement: `plain(self).method()` calls the original method."""
+    """Returns the mutant without its replacements: `plain(self).method()` calls the original method."""
     return cast(_Self, super(getattr(mutant, _MUTANT), mutant))
 
 
 def violations_in(module: ModuleType) -> Iterator[Violation]:
-    """The mutants that are marked in a module, in the order of their definition."""
+    """Yields the mutants that are marked in a module, in the order of their definition."""
     for found in vars(module).values():
         if isinstance(found, type) and found.__module__ == module.__name__:
             yield from vars(found).get(_MARKS, ())

@@ -1,6 +1,6 @@
 """Definitions for both entry points: the result of a call, and the structures that C programs use.
 
-Not for the calls themselves: device/libibverbs.py calls the library, device/uverbs.py the kernel.
+The calls themselves are in device/libibverbs.py (the library) and device/uverbs.py (the kernel).
 """
 
 import ctypes
@@ -16,7 +16,7 @@ class IbvPd(ctypes.Structure):
 
 
 class IbvDm(ctypes.Structure):
-    """struct ibv_dm of <infiniband/verbs.h>, whose functions the header calls."""
+    """struct ibv_dm of <infiniband/verbs.h>. Inline functions of the header call the functions in this structure."""
 
     _fields_ = (
         ("context", ctypes.c_void_p),
@@ -76,8 +76,8 @@ class IbvSrq(ctypes.Structure):
 class Mr:
     """A memory region, as the struct ibv_mr that a program has.
 
-    With the entry point libibverbs, it is the library's own structure. With uverbs, the suite makes it from the
-    kernel's answer.
+    With the entry point libibverbs, the library makes the structure. With uverbs, the suite makes it from the kernel's
+    answer.
     """
 
     def __init__(self, struct: IbvMr, pointer: int = 0) -> None:
@@ -87,7 +87,7 @@ class Mr:
 
     @classmethod
     def at(cls, pointer: int) -> "Mr":
-        """Returns the region whose structure is at `pointer`, as the library returned it."""
+        """Returns the region whose struct ibv_mr the library returned at `pointer`."""
         return cls(IbvMr.from_address(pointer), pointer)
 
     @property
@@ -102,7 +102,7 @@ class Mr:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A buffer of ibv_alloc_buf: its handle, which is a pointer from the library, and its memory."""
+    """A buffer of ibv_alloc_buf: its memory, and its handle, which is a pointer from the library."""
 
     handle: int
     addr: int
@@ -158,7 +158,7 @@ class Return:
 
 @dataclass
 class Injected:
-    """`reached` is whether a call has made the allocation that had to fail."""
+    """A failure of an allocation that a case injects. `reached` is whether a call has made this allocation."""
 
     reached: bool = False
 
@@ -205,7 +205,7 @@ class PdAt:
 
     @contextmanager
     def naming(self, handle: int) -> Iterator[None]:
-        """Within the block, the structure has this handle."""
+        """Within the block, struct ibv_pd has this handle."""
         own = self._struct.handle
         self._struct.handle = handle
         try:
@@ -214,7 +214,7 @@ class PdAt:
             self._struct.handle = own
 
     def forget(self) -> None:
-        """Call this when the PD is released already."""
+        """Notes that the PD is released already."""
         self._release = lambda: None
 
     def close(self) -> None:
@@ -243,5 +243,6 @@ def errno_name(number: int) -> str:
     return errno_module.errorcode.get(number, f"errno {number}")
 
 
-# The errnos by which library, kernel or driver report a call that they do not implement; the last is for ioctl methods.
+# The errnos by which library, kernel or driver report a call that they do not implement; kernels report the last one
+# for ioctl methods.
 ABSENT = (errno_module.EOPNOTSUPP, errno_module.ENOSYS, errno_module.EPROTONOSUPPORT)

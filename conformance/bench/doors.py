@@ -1,7 +1,7 @@
 """Entry points that replace calls of a verb by calls of another verb that can do the same.
 
-With `reg_mr_ex`, ibv_reg_mr_ex makes every region, so that the rows of the older verbs test it too. Not for the rows of
-ibv_reg_mr_ex itself, which are in a folder of their own.
+With `reg_mr_ex`, ibv_reg_mr_ex makes every region, so that the rows of the older verbs also test ibv_reg_mr_ex. Rows
+for ibv_reg_mr_ex itself are in a folder of their own.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,14 +17,14 @@ DMABUF = _MASK.mask_of("FD", "FD_OFFSET", "IOVA")
 
 
 def start_of(given: Mapping[str, Any]) -> int:
-    """The offset or address of a region's first byte, taken from the arguments of the call that makes it."""
+    """Returns the offset or address of a region's first byte, from the arguments of the call that makes the region."""
     if "comp_mask" in given:
         return int(given["fd_offset"] if given["comp_mask"] & _MASK.value_of("FD") else given["addr"])
     return int(given["addr"] if "addr" in given else given.get("offset", 0))
 
 
 class RegMrEx:
-    """The entry point libibverbs, but ibv_reg_mr_ex makes every region."""
+    """The entry point libibverbs, with ibv_reg_mr_ex in place of the other verbs that register memory."""
 
     name = "reg_mr_ex"
 
@@ -32,7 +32,7 @@ class RegMrEx:
         self.library = library
 
     def __getattr__(self, verb: str) -> Callable[..., Return]:
-        """Every other verb is that of the library."""
+        """Returns the library's function for every other verb."""
         return getattr(self.library, verb)  # type: ignore[no-any-return]
 
     def offers(self, verb: str) -> bool:

@@ -1,6 +1,6 @@
 """The interface between the engine and a device with its memory, on which cases are run.
 
-device/bench.py implements it for a device, reference/bench.py for the documents. Not for implementations.
+device/bench.py implements the interface for a device, and reference/bench.py implements it as the documents require.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ class RegionElsewhere(Protocol):
 class Queue(Protocol):
     """A queue pair with its own completion queue. Posting returns 0 or errno.
 
-    `state` is the state of enum ibv_qp_state to which the queue pair was moved last. `query_state` queries the device,
+    `state` is the value of enum ibv_qp_state to which the queue pair was last moved. `query_state` queries the device,
     and raises OSError with an errno of calls.ABSENT if the device does not have ibv_query_qp. `events` returns the
     names of the asynchronous events that have come since the last call, and waits `deadline_s` seconds for the first.
     """
@@ -98,8 +98,9 @@ class BuildingQueue(Queue, Protocol):
     def post_batch(self, requests: Sequence[SendRequest], built: Callable[[], bool] = ...) -> Return: ...
 
 
-# A kind of refusal: the opcode of the request, its status, and a number for what must follow: 0 is the error state of
-# the end that detected the error first, 1 the error state of the other end, 2 the flush of a receive at the other end.
+# A kind of refusal: the opcode of the request, the status of its completion, and a number for the effect that must
+# follow. 0 is the error state of the end that detected the error first, 1 is the error state of the other end, and 2 is
+# the flush of a receive at the other end.
 Refusal = tuple[str, str, int]
 
 
@@ -109,9 +110,9 @@ class Pair(Protocol):
     The responder is in the PD of the regions that are accessed remotely.
 
     `connect` moves both queue pairs to RTS. `renew` restores the states after creation, with new queue pairs if
-    `renews_by_reset` is false. `tells_state` is whether ibv_query_qp reports the error state. `lingering` are the kinds
-    of refusals after which an end of a pair on this device did not enter the error state, or did not flush its receive,
-    in time; the code that waits for the state adds them.
+    `renews_by_reset` is false. `tells_state` is whether ibv_query_qp reports the error state. `lingering` holds the
+    kinds of refusals after which an end of a pair on this device did not enter the error state in time, or did not
+    flush its receive in time. The code that waits for the state adds these kinds.
     """
 
     @property
@@ -132,11 +133,11 @@ class Pair(Protocol):
 
 
 class Entry(Protocol):
-    """The calls of one entry point: a method for each verb of `verbs.VERBS`, named without `ibv_`.
+    """One entry point. It has a method for each verb of `verbs.VERBS`, named without `ibv_`.
 
-    Each method takes the arguments of the prototype in their order (Pd, Mr or None for a pointer to an object, numbers
-    for the rest; a list of SGEs without its length; a struct as its fields), and returns the exact result. `offers` is
-    whether the entry point has a verb at all.
+    Each method takes the arguments of the prototype in their order, and returns the exact result. A pointer to an
+    object is passed as Pd, Mr or None, a list of SGEs without its length, a struct as its fields, and everything else
+    as a number. `offers` is whether the entry point has a verb at all.
     """
 
     @property
@@ -149,7 +150,8 @@ class Bench(Protocol):
     """A device, its entry points, and memory of every kind.
 
     `page` and `hugepage` are sizes in bytes. `max_read_elements` is the maximum number of SGEs of an RDMA READ, and
-    `max_dm_size` the value that the device reports. `adapt` sets how later pairs are handled, by findings of preflight.
+    `max_dm_size` the value that the device reports. `adapt` sets how later pairs are handled, according to the findings
+    of preflight.
     """
 
     page: int

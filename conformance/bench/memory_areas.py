@@ -1,7 +1,7 @@
 """Writes known contents into memory before an operation and finds the differences afterwards.
 
-The bytes that an operation sends never occur in the memory before it, so that every transferred byte is a
-difference. Not for operations (execution/traffic.py) and not for judging a difference (judging/).
+The bytes that an operation sends never occur in its destination before the operation, so that every transferred byte
+changes the destination. execution/traffic.py makes the operations, and judging/ judges the differences.
 """
 
 import ctypes
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from conformance.bench.interface import Memory
 
-# The bytes in a range before it is written, in the memory around it, and in a receiving buffer. BEFORE is larger than
-# the bytes of a pattern, so that FETCH_AND_ADD carries from the lower half of the word into the upper half.
+# The bytes in a range before it is written, in the memory around the range, and in a receiving buffer. BEFORE is larger
+# than the bytes of a pattern, so that FETCH_AND_ADD carries from the lower half of the word into the upper half.
 BEFORE, CANARY, EMPTY = 0xFE, 0x77, 0x5A
 # The byte around the range in a case's memory, by positions.CONTENTS.
 AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
@@ -21,11 +21,11 @@ AROUND = {"made": CANARY, "filled": BEFORE, "zeros": 0}
 UNTOUCHED, REPLACED, OTHER = range(3)
 SHOWN = 64  # how many bytes of a torn transfer, or how many differing ranges, a result shows
 _NOT_ZERO = re.compile(rb"[^\0]+")
-# If this many consecutive bytes also occur in another memory, they were copied from there and are no coincidence.
+# If this many consecutive bytes also occur in another memory, they count as copied from that memory.
 _TELLING = 4
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
-_PERIOD = 113  # a prime, so that data that arrive displaced by whole words or pages differ too
+_PERIOD = 113  # a prime, so that data displaced by whole words or pages are also seen as different
 _PATTERN = bytes(0x80 + (number * 31 + 7) % _PERIOD for number in range(_PERIOD))
 
 
@@ -36,13 +36,13 @@ def pattern(length: int) -> bytes:
 
 
 class Part(NamedTuple):
-    """A part of memory that somebody else releases: its address, and its size in bytes."""
+    """A part of memory, by its address and its size in bytes. The owner of the memory releases it."""
 
     addr: int
     size: int
 
     def close(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class Area:
@@ -88,8 +88,8 @@ class Area:
         """Returns how much of another area's contents has arrived in this area: a result of `moved`, or `other`.
 
         With `other`, something has changed, but none of the new contents is from the memory of `source`. A changed
-        range counts as from there if it has the wanted contents, or if four of its consecutive bytes occur anywhere in
-        that memory.
+        range counts as copied from the memory of `source` if it has the wanted contents, or if four of its consecutive
+        bytes occur anywhere in the memory of `source`.
         """
         moved = self.moved()
         if moved != "part":

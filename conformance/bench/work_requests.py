@@ -1,7 +1,6 @@
 """Work requests and completions as data, and the result of an exchange.
 
-The interface between execution/ and a bench, which is the device under test or the reference implementation. Not for
-posting (device/posting.py) and not for queue pairs (device/queue_pairs.py).
+These are the interface between execution/ and a bench, which is the device under test or the reference implementation.
 """
 
 from collections.abc import Sequence
@@ -61,8 +60,8 @@ class SendRequest(NamedTuple):
     """A request for a send queue: struct ibv_send_wr, or the equivalent ibv_wr_* call.
 
     `opcode` is one of WR_OPCODES or EXTENDED_OPCODES. `imm` is in host byte order. `length` is the size of the range of
-    a FLUSH, in bytes. `swap` is also the value of the 8 bytes that ATOMIC_WRITE writes. For BIND_MW, `window` is bound
-    to `bind` and gets the key `rkey`.
+    a FLUSH, in bytes. `swap` is also the value of the 8 bytes that ATOMIC_WRITE writes. A BIND_MW binds `window` to
+    `bind`, with the new key `rkey`.
     """
 
     opcode: str
@@ -83,9 +82,9 @@ class SendRequest(NamedTuple):
 class Completion(NamedTuple):
     """One work completion. Names are without the prefix of their enumeration.
 
-    If `status` is not SUCCESS, `opcode` is "" and `byte_len` 0, because they have no meaning then. `imm` is in host
-    byte order, None if the completion has no immediate data. `invalidated_rkey` is the key that a SEND with
-    invalidation has invalidated (IBV_WC_WITH_INV), else None; `wc_flags` are all flags, as the provider gave them.
+    If `status` is not SUCCESS, `opcode` is "" and `byte_len` 0, because they are undefined in this case. `imm` is in
+    host byte order, None if the completion has no immediate data. `invalidated_rkey` is the key that a SEND with
+    invalidation has invalidated (IBV_WC_WITH_INV), else None. `wc_flags` holds all flags that the provider returned.
     """
 
     wr_id: int
@@ -99,10 +98,10 @@ class Completion(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """The result of an exchange: of posting the request, its own completion, and the completions at the peer.
+    """The result of an exchange: the returned value of the post, the request's completion, and the peer's completions.
 
-    `responder_state` is the final state of the responder if the exchange deviated from a success, else empty. If
-    `late`, the completion came before its data were in memory.
+    `responder_state` is the final state of the responder if the exchange was not a full success, else empty. `late` is
+    whether the completion came before the data were in memory.
     """
 
     returned: Return
@@ -117,10 +116,11 @@ class Exchange(NamedTuple):
 
 
 def other_opcode(opcode: str, found: Sequence[Completion], received: Sequence[Completion] = ()) -> list[str]:
-    """The opcodes [reported, specified] of a completion that names a different operation than the posted one, else [].
+    """Returns the opcodes [reported, specified] of a completion that reports another operation than the posted one, or
+    [].
 
-    `found` begins with the completion of the request, `received` with that of the receive that it consumed, if any. The
-    opcode of a completion in error is not valid, and is not compared.
+    `found` begins with the completion of the request, and `received` with the completion of the receive that the
+    request consumed, if any. The opcode of a completion in error is not valid, and is not compared.
     """
     specified = (found, COMPLETED_AS.get(opcode, opcode)), (received, _RECEIVED_AS.get(opcode, "RECV"))
     for completions, wanted in specified:

@@ -1,8 +1,8 @@
 """Severity and defects: the meaning of a run's violations. Pure functions of the run's results.
 
-A symptom is one violation in one result. A defect holds the symptoms that one change of the stack would mend, as far as
-this can be seen without the source of the stack: the same call, answer and condition, across rules, entries and rows.
-Everything is derived from recorded results. Not for verdicts (judging/) and not for layout.
+A symptom is one violation in one result. A defect holds the symptoms that one change of the stack would probably mend,
+across rules, entry points and rows. The source of the stack is not needed: symptoms with the same call, answer and
+condition count as one defect. judging/ has the verdicts.
 """
 
 from conformance.defects.defect import Answering, Defect, answering_of, defects_of, is_of_stack, worst_severity

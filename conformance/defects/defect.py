@@ -1,9 +1,10 @@
 """Defects: the symptoms of a run, grouped by cause, the most severe first; and the layer that answered.
 
-One errno can have many reasons. Refused registrations therefore first have one cause for each rule. Causes are then
-merged into one defect if their calls share a condition, such as a flag, that no successful call of the run meets.
+One errno can have many reasons. Refused registrations are therefore first separated into one cause for each rule.
+Causes are then merged into one defect if their calls share a condition, such as a flag, that no successful call of the
+run meets.
 
-Only the evidence in a result says which layer answered; without such evidence, the answer counts as the device's. An
+Only evidence in a result shows which layer answered; without such evidence, the answer counts as the device's. An
 answer that only the core or libibverbs can give counts as the stack's, because it is the same on every device.
 """
 
@@ -45,7 +46,7 @@ _FRAME = re.compile(r'^\s*Binary file "(?P<file>[^"]+)"')
 _SEGFAULT = re.compile(r"\bsegfault at \S+ ip .* in (?P<file>[^\s\[]+)\[")
 _LIBC = re.compile(r"\blib(?:c|pthread)[.-]")
 _PROVIDERS = re.compile(r"-rdmav\d+\.so|\blib(?:mlx4|mlx5|efa|hns|mana)\.so")
-# The effects of faults that are answers to a call. A death, a hang, a kernel warning or a leak is not an answer.
+# The effects of faults in which a layer answered a call. A death, a hang, a kernel warning or a leak is not an answer.
 _ANSWERS = (Effect.ACCEPTED, Effect.REFUSED, Effect.CODE, Effect.REMARK)
 
 
@@ -103,7 +104,8 @@ def _of_kernel(fault: Fault) -> Answering:
 
 
 def _of_process(log: Sequence[str]) -> Answering:
-    """The layer of the file in the first frame after the frames of the signal, which end in the C library."""
+    """The layer of the file in the first stack frame after the frames of the signal, the last of which is in the C
+    library."""
     frames = [match["file"] for line in log if (match := _FRAME.match(line))]
     signal = next((number for number, file in enumerate(frames) if _LIBC.search(file)), len(frames))
     file = next((file for file in frames[signal:] if not _LIBC.search(file)), "")
@@ -124,8 +126,9 @@ _ByCause = Mapping[Cause, Sequence[Symptom]]
 class Defect:
     """Symptoms of one or several causes that belong together, the most severe first, and then in the order of the run.
 
-    `title` says what is wrong, in one line. `unconfirmed`: when the violations were tried again, none was seen again.
-    `known` is the worst severity that the defect has shown elsewhere: when its case ran alone, or in another run.
+    `title` says what is wrong, in one line. `unconfirmed` is whether no violation was seen again when the violations
+    were repeated. `known` is the worst severity that the defect has shown elsewhere: when its case ran alone, or in
+    another run.
     """
 
     causes: tuple[Cause, ...]
@@ -151,7 +154,7 @@ class Defect:
         return shown if self.known is None or shown.rank < self.known.rank else self.known
 
     def at_least(self, severity: Severity) -> "Defect":
-        """The same defect with `known`, if `severity` is worse than what this run shows."""
+        """Returns the same defect with `severity` as `known`, if `severity` is worse than the severity in this run."""
         return self if severity.rank >= self.severity.rank else replace(self, known=severity)
 
     @property

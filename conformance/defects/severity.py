@@ -1,4 +1,4 @@
-"""The severity of a violation. It depends on the observation, not on the rule. Not for verdicts (model/verdict.py)."""
+"""The severity of a violation. It depends on the observation, not on the rule."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -68,7 +68,7 @@ class Severity(Enum):
         return list(Severity).index(self)
 
     def count(self, number: int) -> str:
-        """A text with the number of results of this severity: `43 valid calls refused`."""
+        """Returns a text with the number of results of this severity: `43 valid calls refused`."""
         return f"{number:,} {self.counted[number != 1]}"
 
 

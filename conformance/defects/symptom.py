@@ -2,16 +2,17 @@
 fingerprint of a cause identifies a defect.
 
 A cause is derived from one result, never from the other results of a run. A cause therefore does not depend on which
-cases ran, in which order, and how often they showed the defect. Two symptoms with equal causes belong to one defect.
-For each kind of violation, this decides whether two causes are equal:
+cases ran, in which order they ran, and how often they showed the defect. Two symptoms with equal causes belong to one
+defect. Two causes of the same kind of violation are equal if they agree in the following:
 
 - The kernel died: the function in which it died, whatever rule the request was to prove.
-- A request reached bytes outside of a region: nothing, because one check of bounds should refuse all such requests.
-- Another failure in the use of a region: the kind of region, such as on demand, or with a chosen address. Whether its
-  data come too late, elsewhere or not at all, or crash the kernel, depends on the contents of memory.
+- A request reached bytes outside of a region: nothing else, because one check of bounds should refuse all these
+  requests.
+- Another failure in the use of a region: the kind of region, such as on demand, or with a chosen address. It depends on
+  the contents of memory whether data come too late, elsewhere or not at all, or whether the kernel crashes.
 - A request never completes: the operation, whatever rule the request was to prove.
 - The kernel's core answered, or a code or status is wrong: the verb and the code or status, because one line of code
-  gives this answer in all cases.
+  gives the answer in all cases.
 - A check is missing, a registration is refused, or a feature is not supported: the rule. Many parts of a registration
   can be refused with the same errno.
 """
@@ -43,7 +44,7 @@ class KernelSite:
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """The names that identify the site, without a function that is called from everywhere, such as memcpy."""
+        """The names that identify the site, without functions that are called from everywhere, such as memcpy."""
         generic = self.caller and self.module and not self.own_module
         return (self.caller,) if generic else tuple(filter(None, (self.function, self.caller)))
 
@@ -71,10 +72,10 @@ _OF_COMMAND: Mapping[str, str] = {verb.command: verb.name for verb in reversed(l
 class Symptom:
     """One violation in one result.
 
-    `fault` is the fault, `line` is the fault as a sentence, and `expected` is what the documents require instead.
-    For a deviation of a sweep, `points` is the number of deviating points, `when` and `clause` are the formula and the
-    clause, and `smallest` has the labels of the smallest point, as in `deviation`. For other results, `points` is 1 and
-    the other fields are empty.
+    `line` is the fault as a sentence, and `expected` is what the documents require instead. For a deviation of a sweep,
+    `points` is the number of deviating points, `when` and `clause` are the formula and the clause, and `smallest` has
+    the labels of the smallest point, as in `deviation`. For other results, `points` is 1 and the other fields are
+    empty.
     """
 
     record: ResultRecord
@@ -131,7 +132,7 @@ def symptoms_of(record: ResultRecord) -> Iterator[Symptom]:
 
 
 def later_steps(data: Mapping[str, object]) -> list[Mapping[str, Any]]:
-    """The steps after the judged call, in `expected` or in `observed` of a result."""
+    """Returns the steps after the judged call, from `expected` or `observed` of a result."""
     steps = data.get("afterwards")
     return [each for each in steps if isinstance(each, Mapping)] if isinstance(steps, list) else []
 
@@ -232,7 +233,7 @@ _LASTING: Mapping[FaultKind, str] = {
 
 @dataclass(frozen=True)
 class Cause:
-    """The cause that one change of the stack would mend, in words that are the same in every run."""
+    """A cause that one change of the stack would mend, in words that are the same in every run."""
 
     key: tuple[str, ...]
 
@@ -275,7 +276,8 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
 
 
 def group_of(verb: str) -> str:
-    """The name of the operation, for verbs that differ only in their interface; for any other verb, its name."""
+    """Returns the operation, for verbs that differ only in their interface; for any other verb, the name of the
+    verb."""
     return _GROUPS.get(verb, verb)
 
 
@@ -285,8 +287,8 @@ def from_core(fault: Fault) -> bool:
 
 
 def _leaves_a_region(fault: Fault) -> bool:
-    """Whether a missing check of bounds is the cause. For a region with a chosen address, this address may be the
-    cause instead."""
+    """Whether a missing check of bounds is the cause. In a region with a chosen address, the address may be the cause
+    instead."""
     return fault.key != WINDOW and fault.outside and OWN_ADDRESSES not in fault.region
 
 
@@ -295,8 +297,8 @@ def _is_one_line(group: str, errno: str) -> bool:
 
 
 def _of_kernel(fault: Fault, group: str, rule: str) -> tuple[str, ...]:
-    """The cause of a death or a warning of the kernel. If the case uses the region after its registration, the use
-    counts as the cause of a death, because a registration itself seldom kills a kernel."""
+    """Returns the cause of a death or a warning of the kernel. If the case uses the region after registering it, the
+    use counts as the cause of a death, because a registration itself seldom kills a kernel."""
     if fault.effect is Effect.KERNEL_DIED and fault.used:
         return _of_use(fault, rule)
     site = site_of(fault)

@@ -1,8 +1,8 @@
 """The title of a defect, which says in one line what is wrong, and the shortest condition on access flags that all
 failing calls of the defect meet and no successful call meets.
 
-The title is made from the defect's cause and the short name of its rule, so that it is the same whichever cases have
-shown the defect. Not for finding causes (symptom.py).
+The title is made from the defect's cause and the short name of its rule, so that the title is the same whichever cases
+have shown the defect.
 """
 
 import itertools

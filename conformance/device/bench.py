@@ -1,7 +1,6 @@
 """The bench of a real device: one open device, both entry points, this process's memory.
 
-Not for opening the device and closing it with the session (fixtures/bench.py), nor for its capabilities
-(execution/capabilities.py).
+fixtures/bench.py opens the device and closes it with the session. execution/capabilities.py has the capabilities.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ from conformance.model.preflight import Findings
 from conformance.model.transport import IWARP
 from conformance.model.vocabulary import WINDOWS_POSTER, WR_POST
 
-# Kinds of memory that no case pins completely.
+# Kinds of memory of which no case pins all pages.
 _NEVER_PINNED = ("sparse", "unmapped", "no_access")
 # For each type: the class of pairs whose requests are posted by the builders of ibv_wr_post(3).
 _BUILT = {"RC": WINDOWS_POSTER, "UC": WINDOWS_POSTER, "UD": WR_POST}
@@ -56,8 +55,8 @@ class DeviceBench:
     ) -> None:
         """`dialect` is one of vocabulary.DIALECTS; `alone` is true if nothing else on this kernel pins pages.
 
-        One completion is awaited for `completion_deadline_s` seconds. `peer` is the device of the requesters; without
-        it, all pairs are in loopback on `device`.
+        Each wait for a completion lasts at most `completion_deadline_s` seconds. `peer` is the device of the
+        requesters; without `peer`, all pairs are in loopback on `device`.
         """
         self.device = device
         if peer:
@@ -100,11 +99,12 @@ class DeviceBench:
         return memory.allocate(kind, size)
 
     def page_out(self, memory: Memory) -> bool:
-        """Swaps out the memory's pages; returns False if any of them stays resident."""
+        """Swaps out the memory's pages; returns False if any page stays resident."""
         return paging.page_out(memory.addr, memory.size)
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
-        """ibv_dereg_mr of an import of a region; the import is made by this process or another. Raises SetupRefused."""
+        """Imports a region, in this process or, if `elsewhere`, in another, and returns the result of ibv_dereg_mr.
+        Raises SetupRefused."""
         library = self.library
         if elsewhere:
             fd = self.device.context.cmd_fd
@@ -115,8 +115,8 @@ class DeviceBench:
         return other_process.register(self.device.name, memory.addr, memory.size, access)
 
     def killed(self, prepare: Callable[[Bench], object]) -> Mapping[str, int]:
-        """The objects that the kernel still counts for another process that has prepared something on this device and
-        was then killed."""
+        """Calls `prepare` in another process, which is then killed; returns the counts of objects that the kernel still
+        reports for that process."""
 
         def there() -> object:
             again = Device(self.device.name, self.device.port, self.device.gid_index)
@@ -141,7 +141,7 @@ class DeviceBench:
         return made(self.device, spec, self._peer_pd or requester, responder, self._completion_deadline_s)
 
     def create_qp_ex(self, pd: Pd, kind: str, operations: int) -> Return:
-        """Makes a queue pair for operations of enum ibv_qp_create_send_ops_flags, and destroys it; returns 0, or
+        """Makes and destroys a queue pair for `operations` of enum ibv_qp_create_send_ops_flags; returns 0, or
         errno."""
         return try_create(self.device, cast(ProtectionDomain, pd).pyverbs, kind, operations)
 
@@ -161,7 +161,7 @@ class DeviceBench:
     def api_checks(self, waiting: Callable[[], None]) -> Sequence[Check]:
         """The checks of API-01 on the installed header and bindings; computed once.
 
-        `waiting` is called repeatedly until they are finished.
+        `waiting` is called repeatedly until the checks are finished.
         """
         self.prepare_api_checks()
         assert self._api_checks is not None
@@ -170,7 +170,7 @@ class DeviceBench:
         return self._api_checks.result()
 
     def prepare_api_checks(self) -> None:
-        """Starts the checks of API-01 in the background, because the compiler takes long in an emulated guest."""
+        """Starts the checks of API-01 in the background, because compiling takes long in an emulated guest."""
         if self._api_checks is None:
             self._api_checks = ThreadPoolExecutor(1).submit(installed_api, library_release())
 
@@ -179,6 +179,5 @@ class DeviceBench:
         return locked_memory_limit(size)
 
     def failing_allocation(self, number: int) -> AbstractContextManager[Injected]:
-        """Within the block, the kernel fails the allocation with this number that this thread makes, counted from 1; 0
-        means none."""
+        """Within the block, the kernel fails this thread's allocation number `number`, counted from 1; 0 means none."""
         return failing_allocation(number)

@@ -1,6 +1,6 @@
-"""Compiles the C sources that replace slow Python code, once per process, if there is a compiler.
+"""Compiles the C sources that replace slow Python code, if the host has a compiler. Each is compiled once per process.
 
-Without a compiler, Python does the same, but slower. Not for the C code itself (exchange.c, sweeps/loop.c).
+Without a compiler, Python code does the same, but slower. The C sources are exchange.c and sweeps/loop.c.
 """
 
 import contextlib
@@ -25,12 +25,11 @@ _HEADERS = Path("/usr/include/infiniband")
 
 @functools.cache
 def library(source: Path, layout: Layout, *options: str) -> ctypes.CDLL | None:
-    """Compiles and loads `source`; None if that is not possible. `options` follow the source on the compiler's command
+    """Compiles and loads `source`; returns None if this fails. `options` follow the source on the compiler's command
     line.
 
     `layout` are the values that Python assumes for the C structures, in the order of the array `rdma_cts_layout` of the
-    source. Raises UserError if the array has other values, because C would then read other bytes than Python has
-    written.
+    source. Raises UserError if the array has other values, because C would then read other bytes than Python wrote.
     """
     name = f"{source.stem}-{_digest(source, options)}.so"
     loaded = _loaded(cache.lookup(name)) or _compiled(source, options, name)
@@ -55,7 +54,7 @@ def _loaded(path: Path | None) -> ctypes.CDLL | None:
 
 
 def _compiled(source: Path, options: Sequence[str], name: str) -> ctypes.CDLL | None:
-    """Compiles and loads a source, and caches the result; None without a compiler, or if compiling fails."""
+    """Compiles and loads a source, and caches the result; returns None without a compiler, or if compiling fails."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         return None

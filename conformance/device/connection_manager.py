@@ -1,8 +1,8 @@
 """Connects queue pairs through the RDMA connection manager (librdmacm), in loopback on one device.
 
 iWARP needs the connection manager: a queue pair runs over a TCP connection, which only the connection manager sets up.
-The queue pairs are created before, and given to it by their numbers (rdma_connect(3), rdma_accept(3)). Not for creating
-queue pairs (queue_pairs.py).
+queue_pairs.py creates the queue pairs, and passes their numbers to the connection manager (rdma_connect(3),
+rdma_accept(3)).
 """
 
 import ctypes
@@ -60,7 +60,7 @@ class _Channel(ctypes.Structure):
 
 
 class CmError(OSError):
-    """A step of the connection manager failed; `error_code` is the errno."""
+    """A failure of a step of the connection manager; `error_code` is the errno."""
 
     def __init__(self, code: int, what: str) -> None:
         super().__init__(code, f"{what}: {os.strerror(code)}")
@@ -159,7 +159,7 @@ class ConnectionManager:
             raise CmError(ctypes.get_errno(), name)
 
     def _await(self, wanted: str, *ids: int) -> int:
-        """Waits for an event at one of the given ends, or at a new end if none is given; returns this end. Raises
+        """Waits for an event at one of the given ends, or at a new end if no end is given; returns the end. Raises
         CmError."""
         until = time.monotonic() + self._deadline_s
         while self._events.poll(max(0.0, until - time.monotonic()) * 1000):

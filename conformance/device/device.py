@@ -1,6 +1,6 @@
 """The device under test, opened with pyverbs: its identity, its declared capabilities, and its protection domains.
 
-Not for the verbs under test (libibverbs.py, uverbs.py) and not for testing what the device really does.
+libibverbs.py and uverbs.py have the verbs under test.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ from conformance.model.transport import INFINIBAND, IWARP, ROCE, UNSPECIFIED, Tr
 _GRH_REQUIRED = 1 << 0  # IBV_QPF_GRH_REQUIRED of the flags of struct ibv_port_attr
 
 
-# Seconds. Both ends of a connection are in this machine; software emulation on a busy machine may take long.
+# Seconds. Both ends of a connection are in this machine, but software emulation on a busy machine may take long.
 _CONNECTION_DEADLINE_S = 20.0
 _WORD = 8  # bytes of a pointer
 _LINK_LOCAL = "20"  # the scope in /proc/net/if_inet6
@@ -79,8 +79,9 @@ class Device:
             raise UserError(
                 f"pyverbs cannot be imported ({error})", hint="install python3-pyverbs", status=3
             ) from error
-        # mlx5 reads this variable when a queue pair is made. Without it, a message of up to 32 bytes is put into the
-        # completion, from where the library copies it without a key: such a message shows nothing about the region.
+        # mlx5 reads this variable when a queue pair is made. Without the variable, mlx5 puts a message of up to 32
+        # bytes into the completion, and the library copies the message from there without a key. Such a message shows
+        # nothing about the region.
         os.environ.setdefault("MLX5_SCATTER_TO_CQE", "0")
         try:
             self.context = Context(name=name)
@@ -94,7 +95,8 @@ class Device:
         self.port = port
         self.gid_index = gid_index
         self.pointers = Pointers()
-        # The number of exchanges that C could have executed (native_exchange.py); at a threshold, C is compiled.
+        # The number of exchanges so far that C could have executed; at a threshold, the C code is compiled
+        # (native_exchange.py).
         self.exchanges_requested = 0
         self._chosen_gid: int | None = None
         self.findings = Findings()  # set when preflight has run
@@ -120,7 +122,7 @@ class Device:
         self.capabilities = declared_capabilities(self.declared, self.transport)
 
     def check_port(self) -> None:
-        """Raises UserError if the port is down, because the device would then seem to refuse every operation."""
+        """Raises UserError if the port is down, because the device would then appear to refuse every operation."""
         self._in_sysfs.check(self.gid_index)
 
     @property
@@ -136,7 +138,7 @@ class Device:
     def uses_grh(self) -> bool:
         """Whether packets have a global route header: always on RoCE, and on InfiniBand if the user has chosen a GID.
 
-        On InfiniBand it is also needed if the port requires it, and if the port has no LID.
+        On InfiniBand, packets also have it if the port requires it or has no LID.
         """
         required = int(getattr(self._port, "flags", 0)) & _GRH_REQUIRED
         return self.transport is not INFINIBAND or self.gid_index is not None or bool(required) or not self.lid
@@ -207,7 +209,7 @@ class Device:
     def open_connection_manager(self) -> None:
         """Opens the connection manager on the address of the port's network interface, for transports that need it.
 
-        Must be called before RDMA objects are counted, since the connection manager has objects of its own. Raises
+        Must be called before RDMA objects are counted, because the connection manager has objects of its own. Raises
         UserError if the interface has no address.
         """
         interface = self.netlink.network_interface(self.port)

@@ -37,7 +37,7 @@ def _udmabuf(size: int) -> int:
         os.ftruncate(memory, size)
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # udmabuf requires this seal
         with _UDMABUF.open("rb", buffering=0) as device:
-            # The new descriptor is the ioctl's return value, which Python returns only for a mutable buffer.
+            # The new descriptor is the ioctl's return value; Python returns this value only if the buffer is mutable.
             return int(fcntl.ioctl(device, _UDMABUF_CREATE, bytearray(struct.pack("=IIQQ", memory, _CLOEXEC, 0, size))))
     finally:
         os.close(memory)

@@ -1,5 +1,4 @@
-/* Executes requests one after the other and records the result of each. native_exchange.py says when this is used instead
- * of execution/connection.py, which does the same in Python. */
+/* Executes requests one after the other and records the result of each. native_exchange.py says when this code replaces
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <stddef.h>
@@ -9,7 +8,7 @@
 enum { AREAS = 2, RECEIVED = 2, REQUESTER = 0, RESPONDER = 1, ENDS = 2 };
 enum { UNTOUCHED, REPLACED, OTHER }; /* as in bench/memory_areas.py */
 enum { NOT_QUERIED = -1 };             /* as in native_exchange.py */
-enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused: no result of the exchange */
+enum { NOT_PREPARED = 1 };             /* a receive of the harness was refused, so that the exchange has no result */
 static const uint64_t BEHIND = 1ull << 63; /* as in bench/work_requests.py */
 /* TURNS_PER_S, of model/deadline.py, comes with the compiler's command line. */
 
@@ -40,7 +39,7 @@ struct connection {
     struct end ends[ENDS];
     const struct transition *transitions; /* renew the pair after a reset; none if C does not renew it */
     uint32_t transition_count, stale;
-    /* Whether it may be renewed; whether that is done by RESET. If not, Python renews it, and waits for its final state. */
+    /* Whether the pair may be renewed, and whether by RESET. Else Python renews it, and awaits its final state. */
     uint32_t renewable, by_reset;
     /* Nanoseconds. `silence` is for the error state of a queue pair and for the receives that it flushes. */
     uint64_t send_timeout, receive_timeout, silence;
@@ -128,7 +127,7 @@ static uint64_t now(void)
     return time.tv_sec * 1000000000ull + time.tv_nsec;
 }
 
-/* As class Wait: whether a wait that began then is over after so many turns, each of which gives up the processor. */
+/* As class Wait: whether a wait that began at `began` is over, after `turns` turns that each gave up the processor. */
 static int over(uint64_t began, uint64_t timeout, uint64_t *turns)
 {
     if (++*turns >= timeout / (1000000000 / TURNS_PER_S) && now() - began >= timeout)
@@ -159,7 +158,7 @@ static int state(struct ibv_qp *qp)
     return failed ? -failed : (int)attributes.qp_state;
 }
 
-/* Waits until a queue pair on which a request has failed is in the error state, but not for ever. */
+/* Waits until a queue pair on which a request has failed is in the error state, for at most `silence`. */
 static void settle(struct connection *connection, int end)
 {
     uint64_t began = now(), turns = 0;
@@ -225,7 +224,7 @@ static int post_and_wait(struct exchange *this)
     if (this->returned)
         return 0;
     ibv_post_send(initiator->qp, &behind, &bad);
-    do /* That of the SEND behind an earlier request may come first: flushed, if it was not acknowledged yet. */
+    do /* The completion of the SEND behind an earlier request may come first: flushed, if not acknowledged yet. */
         found = completion(initiator->qp->send_cq, &this->wc[0], this->connection->send_timeout);
     while (found > 0 && this->wc[0].wr_id & BEHIND && this->wc[0].wr_id != behind.wr_id);
     /* If the SEND after the request completes first, the request has no completion. */
@@ -239,9 +238,8 @@ static int post_and_wait(struct exchange *this)
         this->received = found > 0;
     } else {
         /* A send completion promises that the initiator's own memory is up to date; a receive completion with immediate
-         * data promises it for the peer's memory. */
         this->late = !has_wanted(&this->areas[!this->initiator]);
-        /* The SEND consumes the last receive; a write with immediate data consumes one before it. */
+        /* The SEND consumes the last receive; a write with immediate data consumes a receive before it. */
         do {
             found = completion(peer->qp->recv_cq, &this->wc[1 + this->received], this->connection->receive_timeout);
             this->received += found > 0;

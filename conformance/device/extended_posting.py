@@ -1,8 +1,7 @@
 """Queue pairs whose requests are posted by the builders and setters of ibv_wr_post(3), not by ibv_post_send.
 
 Such a queue pair is created for the operations that will be posted on it (ibv_create_qp_ex(3), `send_ops_flags`).
-Builders and setters are inline functions of the header, which pyverbs calls. Not for other queue pairs
-(queue_pairs.py).
+Builders and setters are inline functions of the header, which pyverbs calls. queue_pairs.py has the other queue pairs.
 """
 
 import sys
@@ -20,9 +19,9 @@ from conformance.verbs import ENUMS
 
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
-# For each type of queue pair, the operations of the manual page that queue pairs are created for; queue pairs on which
-# windows are bound have more. FLUSH (and ATOMIC_WRITE for other types) is requested only where it is used. LOCAL_INV on
-# UC is tested by a row of its own.
+# For each type of queue pair, the operations of the manual page for which a queue pair is created. A queue pair on
+# which windows are bound is created for more operations. FLUSH (and ATOMIC_WRITE for other types) is requested only by
+# cases that use it. A row of its own tests LOCAL_INV on UC.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}
@@ -53,7 +52,7 @@ _WITHOUT_DATA = (*EXTENDED_OPCODES, "LOCAL_INV", "BIND_MW")
 
 
 class ExtendedQueue(DeviceQueue):
-    """One queue pair that posts with ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete."""
+    """A queue pair that posts by ibv_wr_start, a builder and its setters for each request, and ibv_wr_complete."""
 
     def _create(self) -> Any:
         made_for = _OPERATIONS.mask_of(*self._operations())
@@ -79,8 +78,7 @@ class ExtendedQueue(DeviceQueue):
         return cap.max_send_wr, cap.max_send_sge, cap.max_inline_data
 
     def post_send(self, request: SendRequest) -> Return:
-        """Posts one request, with builders or, if that is chosen or necessary, with ibv_post_send; returns 0, or
-        errno."""
+        """Posts one request by builders or, if chosen or necessary, by ibv_post_send; returns 0, or errno."""
         built = self.spec.extended in BUILDERS and request.opcode in self._operations()
         if not built and request.opcode not in EXTENDED_OPCODES:
             return super().post_send(request)
@@ -152,7 +150,7 @@ def _made(device: Device, pd: Any, kind: str, operations: int, cq: Any, **more: 
 
 
 def try_create(device: Device, pd: Any, kind: str, operations: int) -> Return:
-    """ibv_create_qp_ex with these operations of enum ibv_qp_create_send_ops_flags; returns 0, or errno. `pd` is an
+    """Calls ibv_create_qp_ex for `operations` of enum ibv_qp_create_send_ops_flags; returns 0, or errno. `pd` is an
     object of pyverbs."""
     from pyverbs.cq import CQ
     from pyverbs.qp import QPCap

@@ -3,8 +3,7 @@ protection only once.
 
 The arguments are a device, a word of vocabulary.FORK_SETTINGS, and `asked` or `not_asked`. libibverbs asks the kernel
 through a socket whether the kernel copies the pages of regions on fork, and protects the pages itself if it cannot ask.
-With `not_asked`, no file descriptor can be opened at that time. Not for cases that run in the worker itself
-(paging.py).
+With `not_asked`, no file descriptor can be opened while libibverbs would ask.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ from conformance.kernel import paging
 _ROOT = Path(__file__).parents[2]
 _STATUSES = ("DISABLED", "ENABLED", "UNNEEDED")
 _HUGE = "RDMAV_HUGEPAGES_SAFE"
-# The size of a huge page on most machines; of a larger huge page, only this many bytes are used.
+# The size of a huge page on most machines. If huge pages are larger, only this many bytes of a page are used.
 _LENGTH = 2 << 20
 _MAP_HUGETLB = 0x40000
 
@@ -65,7 +64,7 @@ def _main(device: str, setting: str, kernel: str) -> None:
     library.ibv_reg_mr.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     code = 0
     with no_descriptors(kernel == "not_asked"):
-        library.ibv_get_device_list(None)  # reads the environment; it may find no device now
+        library.ibv_get_device_list(None)  # reads the environment; may find no device while no descriptor can be opened
         if setting in ("ibv_fork_init", _HUGE):
             code = library.ibv_fork_init()
     devices = library.ibv_get_device_list(None)

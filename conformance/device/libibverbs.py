@@ -1,8 +1,8 @@
 """The entry point libibverbs: the verbs as a C program calls them, with exact arguments and results.
 
-The exported functions are called with ctypes, because pyverbs hides some codes and arguments: it turns codes into
-exceptions, and for the address 0 it allocates memory. The inline functions of the header (advice, windows) exist in
-compiled form only in pyverbs, whose exceptions contain the exact codes. Not for the kernel's ABI (uverbs.py).
+The exported functions are called with ctypes, because pyverbs hides some codes and arguments: pyverbs turns codes into
+exceptions, and allocates memory if the address is 0. The inline functions of the header (advice, windows) exist in
+compiled form only in pyverbs, whose exceptions contain the exact codes.
 """
 
 import ctypes
@@ -29,8 +29,8 @@ _NUMBERS: Mapping[str, type] = {
 }
 
 
-# Where struct verbs_context has the functions that inline functions of the header call: the distance of each from the
-# final member, struct ibv_context, in pointers.
+# The places of functions in struct verbs_context that inline functions of the header call: the distance of each from
+# the final member, struct ibv_context, in pointers.
 _BEFORE_CONTEXT = {"alloc_td": 24, "dealloc_td": 25, "alloc_parent_domain": 26, "free_dm": 31, "alloc_dm": 32}
 _BEFORE_CONTEXT |= {"reg_dm_mr": 33, "alloc_null_mr": 38}
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
@@ -52,11 +52,11 @@ class HeldAt:
 
     @property
     def handle(self) -> int:
-        """Its name."""
+        """Its handle."""
         return self.pointer
 
     def ended(self, returned: Return) -> Return:
-        """Notes whether the verb that `returned` has released the object; returns `returned`."""
+        """Notes that the object is released if `returned` is the result of a successful release; returns `returned`."""
         self.gone = returned.value == 0
         return returned
 
@@ -67,7 +67,7 @@ class HeldAt:
 
 
 def _held(returned: Return, kind: type[HeldAt], end: Callable[[Held], Return]) -> Return:
-    """The result of a call that returned a pointer to an object, which `end` releases, or NULL."""
+    """Returns the result of a call that returned NULL, or a pointer to an object, which `end` releases."""
     return replace(returned, mr=None, held=kind(returned.value, end) if returned.value else None)
 
 
@@ -84,13 +84,13 @@ class DeviceMemoryAt(HeldAt):
         return int(self.struct.handle)
 
     def copy(self, function: int, *arguments: int) -> Return:
-        """Calls one of the functions of struct ibv_dm, each of which has four arguments of one word."""
+        """Calls the function number `function` of struct ibv_dm with four arguments of one word each."""
         value = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * len(arguments))(function)(*arguments)
         return Return(value, value, layer="provider")
 
 
 class Libibverbs:
-    """Calls of the library. If a verb returns a pointer, a `value` of 0 is NULL."""
+    """The entry point libibverbs. If a verb returns a pointer, a `value` of 0 is NULL."""
 
     name = "libibverbs"
 
@@ -104,7 +104,8 @@ class Libibverbs:
         self._absent: list[Callable[..., Any]] = []
         exported = [verb for verb in VERBS.values() if verb.linkage is not Linkage.INLINE]
         self._functions = {verb.name: self._declare(verb.name, *_types(verb)) for verb in exported}
-        # A library without this function has no optional flags; a program then calls the older functions.
+        # With a library without this function, the header has no optional flags, and a program calls the older
+        # functions.
         optional = "ibv_reg_mr_iova2" if self.exports("ibv_reg_mr_iova2") else "ibv_reg_mr_iova"
         self._functions["ibv_reg_mr_iova2"] = self._declare(optional, *_types(REG_MR_IOVA)[:-1], ctypes.c_uint)
         experimental = _types(VENDOR_VERBS["ibv_rereg_mr"])
@@ -117,7 +118,8 @@ class Libibverbs:
             self._functions[_EXPERIMENTAL_SYMBOL] = self._declare(_EXPERIMENTAL_SYMBOL, *experimental)
 
     def _declare(self, name: str, result: type, *arguments: type) -> Callable[..., Any]:
-        """The library's function; if the library is too old to have it, a function that reports EOPNOTSUPP."""
+        """Returns the library's function or, if the library is too old to have the function, one that reports
+        EOPNOTSUPP."""
         if not self.exports(name):
             self._absent.append(_answering_eopnotsupp(result, *arguments))
             return self._absent[-1]
@@ -127,11 +129,11 @@ class Libibverbs:
         return function
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
-        """A verb that is called with the arguments of its prototype."""
+        """Returns a function that calls the verb with the arguments of its prototype."""
         return functools.partial(self._verb, of_method(name).name)
 
     def _verb(self, name: str, *arguments: Pd | Mr | Buffer | Held | int | None) -> Return:
-        """A function that calls the verb; an argument that is an object is passed as its pointer, None as NULL."""
+        """Calls the verb. An argument that is an object is passed as its pointer, and None as NULL."""
         function = self._functions[name]
         ctypes.set_errno(0)
         value = function(*(each if isinstance(each, int) else each.pointer if each else 0 for each in arguments)) or 0
@@ -139,7 +141,7 @@ class Libibverbs:
         return Return(value, ctypes.get_errno(), mr, self.name if function in self._absent else "kernel")
 
     def offers(self, verb: str) -> bool:
-        """Whether the loaded library has a verb; for an inline function, whether the bindings have it."""
+        """Whether the loaded library has a verb or, for an inline function, whether pyverbs has it."""
         return VERBS[f"ibv_{verb}"].linkage is Linkage.INLINE or self.exports(f"ibv_{verb}")
 
     def exports(self, symbol: str) -> bool:
@@ -158,13 +160,13 @@ class Libibverbs:
             self._library.ibv_fork_init()
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """ibv_reg_mr as in a C program: with optional flags, the macro of the header calls ibv_reg_mr_iova2."""
+        """ibv_reg_mr as in a C program: with optional flags, the header's macro calls ibv_reg_mr_iova2."""
         if access & OPTIONAL_ACCESS:
             return self._verb("ibv_reg_mr_iova2", pd, addr, length, addr, access)
         return self._verb("ibv_reg_mr", pd, addr, length, access)
 
     def reg_mr_iova(self, pd: Pd, addr: int, length: int, hca_va: int, access: int) -> Return:
-        """ibv_reg_mr_iova as in a C program, where a macro chooses the function in the same way."""
+        """ibv_reg_mr_iova as in a C program, where a macro chooses the function as for ibv_reg_mr."""
         optional = access & OPTIONAL_ACCESS
         return self._verb("ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access)
 
@@ -189,7 +191,7 @@ class Libibverbs:
         return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
 
     def alloc_buf(self, pd: Pd, size: int) -> Return:
-        """ibv_alloc_buf; the buffer is in `buffer` unless the address or the handle is NULL."""
+        """ibv_alloc_buf; `buffer` of the result is the buffer, unless the address or the handle is NULL."""
         handle = ctypes.c_void_p()
         returned = replace(self._verb("ibv_alloc_buf", pd, size, ctypes.addressof(handle)), mr=None)
         free = self._declare("ibv_free_buf", ctypes.c_int, ctypes.c_void_p)
@@ -200,7 +202,7 @@ class Libibverbs:
         )
 
     def _inline(self, operation: str, context: int, *arguments: int) -> Return:
-        """Does the same as an inline function of the header: calls a function of struct verbs_context."""
+        """Calls a function of struct verbs_context, as an inline function of the header does."""
         address = ctypes.c_void_p.from_address(context - _POINTER * _BEFORE_CONTEXT[operation]).value
         if not address:
             return Return(0, errno.EOPNOTSUPP, layer=self.name)
@@ -264,7 +266,7 @@ class Libibverbs:
 
     def alloc_td(self, context: int) -> Return:
         """ibv_alloc_td."""
-        attr = ctypes.c_uint32()  # struct ibv_td_init_attr has only comp_mask
+        attr = ctypes.c_uint32()  # the only member of struct ibv_td_init_attr is comp_mask
         returned = self._inline("alloc_td", context, context, ctypes.addressof(attr))
         return _held(returned, HeldAt, self.dealloc_td)
 
@@ -289,12 +291,14 @@ class Libibverbs:
         return replace(returned, release=functools.partial(end, returned.value)) if returned.value else returned
 
     def import_device(self, cmd_fd: int) -> int:
-        """ibv_import_device of a duplicate of a descriptor: struct ibv_context *. Raises SetupRefused."""
+        """Returns the struct ibv_context * of ibv_import_device, called with a duplicate of `cmd_fd`. Raises
+        SetupRefused."""
         function = self._declare("ibv_import_device", ctypes.c_void_p, ctypes.c_int)
         return self._imported("the device", function(os.dup(cmd_fd)))
 
     def dereg_import(self, context: int, pd_handle: int, mr_handle: int) -> Return:
-        """ibv_dereg_mr of an import of a region by an import of a domain. Raises SetupRefused."""
+        """Imports a PD, and a region by this PD; returns the result of ibv_dereg_mr of the region. Raises
+        SetupRefused."""
         pd = self._imported("the domain", self._verb("ibv_import_pd", context, pd_handle).value)
         mr = self._imported("the region", self._verb("ibv_import_mr", pd, mr_handle).value)
         return self._verb("ibv_dereg_mr", mr)
@@ -305,7 +309,7 @@ class Libibverbs:
         return pointer
 
     def _domain(self, returned: Return, end: str) -> Return:
-        """The result of a call that returned a PD, which the function `end` releases."""
+        """Returns the result of a call that returned a PD, which the function `end` releases."""
         if not returned.value:
             return returned
         release = functools.partial(self._declare(end, ctypes.c_int, ctypes.c_void_p), returned.value)
@@ -348,7 +352,7 @@ def _types(verb: Verb) -> tuple[type, ...]:
 
 
 def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
-    """A C function that sets errno to EOPNOTSUPP and returns NULL, or EOPNOTSUPP if its type is a number."""
+    """Returns a C function that sets errno to EOPNOTSUPP and returns NULL, or EOPNOTSUPP if `result` is a number."""
 
     def answer(*_: object) -> int | None:
         ctypes.set_errno(errno.EOPNOTSUPP)
@@ -365,7 +369,7 @@ def _rereg_layer(returned: Return) -> str:
 
 
 def exact(call: Callable[[], object]) -> Return:
-    """The result of a pyverbs call: the code of the exception that it raises, or 0."""
+    """Returns the result of a pyverbs call: the code of the exception that the call raises, or 0."""
     from pyverbs.pyverbs_error import PyverbsRDMAError
 
     try:

@@ -19,7 +19,7 @@ from conformance.kernel import paging
 
 PAGE = mmap.PAGESIZE
 REPEATED_PAGES = 1031
-_TEST_DEVICE = ["0x1b36", "0x0005"]  # the vendor id and device id of pci-testdev
+_TEST_DEVICE = ["0x1b36", "0x0005"]  # the vendor id and the device id of pci-testdev
 _NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
 _MAP_FIXED, _MAP_NORESERVE, _MAP_HUGETLB, _MAP_FIXED_NOREPLACE = 0x10, 0x4000, 0x40000, 0x100000
 _MADV_HUGEPAGE, _MEMFD_SECRET = 14, 447
@@ -42,9 +42,9 @@ def hugepage_size() -> int:
 
 @dataclass
 class Memory:
-    """A range of `size` bytes at `addr`; `mapped` is what must be unmapped: (address, bytes).
+    """A range of `size` bytes at `addr`; `mapped` is the mapping to remove, as (address, bytes).
 
-    `held` is a file descriptor with a lock on the memory, -1 if there is none.
+    `held` is a file descriptor with a lock on the memory, or -1.
     """
 
     addr: int
@@ -53,7 +53,7 @@ class Memory:
     held: int = -1
 
     def close(self) -> None:
-        """Unmaps the range and its guards. Further calls do nothing, because the addresses may be in use again."""
+        """Unmaps the range and its guards. Further calls do nothing, because a new mapping may have the addresses."""
         if self.mapped:
             _libc.munmap(*self.mapped)
             self.mapped = None
@@ -78,7 +78,8 @@ def unmap(addr: int, size: int) -> None:
 
 
 def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
-    """Reserves `size` aligned bytes between guard pages; returns their address, and (address, bytes) with guards."""
+    """Reserves `size` aligned bytes between guard pages; returns their address, and (address, bytes) of the whole
+    mapping."""
     total = size + 2 * alignment + PAGE
     base = _map(None, total, _NONE, _PRIVATE | _MAP_NORESERVE)
     inner = (base + PAGE + alignment - 1) // alignment * alignment
@@ -88,7 +89,7 @@ def _reserve(size: int, alignment: int) -> tuple[int, tuple[int, int]]:
 def _private(protection: int) -> Callable[[int, int], None]:
     def fill(addr: int, size: int) -> None:
         _map(addr, size, _READ | _WRITE, _PRIVATE | _MAP_FIXED)
-        ctypes.memset(addr, 0, size)  # touches the pages, so that read-only memory is not the shared zero page
+        ctypes.memset(addr, 0, size)  # writes to the pages, so that read-only memory is not the shared zero page
         _libc.mprotect(addr, size, protection)
 
     return fill
@@ -104,8 +105,7 @@ def _sparse(addr: int, size: int) -> None:
 
 def _repeated(addr: int, size: int) -> None:
     """Maps a file many times, at adjacent addresses. The number of the file's pages divides no difference of two powers
-    of two, so that an address whose upper bits get lost is in a different page.
-    """
+    of two. An address whose upper bits get lost is therefore in a different page."""
     period = REPEATED_PAGES * PAGE
     fd = os.memfd_create("rdma-cts")
     try:
@@ -229,7 +229,7 @@ def allocate_at(addr: int, size: int) -> Memory:
 
 
 def _bar(size: int) -> Memory:
-    """The first BAR of a pci-testdev of QEMU, whose registers nobody uses."""
+    """Maps the first BAR of QEMU's pci-testdev; nothing uses the registers in this BAR."""
     for device in Path("/sys/bus/pci/devices").glob("*"):
         if [(device / name).read_text().strip() for name in ("vendor", "device")] == _TEST_DEVICE:
             fd = os.open(device / "resource0", os.O_RDWR | os.O_CLOEXEC)

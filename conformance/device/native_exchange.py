@@ -2,8 +2,7 @@
 
 execution/connection.py does the same in Python; exchange.c saves the time that Python takes between two calls, which is
 longer than the time that the device takes. C is not used without a compiler, for requests that only extended queue
-pairs can post, and for benches other than the device's (the reference implementation, altered calls). Not for judging
-the results.
+pairs can post, and for benches other than the device's (the reference implementation, altered calls).
 """
 
 import ctypes
@@ -25,8 +24,8 @@ from conformance.model.deadline import TURNS_PER_S
 from conformance.verbs import ENUMS
 
 SOURCE = Path(__file__).with_name("exchange.c")
-# After this many exchanges in Python on one device, exchange.c is compiled: compiling takes about as long as C would
-# have saved until then.
+# After this many exchanges in Python on one device, exchange.c is compiled. Compiling takes about as long as C would
+# have saved in these exchanges.
 COMPILE_THRESHOLD = 500
 # The maximum number of exchanges in one call of `exchanges`.
 MAX_BATCH = 64
@@ -37,7 +36,7 @@ _TRANSITION_SIZE = 2 * ctypes.sizeof(_NUMBER)  # struct transition: state and ma
 _AREAS, _COMPLETIONS = 2, 3
 _STATES = ENUMS["ibv_qp_state"]
 _POSTED = Return(0, 0)
-_NOT_QUERIED = -1  # stands for the responder's state if it was not queried
+_NOT_QUERIED = -1  # stands for the responder's state if the state was not queried
 # struct exchange of exchange.c: connection, initiator and receives; the request, its element and the areas; the result;
 # the completions.
 _HEAD, _AREA, _RESULT = Struct("QII"), Struct("QQQQQQII"), Struct("iIIiIII4x")
@@ -85,15 +84,16 @@ _LAYOUT = (
 
 
 class NativeConnection:
-    """A pair in the form that C needs: its requester, its responder, and the state transitions that renew the pair."""
+    """A pair of queue pairs as C needs it: requester, responder, and the state transitions that renew the pair."""
 
     def __init__(
         self, requester: DeviceQueue, responder: DeviceQueue, silence_s: float, renewable: bool, by_reset: bool
     ) -> None:
-        """A completion that may be missing is awaited for `silence_s` seconds, others for the deadlines of the queues.
+        """C waits `silence_s` seconds for a completion that may be missing, and for others until the deadlines of the
+        queues.
 
-        C renews a `renewable` pair if that is possible `by_reset`; else it returns before it would use a stale pair.
-        After a failure, C waits for the final state only if the pair is `renewable`.
+        C renews a `renewable` pair if `by_reset` is true; else C returns before it would use a stale pair. After a
+        failure, C waits for the final state only if the pair is `renewable`.
         """
         self._queues = requester, responder
         renewing = renewable and by_reset
@@ -126,7 +126,7 @@ class NativeConnection:
 
 
 class NativeSpec(NamedTuple):
-    """An exchange to execute: like connection.ExchangeSpec, with the number of receives that the peer must have
+    """An exchange to execute, like connection.ExchangeSpec, with the number of receives that the peer must have
     posted."""
 
     connection: NativeConnection
@@ -145,8 +145,8 @@ def exchanges(specs: Sequence[NativeSpec]) -> list[Exchange]:
     """Executes at most MAX_BATCH exchanges, up to and including the first whose memory Python has to examine.
 
     Returns the results of the executed exchanges; the list is empty if the first connection cannot be renewed. Each
-    exchange fills its areas, posts the request and a SEND after it, and waits for the completions; `native_state` of
-    each area is then its state. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
+    exchange fills its areas, posts the request and a SEND after it, waits for the completions, and sets `native_state`
+    of each area. Raises OSError if ibv_poll_cq or ibv_query_qp fails.
     """
     compiled = _library()
     assert compiled is not None
@@ -197,15 +197,16 @@ def _buffer() -> tuple[ctypes.Array[ctypes.c_char], int]:
 
 @functools.lru_cache(maxsize=2 * _AREAS * MAX_BATCH)
 def _address(content: bytes) -> int:
-    """The address of the bytes. The cache keeps the bytes alive, so that equal bytes have the same address."""
+    """Returns the address of the bytes. The cache keeps the bytes alive, so that equal bytes have the same address."""
     return ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0
 
 
 def native_connection(pair: Pair, silence_s: float, renewable: bool) -> NativeConnection | None:
-    """The pair in the form that C needs.
+    """Returns the pair in the form that C needs.
 
-    None until its device has had enough exchanges for compiling to save time, for pairs that C cannot use, and without
-    a compiler. Raises UserError if exchange.c does not have the layout that this module assumes.
+    Returns None until the pair's device has executed enough exchanges for compiling to save time, for pairs that C
+    cannot use, and without a compiler. Raises UserError if exchange.c does not have the layout that this module
+    assumes.
     """
     requester, responder = pair.requester, pair.responder
     if type(requester) is not DeviceQueue or type(responder) is not DeviceQueue:

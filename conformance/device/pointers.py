@@ -1,7 +1,7 @@
-"""Finds the C structures of pyverbs objects: calls with exact arguments need them, but pyverbs hides most of them.
+"""Finds the C structures of pyverbs objects, which calls with exact arguments need. pyverbs hides most of them.
 
-A pyverbs object has its C pointer among its fields, at an offset that depends on the version. The offset is found by
-comparing the contents of the structure with the properties of the object, never assumed. Not for using the structures.
+A pyverbs object has its C pointer among its fields, at an offset that depends on the version. The offset is never
+assumed: it is found by comparing the contents of the structure with the properties of the object.
 """
 
 import ctypes
@@ -48,8 +48,8 @@ class Pointers:
     def pd(self, pd: Any) -> int:
         """struct ibv_pd * of a pyverbs PD.
 
-        The property `pd` cannot be used: in rdma-core 56, it treats the pointer as a Python object, and this process
-        crashes.
+        The property `pd` cannot be used: in rdma-core 56, the property treats the pointer as a Python object, and this
+        process crashes.
         """
 
         def matches(pointer: int) -> bool:
@@ -107,8 +107,8 @@ class Pointers:
     def mr(self, pointer: int, pd: Any) -> Iterator[Any]:
         """A pyverbs MR with the given struct ibv_mr *, or with NULL for 0.
 
-        The MR is valid only within the block, and does not own the region. `pd` is a pyverbs PD: the first time, a
-        region is registered in it to find the offset. Raises SetupRefused.
+        The MR is valid only within the block, and does not own the region. The first call registers a region in `pd`, a
+        pyverbs PD, to find the offset. Raises SetupRefused.
         """
         from pyverbs.mr import MR
 
@@ -133,7 +133,7 @@ class Pointers:
             struct = IbvMr.from_address(pointer)
             return (struct.lkey, struct.rkey, struct.length) == (mr.lkey, mr.rkey, mr.length)
 
-        memory = ctypes.create_string_buffer(4 * PAGESIZE)  # a whole page of this buffer is registered
+        memory = ctypes.create_string_buffer(4 * PAGESIZE)  # one whole page of this buffer is registered
         addr = (ctypes.addressof(memory) // PAGESIZE + 2) * PAGESIZE
         try:
             mr = MR(pd, PAGESIZE, ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE"), address=addr)
@@ -142,7 +142,7 @@ class Pointers:
         try:
             self._offset(mr, matches)
         finally:
-            with suppress(PyverbsRDMAError):  # the cases report what a device does not release
+            with suppress(PyverbsRDMAError):  # the cases report objects that a device does not release
                 mr.close()
 
 

@@ -1,7 +1,6 @@
 """One port of a device as the kernel shows it in sysfs: its state, and the GIDs and partitions that it can use.
 
-The device is not opened, so that mistakes of the user are reported before a run begins. Not for queries by pyverbs
-(device.py).
+The device is not opened, so that mistakes of the user are reported before a run begins.
 """
 
 import os
@@ -15,13 +14,13 @@ SYSFS = Path("/sys/class/infiniband")
 _INTERFACES = Path("/sys/class/net")
 # The states of enum ibv_port_state in which a port carries data; sysfs names them after their number.
 _CARRYING = ("ARMED", "ACTIVE", "ACTIVE_DEFER")
-# The names of link layers in sysfs. On the last, that of EFA, a GID has no network interface.
+# The names of link layers in sysfs. On the last one, the link layer of EFA, a GID has no network interface.
 INFINIBAND, UNSPECIFIED = "InfiniBand", "Unknown"
 ROCE_1, ROCE_2 = "RoCE v1", "RoCE v2"
 _TYPES = {"IB/RoCE v1": ROCE_1, "RoCE v2": ROCE_2}
 _UP = 1  # IFF_UP of <linux/if.h>
 _NOT_CARRYING = ("down", "lowerlayerdown", "notpresent")  # operstate of an interface
-_FULL_MEMBER = 1 << 15  # a bit of a partition key; two limited members of a partition cannot communicate
+_FULL_MEMBER = 1 << 15  # full membership, in a partition key; limited members cannot communicate
 _DEFAULT_PARTITION = 0xFFFF
 _LINK_LOCAL = "fe80:"
 
@@ -32,10 +31,10 @@ def device_names(sysfs: Path = SYSFS) -> list[str]:
 
 @dataclass(frozen=True)
 class Gid:
-    """One entry of a port's GID table, whose address is set.
+    """An entry of a port's GID table. Its address is not zero.
 
-    `kind` is empty if the kernel does not report it. `interface` is the network interface of RoCE, empty if there is
-    none in this network namespace. `up` is true if the interface carries data, or if the link layer needs no interface.
+    `kind` is empty if the kernel does not report it. `interface` is the network interface of a RoCE GID, empty if this
+    network namespace has none. `up` is true if the interface carries data, or if the link layer needs no interface.
     """
 
     index: int
@@ -85,7 +84,7 @@ class Port:
         return next((index for index in full if keys[index] == _DEFAULT_PARTITION), full[0] if full else 0)
 
     def gids(self, indices: Iterable[int] | None = None) -> list[Gid]:
-        """The entries that have an address, among `indices` if given."""
+        """Returns the entries with an address; with `indices`, only entries at these indices."""
         # A port may have a thousand entries: in an emulated guest, reading all of them takes seconds.
         folder = self._folder / "gids"
         listed = map(int, os.listdir(folder)) if indices is None and folder.is_dir() else indices or ()
@@ -93,7 +92,7 @@ class Port:
 
     def _gid(self, index: int) -> Gid | None:
         address = _text(self._folder / "gids" / str(index))
-        if not set(address[20:]) - set("0:"):  # the second half of a GID, the interface id, is zero: no address
+        if not set(address[20:]) - set("0:"):  # the interface id is zero: no address
             return None
         if (layer := self.link_layer) in (INFINIBAND, UNSPECIFIED):
             return Gid(index, address, layer if layer == INFINIBAND else "")
@@ -111,7 +110,7 @@ class Port:
         return bool(up) and _text(folder / "operstate") not in _NOT_CARRYING
 
     def choose(self, gids: Sequence[Gid]) -> int:
-        """The index of the GID for loopback traffic, among those of `gids`. Raises UserError if none can be used.
+        """Returns the index of the GID of `gids` to use for loopback traffic. Raises UserError if none can be used.
 
         On InfiniBand, this is the first GID, which every port has. On RoCE, it is a GID whose interface is up: the last
         of version 2, and not a link-local GID if there is another. On other link layers, the rule for RoCE applies to
@@ -155,5 +154,5 @@ def _preference(gid: Gid) -> tuple[bool, bool, int]:
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:  # there is no such entry, or the entry is not set (EINVAL)
+    except OSError:  # the entry does not exist, or is not set (EINVAL)
         return ""

@@ -1,9 +1,8 @@
 """Posting and polling as in a C program: the structures of <infiniband/verbs.h>, and the provider's functions.
 
 ibv_post_send, ibv_post_recv and ibv_poll_cq are inline functions of the header. They call functions to which `struct
-ibv_context` points, so the layouts of these structures are part of the library's stable ABI. pyverbs is not used
-because its work requests cannot specify the key of a bind, cannot be without SGEs, and never free their lists. Not for
-queue pairs (queue_pairs.py).
+ibv_context` points, so the layouts of these structures are part of the library's stable ABI. pyverbs is not used,
+because its work requests cannot specify the key of a bind, must have SGEs, and never free their lists.
 """
 
 import ctypes
@@ -109,8 +108,7 @@ class Poster:
         return ctypes.c_int.from_address(ctypes.c_uint64.from_address(self._cq + _WORD).value + _WORD).value
 
     def state(self) -> int:
-        """The state of the queue pair, of enum ibv_qp_state, as ibv_query_qp returns it. Raises OSError if that
-        fails."""
+        """Returns the state of enum ibv_qp_state that ibv_query_qp reports. Raises OSError if ibv_query_qp fails."""
         failed = self._query_qp(self.qp, self._attributes_at, _QP_STATE, self._attributes_at + _ATTRIBUTES)
         if failed:
             raise OSError(failed, "ibv_query_qp")
@@ -120,7 +118,7 @@ class Poster:
         return Return(value, value if value > 0 else 0)
 
     def completions(self, count: int, deadline_s: float) -> list[Completion]:
-        """The next `count` completions, fewer if the deadline passes. Raises OSError if polling fails.
+        """Returns the next `count` completions, fewer if the deadline passes. Raises OSError if polling fails.
 
         Leaves out the completions of the SENDs that the harness posts after requests.
         """
@@ -154,9 +152,9 @@ def pack_send(
 ) -> None:
     """Writes struct ibv_send_wr at the offset `at` of `buffer`.
 
-    `elements` is the location of the request's scatter/gather list: a buffer, the offset in it, and the address. The
-    `destination` of a datagram is a struct ibv_ah *, a queue pair number and a queue key. `srqn` is the number of the
-    shared receive queue of an XRC request.
+    `elements` is the location of the request's scatter/gather list: a buffer, the offset in this buffer, and the
+    address. The `destination` of a datagram is a struct ibv_ah *, a queue pair number and a queue key. `srqn` is the
+    number of the shared receive queue of an XRC request.
     """
     opcode = request.opcode
     imm = request.invalidate_rkey % (1 << 32) if opcode.endswith("_INV") else socket.htonl(request.imm)
@@ -184,7 +182,7 @@ def _pack_elements(buffer: Any, at: int, sges: Sequence[Sge]) -> None:
 
 
 def completion(wcs: Any, index: int, at: int = 0) -> Completion:
-    """The completion number `index` of an array of struct ibv_wc, which begins at the offset `at` of `wcs`."""
+    """Returns the completion number `index` of the array of struct ibv_wc at the offset `at` of `wcs`."""
     wr_id, status, opcode, vendor_err, byte_len, imm, _, _, flags, *_ = WC.unpack_from(wcs, at + index * WC.size)
     if status:
         return Completion(wr_id, wc_status(status), vendor_err=vendor_err)

@@ -1,10 +1,10 @@
-"""The states of queue pairs: the transitions from RESET to the last state, with the attributes that each type needs;
-how the two queue pairs of a pair are connected to each other and renewed after an error; and asynchronous events.
+"""The state transitions of queue pairs, with the attributes that each type needs; the connection of the two queue pairs
+of a pair, and its renewal after an error; and asynchronous events.
 
 On InfiniBand and RoCE, a pair is connected by state transitions with ibv_modify_qp(3). A queue pair of iWARP goes from
-RESET to INIT by ibv_modify_qp, and to RTS when its TCP connection is established. It cannot be used again after an
-error: by RFC 5040, an error ends the connection. Events come some time after their cause, or not at all. Not for the
-values of the attributes (queue_pairs.py), nor for the connection manager (connection_manager.py).
+RESET to INIT by ibv_modify_qp, and to RTS when its TCP connection is established. An iWARP queue pair cannot be used
+again after an error: by RFC 5040, an error ends the connection. Events come some time after their cause, or not at all.
+queue_pairs.py has the values of the attributes.
 """
 
 import ctypes
@@ -58,7 +58,7 @@ _MASKS: Mapping[str, Mapping[str, Attr]] = {
 
 
 def transitions(kind: str) -> list[tuple[int, int]]:
-    """The transitions of a queue pair of type `kind`: (value of enum ibv_qp_state, attribute mask) of each."""
+    """Returns the transitions of a queue pair of type `kind`, as (value of enum ibv_qp_state, attribute mask)."""
     return [(_STATES.value_of(state), int(mask)) for state, mask in _MASKS[kind].items()]
 
 
@@ -66,7 +66,7 @@ def modify_to(qp: Any, kind: str, attributes: Any, state: str, since: str = "RES
     """Moves a pyverbs queue pair from the state `since` to `state`, through the states between. Raises
     PyverbsRDMAError.
 
-    ERR is entered from the last of the other states, like after an error of a connected queue pair.
+    Moves to ERR from the last of the other states, as an error of a connected queue pair does.
     """
     steps = list(_MASKS[kind])
     for step in steps[steps.index(since) + 1 if since in steps else 0 :]:
@@ -112,10 +112,10 @@ def _library() -> Any:
 
 
 def events_of(qp: int, context: int, deadline_s: float = 0) -> list[str]:
-    """The names of the events of a queue pair that have come, without prefix, such as `QP_ACCESS_ERR`.
+    """Returns the names of the events that a queue pair has had, without prefix, such as `QP_ACCESS_ERR`.
 
-    `qp` is a struct ibv_qp *, `context` a struct ibv_context *. Events of other objects are dropped. If no event
-    has come yet, waits at most `deadline_s` seconds.
+    `qp` is a struct ibv_qp *, `context` a struct ibv_context *. Events of other objects are dropped. If no event has
+    come yet, waits at most `deadline_s` seconds.
     """
     found: list[str] = []
     event = _Event()
@@ -143,10 +143,11 @@ class End(Queue, Protocol):
 
 
 class ConnectStrategy(Protocol):
-    """How the queue pairs of one pair are connected.
+    """A way to connect the two queue pairs of a pair.
 
-    `connect` moves the responder to a state, and the requester as far as necessary. `close` is called after the queue
-    pairs are destroyed, and releases the rest. If `by_reset`, the queue pairs can be connected again after RESET.
+    `connect` moves the responder to a state, and the requester as far as this requires. `close` is called after the
+    queue pairs are destroyed, and releases all other objects of the connection. If `by_reset`, the queue pairs can be
+    connected again after RESET.
     """
 
     @property
@@ -161,14 +162,14 @@ class ByStates:
     by_reset = True
 
     def connect(self, requester: End, responder: End, state: str) -> None:
-        """Moves the queue pairs; if both ends are the same queue pair, it has no peer."""
+        """Moves both ends. If they are the same queue pair, the queue pair has no peer."""
         if requester is not responder:
             # A responder in a lower state than RTS cannot exchange messages.
             requester.move_to("RTS" if state in CONNECTED else "INIT", responder.number)
         responder.move_to(state, requester.number)
 
     def close(self) -> None:
-        """Does nothing: nothing but the queue pairs was made."""
+        """Does nothing, because the connection has no other objects than the queue pairs."""
 
 
 class ByManager:

@@ -1,7 +1,7 @@
-"""Queue pairs on the device under test, in loopback or connected to those of a peer, and work requests on them.
+"""Queue pairs on the device under test, in loopback or connected to a peer's queue pairs, and their work requests.
 
 A pair is a requester and a responder, connected to each other. pyverbs creates the queue pairs and changes their
-states; posting.py posts the requests. Not for judging completions.
+states; posting.py posts the requests.
 """
 
 import select
@@ -23,11 +23,11 @@ from conformance.model.transport import IWARP
 from conformance.verbs import ENUMS
 
 QUEUE_DEPTH, _CQ_DEPTH = 16, 64
-# The maximum number of SGEs of a request, on a device that supports this many.
+# The number of SGEs for which queues are made, on a device that supports this number.
 ELEMENTS = 3
 # Attributes of the connection: local ACK timeout 4.096 us * 2^17 = 537 ms, three retries. On a busy host, an emulated
-# processor may stop for more than 67 ms, and the suite does not test needless retries. Soft-RoCE retries without end if
-# the number of retries is 7.
+# processor may stop for more than 67 ms, and a shorter timeout would cause needless retries. Soft-RoCE retries without
+# end if the number of retries is 7.
 _TIMEOUT, _RETRIES, _RNR_RETRIES, _MIN_RNR_TIMER = 17, 3, 7, 12
 # The queue key of datagrams: an attribute of the receiving queue pair, and part of each send request. Any value whose
 # highest bit is clear can be used; other values are reserved for privileged users.
@@ -47,11 +47,11 @@ def elements_on(device: Device) -> int:
 
 
 class DeviceQueue:
-    """One queue pair with a completion queue of its own."""
+    """A queue pair with a completion queue of its own."""
 
     shared: Any = None  # the pyverbs SRQ to which its receives are posted, if any
     remote: Destination | None = None  # the device of the peer; None in loopback
-    _memory: RemoteDevice | None = None  # a peer on another host whose memory this end's requests may use
+    _memory: RemoteDevice | None = None  # a peer on another host, if the requests of this end may use its memory
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """Waits at most `deadline_s` seconds for a completion.
@@ -134,7 +134,7 @@ class DeviceQueue:
             pass
 
     def connection_attributes(self, peer: int) -> Any:
-        """The attributes that connect the queue pair to the number `peer`, as a pyverbs QPAttr."""
+        """Returns the attributes that connect the queue pair to the queue pair number `peer`, as a pyverbs QPAttr."""
         from pyverbs.qp import QPAttr
 
         device = self.device
@@ -156,7 +156,7 @@ class DeviceQueue:
         return self.remote or self.device
 
     def _path(self) -> Any:
-        """The path from this device to that of the peer, as struct ibv_ah_attr."""
+        """Returns the path from this device to the peer's device, as struct ibv_ah_attr."""
         from pyverbs.addr import AHAttr, GlobalRoute
 
         peer = self._destination_device
@@ -183,7 +183,7 @@ class DeviceQueue:
 
     @property
     def attributes(self) -> Any:
-        """The attributes of its state transitions, as a pyverbs QPAttr; None before the first."""
+        """The attributes of the latest state transition, as a pyverbs QPAttr; None before the first transition."""
         return self._attributes
 
     def query_state(self) -> str:
@@ -194,7 +194,7 @@ class DeviceQueue:
         return int(IbvQp.from_address(self.poster.qp).handle)
 
     def events(self, deadline_s: float = 0) -> list[str]:
-        """The names of the asynchronous events of this queue pair; a call for another queue pair drops them."""
+        """Returns the names of this queue pair's asynchronous events; a call for another queue pair drops them."""
         return events_of(self.poster.qp, self.poster.context, deadline_s)
 
     def request_event(self, solicited_only: int) -> None:
@@ -202,7 +202,7 @@ class DeviceQueue:
         self.cq.req_notify(bool(solicited_only))
 
     def took_event(self, deadline_s: float | None) -> bool:
-        """ibv_get_cq_event and ibv_ack_cq_events, if an event comes before the deadline."""
+        """Takes and acknowledges an event; returns False if no event comes before the deadline."""
         assert self._channel is not None
         if not select.select([self.poster.channel], [], [], self.deadline_s if deadline_s is None else deadline_s)[0]:
             return False
@@ -215,7 +215,7 @@ class DeviceQueue:
         return self.poster.send(request, self._destination)
 
     def _share_memory(self) -> None:
-        """Called before a request: sends the memory that the request may use to a peer on another host."""
+        """Sends the memory that the next request may use to the peer, if the peer is on another host."""
         if isinstance(self.remote, RemoteDevice):
             self.remote.push()
             self._memory = self.remote
@@ -232,7 +232,7 @@ class DeviceQueue:
         return exact(lambda: self.qp.bind_mw(cast(DeviceWindow, window).pyverbs, request))
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
-        """The next `count` completions, fewer if the deadline passes.
+        """Returns the next `count` completions, fewer if the deadline passes.
 
         `deadline_s` defaults to the deadline of the queue pair.
         """
@@ -264,10 +264,9 @@ class DevicePair:
     keeps_receives = False
 
     def __init__(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
-        """`responder_pd` is the PD of the regions that are accessed remotely. `spec` and `device` are those of the
-        responder; the requester is on the device of `requester_pd`, which may be a different device. Waits at most
-        `deadline_s` seconds for a completion.
-        """
+        """`responder_pd` is the PD of the regions that are accessed remotely. `spec` and `device` describe the
+        responder. The requester is on the device of `requester_pd`, which may be another device. Waits at most
+        `deadline_s` seconds for a completion."""
         self._spec = device, spec, requester_pd, responder_pd, deadline_s
         self.transport = device.transport
         self._strategy: ConnectStrategy = (
@@ -278,7 +277,7 @@ class DevicePair:
     def _create(self, device: Device, spec: QpSpec, requester_pd: Pd, responder_pd: Pd, deadline_s: float) -> None:
         self._state = spec.state
         self.responder = self.kind(device, responder_pd, spec, deadline_s)
-        # XRC_SEND alone is only used to post binds, which need no peer.
+        # A queue pair of type XRC_SEND alone only posts binds, which need no peer.
         self.requester: DeviceQueue | RemoteQueue = self.responder
         try:
             if spec.kind != "XRC_SEND":
@@ -290,7 +289,7 @@ class DevicePair:
             raise
 
     def _made_requester(self, device: Device, spec: QpSpec, pd: Pd, deadline_s: float) -> DeviceQueue | RemoteQueue:
-        """The requester, on the device of its PD, which may be on another host; its packets go to `device`."""
+        """Makes the requester on the device of `pd`, which may be on another host. The requester sends to `device`."""
         if isinstance(pd, RemoteDomain):
             return RemoteQueue(pd, spec, deadline_s, device)
         queue = self.kind(cast(ProtectionDomain, pd).device, pd, spec, deadline_s)
@@ -308,7 +307,7 @@ class DevicePair:
         return self._spec[0].lingering
 
     def _connect_new(self) -> None:
-        """Connects the queue pairs that were just made. Raises NotConnected."""
+        """Connects new queue pairs. Raises NotConnected."""
         try:
             self._connect()
         except Exception as error:  # PyverbsRDMAError or CmError
@@ -341,7 +340,7 @@ class DevicePair:
         except Exception as error:  # PyverbsRDMAError or PeerRefused
             if getattr(error, "error_code", None) is None:
                 raise
-            self._create_again()  # no rule is about whether a queue pair can be moved to RESET
+            self._create_again()  # no rule says that a queue pair can be moved to RESET
 
     def _create_again(self) -> None:
         self.close()

@@ -1,9 +1,9 @@
-"""A peer on another host, as seen from this host: the requester's device, protection domain, memory and queue pairs.
+"""A peer on another host: the requester's device, protection domain, memory and queue pairs, for use on this host.
 
 A process on the peer's host makes all calls; a channel sends the calls to it. This process has a copy of the
 requester's memory, at the same addresses. Each end knows the contents at the last synchronization, and sends the pieces
-that have changed since; a piece that both ends have changed gets the contents of the end that sends first. Not for the
-process on the peer's host (fixtures/hosts/requester.py) and not for the connection to it (fixtures/hosts/peer.py).
+that have changed since. A piece that both ends have changed gets the contents of the end that sends first. The process
+on the peer's host is fixtures/hosts/requester.py; fixtures/hosts/peer.py connects to it.
 """
 
 import base64
@@ -40,7 +40,7 @@ class Mirror:
         del self._known[addr]
 
     def changes(self) -> Changes:
-        """The pieces that have changed at this end. From now on, the other end is assumed to have them."""
+        """Returns the pieces that have changed at this end, and assumes from now on that the other end has them."""
         found: Changes = []
         for addr, known in self._known.items():
             now = ctypes.string_at(addr, len(known))
@@ -69,15 +69,15 @@ class Mirror:
 class Channel(Protocol):
     """Sends a call to the process on the peer's host, and returns its answer.
 
-    Raises PeerLost if no answer comes, PeerRefused if the peer's device has refused the call, OSError with the errno
-    that the call raised there, and HarnessFailure for any other failure there.
+    Raises PeerLost if no answer comes, PeerRefused if the peer's device refused the call, OSError with the errno of an
+    OSError on the peer's host, and HarnessFailure for any other failure on the peer's host.
     """
 
     def call(self, name: str, **arguments: Any) -> Any: ...
 
 
 class PeerRefused(Exception):
-    """The peer's device has refused a call of the harness with `error_code`, an errno, like PyverbsRDMAError."""
+    """A refusal of a call of the harness by the peer's device. `error_code` is the errno, as in PyverbsRDMAError."""
 
     def __init__(self, error_code: int, what: str) -> None:
         super().__init__(what)
@@ -86,7 +86,7 @@ class PeerRefused(Exception):
 
 class Destination(Protocol):
     """The destination of a queue pair's packets: the facts about the peer's device that a path needs. Device implements
-    this."""
+    it."""
 
     @property
     def gid(self) -> Any: ...
@@ -106,7 +106,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, device: Destination) -> "Endpoint":
-        """The facts about a device of this host that the other host needs."""
+        """Returns the facts about a device of this host that the other host needs."""
         return cls(str(device.gid), device.lid, device.active_mtu)
 
     @cached_property
@@ -118,10 +118,10 @@ class Endpoint:
 
 
 class RemoteDevice:
-    """The device of the requesters, with what a connection needs."""
+    """The device of the requesters, on another host."""
 
     def __init__(self, name: str, channel: Channel, facts: dict[str, Any]) -> None:
-        """`facts` are those of requester.Requesters.facts; `name` is the name that the user gave for the peer."""
+        """`facts` are the result of requester.Requesters.facts; `name` is the name that the user gave for the peer."""
         self.name = name
         self.channel = channel
         self.transport = TRANSPORTS[facts["transport"]]
@@ -136,8 +136,8 @@ class RemoteDevice:
         return self._endpoint.gid
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:
-        """ibv_reg_mr on the peer's host, of memory at the same address. From now on, it is synchronized with this
-        host's."""
+        """ibv_reg_mr on the peer's host, of memory at the same address. From now on, the two memories are
+        synchronized."""
         reported = self.channel.call("register", addr=addr, length=length, access=access)
         if reported["errno"]:
             return Return(0, reported["errno"])
@@ -153,7 +153,7 @@ class RemoteDevice:
         return Return(value, value)
 
     def call(self, name: str, **arguments: Any) -> Any:
-        """The answer to a call that may use the memory; the memory is synchronized first. See Channel."""
+        """Synchronizes the memory, and returns the answer to a call that may use the memory. See Channel."""
         return self.channel.call(name, changes=self._mirror.changes(), **arguments)
 
     def push(self) -> None:
@@ -171,14 +171,14 @@ class RemoteDevice:
 
 
 class RemoteDomain:
-    pointer = handle = context_pointer = 0  # this process has no structure for it
+    pointer = handle = context_pointer = 0  # this process has no struct ibv_pd for it
 
     def __init__(self, device: RemoteDevice) -> None:
         self.device = device
 
     @contextmanager
     def naming(self, handle: int) -> Iterator[None]:
-        """Only a PD of the device under test can be given another handle."""
+        """Raises HarnessFailure: only a PD of the device under test can be given another handle."""
         raise HarnessFailure("the protection domain of a peer on another host has no structure here")
         yield
 
@@ -245,8 +245,8 @@ class RemoteQueue:
         raise HarnessFailure("windows are bound at the responder, and the requester is on another host")
 
     def completions(self, count: int = 1, deadline_s: float | None = None) -> list[Completion]:
-        """The next `count` completions, fewer if the deadline passes. Afterwards, this host's memory has the contents
-        of the peer's."""
+        """Returns the next `count` completions, fewer if the deadline passes. Afterwards, this host's memory has the
+        contents of the peer's memory."""
         wait_s = self._deadline_s if deadline_s is None else deadline_s
         reported = self._call("completions", count=count, deadline_s=wait_s)
         self.pd.device.take(reported["changes"])

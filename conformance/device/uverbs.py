@@ -1,9 +1,8 @@
-"""The entry point uverbs: the same verbs by the kernel's stable ABI, below library and provider.
+"""The entry point uverbs: the verbs called by the kernel's stable ABI, without library and provider.
 
 A call is a write() of `struct ib_uverbs_cmd_hdr` and the command's structure to the context's command fd, or the
-RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>; numbers and layouts are those of <rdma/ib_user_verbs.h> and
-<rdma/ib_user_ioctl_cmds.h>. A result is 0 or errno, even if the manual page of the library's verb has other codes. Not
-for the library (libibverbs.py).
+RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>; the numbers and layouts come from <rdma/ib_user_verbs.h> and
+<rdma/ib_user_ioctl_cmds.h>. A result is 0 or errno, even if the manual page of the library's verb has other codes.
 """
 
 import ctypes
@@ -26,7 +25,7 @@ _LIVES = (("REG_MR", "REREG_MR", "DEREG_MR"), ("ALLOC_MW", "DEALLOC_MW"), ("ALLO
 _EX_QUERY_DEVICE = 0x80000001  # a value of enum ib_uverbs_ex_write_cmds, with the bit of an extended command
 _OBJECT_MR = 7  # enum uverbs_default_objects
 _ADVISE_MR, _QUERY_MR, _REG_DMABUF_MR, _METHOD_REG_MR = 2, 3, 4, 5  # enum uverbs_methods_mr
-_UNKNOWN = 0x3FF  # the id of an attribute that no method has
+_UNKNOWN = 0x3FF  # an attribute id that no method has
 _CHANGE_PD = ENUMS["ibv_rereg_mr_flags"].value_of("CHANGE_PD")
 _MASK = ENUMS["ibv_mr_init_attr_mask"]
 ADDR, IOVA, FD, FD_OFFSET = (_MASK.value_of(name) for name in ("ADDR", "IOVA", "FD", "FD_OFFSET"))
@@ -37,12 +36,12 @@ _HEADER, _ATTRIBUTE = struct.Struct("=HHHHQII"), struct.Struct("=HHHH8s")
 
 
 class Uverbs:
-    """Calls of the kernel's ABI, on the command fd of an open context. `value` of a result is 0 or errno."""
+    """The entry point uverbs, on the command fd of an open context. `value` of a result is 0 or errno."""
 
     name = "uverbs"
 
     def __init__(self, cmd_fd: int, driver_id: int) -> None:
-        """`driver_id` is the device's value of the kernel's enum rdma_driver_id, which ioctls contain."""
+        """`driver_id` is the device's value of the kernel's enum rdma_driver_id. Every ioctl contains it."""
         self._fd = cmd_fd
         self._driver_id = driver_id
 
@@ -55,12 +54,12 @@ class Uverbs:
         return self._driver_id
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
-        """A verb for which the kernel has no command."""
+        """Returns a function that reports that the kernel has no command for the verb."""
         of_method(name)
         return lambda *arguments: Return(errno.EOPNOTSUPP, errno.EOPNOTSUPP, layer="libibverbs")
 
     def offers(self, verb: str) -> bool:
-        """Whether the kernel's ABI has a command for a verb; the kernel of this host may be too old for it."""
+        """Whether the kernel's ABI has a command for a verb. The kernel of this host may be too old for the command."""
         return verb in vars(type(self)) and (verb != "reg_mr_ex" or self._takes_reg_mr())
 
     def _takes_reg_mr(self) -> bool:
@@ -76,7 +75,7 @@ class Uverbs:
         return 0
 
     def _ioctl(self, method: int, attributes: Sequence[tuple[int, int, int | bytes]]) -> tuple[int, bytearray]:
-        """`attributes` are (id, length, data); `data` is a handle or an address, or the value itself as bytes.
+        """Each of `attributes` is (id, length, data); `data` is a handle, an address, or the value itself as bytes.
 
         Returns errno and the command with the attributes that the kernel has changed. errno is EPROTONOSUPPORT if the
         kernel does not report the driver's id, which every ioctl needs.
@@ -178,13 +177,13 @@ class Uverbs:
         return Return(error, error)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """A command with `handle` in place of the handle of an object, which is the PD or the object to release. `mr`
-        is a region."""
+        """Calls a command with `handle` in place of the handle of the PD, or of the object to release. `mr` is a
+        region."""
         error, _ = self._by_handle(command, handle, mr.handle, mr.struct.addr)
         return Return(error, error)
 
     def by_right_handle(self, command: str, pd: int, mr: Mr) -> Return:
-        """The same command with the right handle, on an object that is made for this call and then released."""
+        """Calls the command with the right handle, on an object that is made for this call and then released."""
         make, *then = next(life for life in _LIVES if command in life)
         error, made = self._by_handle(make, pd, 0, mr.struct.addr)
         for each in then if not error else ():
@@ -209,7 +208,7 @@ class Uverbs:
         return self._write(number, body, size), response[0]
 
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
-        """IB_USER_VERBS_CMD_REREG_MR; on success the keys in the structure are updated as by the library."""
+        """IB_USER_VERBS_CMD_REREG_MR; after a success, the keys in struct ibv_mr are updated, as the library does."""
         response = (ctypes.c_uint32 * 2)()
         handle = pd.handle if pd else 0
         body = struct.pack(
@@ -231,7 +230,7 @@ class Uverbs:
 
 
 def _handle(data: bytearray) -> int:
-    """The handle of a new object, which the kernel has written into the first attribute."""
+    """Returns the handle of a new object, which the kernel has written into the first attribute."""
     return int.from_bytes(_ATTRIBUTE.unpack_from(data, _HEADER.size)[4], sys.byteorder)
 
 
@@ -251,7 +250,7 @@ def _region(pd: Pd, addr: int, length: int, handle: int, lkey: int, rkey: int) -
 
 
 def xrc_odp_caps(cmd_fd: int) -> int:
-    """The member `xrc_odp_caps` of struct ib_uverbs_ex_query_device_resp; 0 if the kernel is older than this member.
+    """Returns the member `xrc_odp_caps` of struct ib_uverbs_ex_query_device_resp; 0 if the kernel does not know it.
 
     pyverbs does not give access to this member of struct ibv_device_attr_ex.
     """

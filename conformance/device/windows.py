@@ -1,6 +1,6 @@
 """Memory windows on the device under test: allocation and deallocation with exact codes.
 
-Not for binding and invalidating windows, which are requests of a queue pair (queue_pairs.py).
+Windows are bound and invalidated by requests of a queue pair (queue_pairs.py).
 """
 
 from typing import Any, cast
@@ -11,7 +11,7 @@ from conformance.device.libibverbs import exact
 
 
 class DeviceWindow:
-    """A memory window. `old_rkey` is its key before the latest request to bind it."""
+    """A memory window. `old_rkey` is the key before the latest request to bind the window."""
 
     def __init__(self, pd: Pd, kind: int) -> None:
         """ibv_alloc_mw of type `kind`. Raises PyverbsRDMAError with the errno."""
@@ -34,7 +34,7 @@ class DeviceWindow:
 
     @rkey.setter
     def rkey(self, value: int) -> None:
-        # ibv_bind_mw(3) requires of the caller to restore the old key after a failed bind.
+        # ibv_bind_mw(3) requires the caller to restore the old key after a failed bind.
         self._struct.rkey = value
 
     def dealloc(self) -> Return:

@@ -1,10 +1,11 @@
-"""Queue pairs in loopback whose receives are in a shared receive queue: queue pairs of type RC, and those of extended
-reliable connections (XRC), whose requests name the shared receive queue of the peer.
+"""Queue pairs in loopback whose receives are in a shared receive queue: of type RC, and of extended reliable
+connections (XRC). The requests of XRC name the shared receive queue of the peer.
 
 For RC see ibv_create_srq(3) and ibv_post_srq_recv(3). Each end of XRC consists of an XRC_SEND queue pair, an XRC_RECV
-queue pair and a shared receive queue; the latter two are in an XRC domain, which each end has for itself. See
-ibv_open_xrcd(3), ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3). Regions must be in the PD of the
-shared receive queue. XRC was never tried on a device that offers it: every device so far has refused the first call.
+queue pair and a shared receive queue; the XRC_RECV queue pair and the shared receive queue are in an XRC domain of this
+end. See ibv_open_xrcd(3), ibv_create_srq_ex(3), ibv_create_qp_ex(3) and ibv_post_send(3). Regions must be in the PD of
+the shared receive queue. XRC was never tried on a device that offers XRC: every device so far has refused the first
+call.
 """
 
 import os
@@ -27,7 +28,7 @@ RC_SRQ = "RC_SRQ"
 
 
 class SharedReceivesQueue(DeviceQueue):
-    """One end: a queue pair of type RC, and the shared receive queue to which its receives are posted."""
+    """One end: a queue pair of type RC with a shared receive queue, to which its receives are posted."""
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """Waits at most `deadline_s` seconds for a completion.
@@ -71,14 +72,14 @@ _RECEIVER = 10  # IBV_QPT_XRC_RECV
 class XrcQueue(DeviceQueue):
     """One end of an XRC connection, with the interface of one queue pair.
 
-    `number` is the number of the XRC_SEND queue pair, `receiver` that of the XRC_RECV queue pair, `shared` that of the
-    shared receive queue.
+    `number`, `receiver` and `shared` are the numbers of the XRC_SEND queue pair, the XRC_RECV queue pair and the shared
+    receive queue.
     """
 
     def __init__(self, device: Device, pd: Pd, spec: QpSpec, deadline_s: float) -> None:
         """Waits at most `deadline_s` seconds for a completion.
 
-        Raises PyverbsRDMAError if the device refuses any part of it.
+        Raises PyverbsRDMAError if the device refuses one of the objects.
         """
         from pyverbs.qp import QP, QPInitAttrEx
         from pyverbs.xrcd import XRCD, XRCDInitAttr
@@ -109,13 +110,13 @@ class XrcQueue(DeviceQueue):
         return SRQ(self.device.context, attributes)
 
     def connect(self, number: int, receiver: int, shared: int) -> None:
-        """Connects both queue pairs of this end to those of the peer, which has these numbers."""
+        """Connects both queue pairs of this end to the peer's queue pairs, by the numbers of the peer's objects."""
         modify_to(self._receiver, "XRC_RECV", self.connection_attributes(number), "RTR")
         modify_to(self.qp, "XRC_SEND", self.connection_attributes(receiver), "RTS")
         self.state, self._peer_shared = "RTS", shared
 
     def query_state(self) -> str:
-        """ERR if one of the two queue pairs is in that state, else the state of the XRC_SEND queue pair."""
+        """Returns ERR if one of the two queue pairs is in ERR, else the state of the XRC_SEND queue pair."""
         sender, receiver = super().query_state(), query_state(self._receiver)
         return receiver if receiver == "ERR" else sender
 
@@ -143,7 +144,7 @@ class XrcPair(SharedReceivesPair):
             end.connect(peer.number, peer.receiver, peer.shared)
 
 
-# For types of pairs that DevicePair does not serve, the class that does.
+# The class of a pair, by type, for types that DevicePair does not support.
 PAIRS: Mapping[str, type[DevicePair]] = {XRC: XrcPair, RC_SRQ: SharedReceivesPair}
 
 

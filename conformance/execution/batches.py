@@ -1,8 +1,7 @@
-"""Batches: several work requests between ibv_wr_start and ibv_wr_complete or ibv_wr_abort. Such a batch is called a
-posting here.
+"""Postings: several work requests between ibv_wr_start and ibv_wr_complete or ibv_wr_abort.
 
-The rules are those of ibv_wr_post(3): no request is carried out before ibv_wr_complete returns 0, and then every
-request is. Not for single requests, which traffic.py makes with `poster: wr_post`.
+The rules are those of ibv_wr_post(3): no request is carried out before ibv_wr_complete returns 0, and every request is
+carried out afterwards. traffic.py makes single requests with `poster: wr_post`.
 """
 
 import ctypes
@@ -22,7 +21,7 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import BOTH_POSTERS
 from conformance.verbs import ENUMS
 
-_REQUESTS = 8  # the number of requests of a posting that fits into the send queue
+_REQUESTS = 8  # the number of requests of a posting whose requests fit into the send queue
 _ROUNDS = 4  # how often postings and calls of ibv_post_send alternate
 _INLINE_SIZE = 64  # bytes of inline data for which the queue pairs are made
 _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
@@ -31,7 +30,7 @@ _FILLED = 0x80  # the byte of the first message; the next message has the next b
 
 @dataclass
 class _Posting:
-    """A connection, and the numbered ranges of `length` bytes from `addr`, into which the requests of a batch write."""
+    """A connection, and numbered ranges of `length` bytes from `addr` on, to which the requests of a posting write."""
 
     context: CaseContext
     connection: LoopbackConnection
@@ -45,7 +44,7 @@ class _Posting:
         return cast(BuildingQueue, self.connection.pair.requester)
 
     def write(self, number: int, flags: int = SIGNALED) -> SendRequest:
-        """An RDMA WRITE that fills the range `number` with a byte that no other range gets."""
+        """Returns an RDMA WRITE that fills the range `number` with a byte that no other range gets."""
         at = number * self.length
         ctypes.memset(self.source.addr + at, _FILLED + number, self.length)
         part = Sge(self.source.addr + at, self.length, self.source.lkey)
@@ -56,14 +55,14 @@ class _Posting:
         return [self.write(number) for number in numbers]
 
     def arrived(self, numbers: Sequence[int]) -> list[int]:
-        """Which of these ranges have changed."""
+        """Returns the numbers of the ranges that have changed."""
         return [each for each in numbers if self._content(each) != repeated(EMPTY, self.length)]
 
     def _content(self, number: int) -> bytes:
         return ctypes.string_at(self.addr + number * self.length, self.length)
 
     def missing(self, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-        """Waits for the completions, and describes the first request that was not carried out; empty if all of them
+        """Waits for the completions, and describes the first request that was not carried out; returns "" if all
         were."""
         found = [(each.wr_id, each.status) for each in self.queue.completions(len(requests))]
         if found != [(each.wr_id, "SUCCESS") for each in requests]:
@@ -156,7 +155,8 @@ def _reused(posting: _Posting) -> str:
 
 
 def _whole_or_nothing(posting: _Posting, requests: Sequence[SendRequest], numbers: Sequence[int]) -> str:
-    """A posting that may be refused: either all its requests are carried out or none."""
+    """Waits for a posting that may be refused, and describes the error unless all or none of its requests were carried
+    out."""
     returned = posting.queue.post_batch(requests)
     return posting.executed(numbers, _REQUESTS - 1) if returned.value else posting.missing(requests, numbers)
 

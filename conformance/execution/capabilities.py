@@ -1,6 +1,5 @@
-"""The capabilities that a device declares and those that its entry points offer, determined before the first case. Not
-for trying a single verb or declared capability (offered.py).
-"""
+"""The capabilities that a device declares and those that its entry points offer, determined before the first case.
+offered.py tries a single verb or declared capability."""
 
 from conformance.device import persistent
 from conformance.device.bench import DeviceBench
@@ -17,7 +16,7 @@ def capabilities_of(bench: DeviceBench) -> Capabilities:
     reachable["copy_on_fork"] = bench.device.netlink.copies_on_fork()
     reachable["persistent_memory"] = persistent.device() is not None
     reachable["pci_bar"] = _is_had(bench, "bar")
-    # rereg_mr is tried on a region; the key is missing if the entry point could not register a region.
+    # rereg_mr is tried on a region; without the key, the entry point could not register a region.
     registers = {name: "rereg_mr" in tried for name, tried in offered.items()}
     reachable["raw_registration"] = registers["uverbs"] or not registers["libibverbs"]
     declared = bench.device.capabilities

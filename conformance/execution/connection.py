@@ -3,8 +3,7 @@ error.
 
 Each request is followed by a SEND of zero bytes. When the peer has received the SEND, the request has been processed,
 on unreliable queue pairs too, and the data that the request wrote are visible to the receiver. If neither end has
-answered a request, a further message that must arrive shows whether the connection works. Not for choosing the memory
-of a request (traffic.py).
+answered a request, a further message that must arrive shows whether the connection works.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ from conformance.errors import HarnessFailure, LoopbackLost
 from conformance.model.deadline import Wait
 from conformance.model.expected_errors import RELIABLE
 
-# Seconds to wait for a completion that may legitimately be missing. This is enough, since both ends are in this
+# Seconds to wait for a completion that may legitimately be missing. They suffice, because both ends are in this
 # machine.
 SILENCE_S = 1.0
 # Seconds to wait for an error state that a queue pair did not enter in an earlier case, and may never enter.
@@ -33,8 +32,8 @@ _OTHER_ANSWERS = ("LOC_", "MW_", "RNR_")
 # A message over an unreliable transport may be lost once or twice.
 _MOST_TRIES = 3
 ERROR_STATE = "ERR"
-# The types of queue pairs whose receives are in a shared receive queue, where the receives stay after an error of the
-# queue pair.
+# The types of queue pairs whose receives are in a shared receive queue. These receives stay after an error of the queue
+# pair.
 _SHARED_RECEIVES = ("XRC", "RC_SRQ")
 _WITH_IMM = "RDMA_WRITE_WITH_IMM"
 _RECEIVED_WITH_IMM = "RECV_RDMA_WITH_IMM"
@@ -46,7 +45,7 @@ class ExchangeSpec(NamedTuple):
     """An exchange to execute: the request, the end that posts it (REQUESTER or RESPONDER), and the memory of both ends.
 
     `areas` are the memory of the responder and the memory of the requester. They are filled before the request is
-    posted and compared afterwards. If `failed`, an end is in the error state already, so that waits are short.
+    posted and compared afterwards. If `failed`, waits are short, because an end is in the error state already.
     """
 
     connection: "LoopbackConnection"
@@ -57,7 +56,7 @@ class ExchangeSpec(NamedTuple):
 
 
 def state_of(pair: Pair, queue: Queue) -> str:
-    """The state of an end, as ibv_query_qp returns it; empty if the device does not report states. Raises OSError."""
+    """Returns the state that ibv_query_qp reports for an end, or "" if the device reports no states. Raises OSError."""
     if not pair.tells_state:
         return ""
     try:
@@ -79,7 +78,7 @@ def post_receives(queue: Queue, wr_ids: Sequence[int], sges: Sequence[Sge] = NO_
 
 
 class LoopbackConnection:
-    """A pair of queue pairs that is renewed before its next request if the last one failed (`stale`)."""
+    """A pair of queue pairs that is renewed before its next request if the last request failed (`stale`)."""
 
     def __init__(
         self,
@@ -88,16 +87,16 @@ class LoopbackConnection:
         renewable: bool = True,
         control: "Callable[[], LoopbackConnection] | None" = None,
     ) -> None:
-        """`control` is a connection of the same kind, which is tried in place of this one if its pair is not
-        `renewable` because a case depends on the state of the pair."""
+        """`renewable` is false if a case depends on the state of the pair; `check_alive` then tries `control`, a
+        connection of the same kind."""
         self.pair = pair
-        self.sink: Sequence[Sge] = NO_BYTES  # where the responder receives a message of zero bytes
+        self.sink: Sequence[Sge] = NO_BYTES  # the responder's memory for receiving a message of zero bytes
         self.stale = False
         self._next_wr_id, self._renewable = next_wr_id, renewable
         self._control = control or (lambda: self)
         self._receives = [0, 0]  # receives that are posted and not yet consumed, at the requester and at the responder
         self._native: native_exchange.NativeConnection | None = None
-        self._error_s = SILENCE_S  # how long to wait for the error state and for the receives that it flushes
+        self._error_s = SILENCE_S  # seconds to wait for the error state and for flushed receives
 
     def renew_if_stale(self) -> None:
         """Renews the pair if its last request failed."""
@@ -107,24 +106,25 @@ class LoopbackConnection:
             self._receives = [0, 0]
 
     def has_failed(self) -> bool:
-        """Whether an end of the pair is in the error state, as after an earlier request that was refused."""
+        """Whether an end of the pair is in the error state, for example after a refused request."""
         return ERROR_STATE in (state_of(self.pair, end) for end in (self.pair.requester, self.pair.responder))
 
     def mark_failed(self, opcode: str, found: Sequence[Completion], *queues: Queue) -> None:
-        """Marks the pair stale and waits until `queues`, whose requests have failed, are in the error state.
+        """Marks the pair stale, and waits until `queues` are in the error state after a failed request.
 
-        `opcode` is that of the failed request, and `found` are its completions. The wait is needed because a queue pair
-        that is reset during its transition to the error state may enter that state after the reset.
+        `opcode` is the opcode of the failed request, and `found` are its completions. The wait is needed because a
+        queue pair that is reset during its transition to the error state may enter the error state after the reset.
         """
         self.stale = True
         for number, queue in enumerate(queues):
             self._await_error(queue, (opcode, found[0].status if found else "", number))
 
     def _await_error(self, queue: Queue, refusal: Refusal) -> None:
-        """Waits for the error state of a queue pair; only briefly if an earlier wait for it was in vain.
+        """Waits for the error state of a queue pair; only briefly if an earlier wait ended without this state.
 
-        The InfiniBand specification requires the error state, so a connection waits the full time in vain only once. On
-        iWARP, the state depends on the driver and on the kind of refusal, so there is one full wait for each kind.
+        The InfiniBand specification requires the error state, so a connection waits the full time only until the state
+        is missing once. On iWARP, the state depends on the driver and on the kind of refusal, so each kind has its own
+        full wait.
         """
         lingering = self.pair.lingering
         wait = Wait(_SHORT_SILENCE_S if refusal in lingering else self._error_s)
@@ -139,8 +139,8 @@ class LoopbackConnection:
     def execute(self, spec: ExchangeSpec) -> Exchange:
         """Renews the connection if necessary, posts the request and the SEND after it, and returns the results.
 
-        Also posts the receives that the request and the SEND need at the peer. If anything failed, the queue pairs have
-        reached their final states when this returns.
+        Also posts the receives that the request and the SEND need at the peer. If anything failed, waits until the
+        queue pairs have reached their final states.
         """
         self.renew_if_stale()
         initiator, peer = self._ends(spec.initiator)
@@ -152,8 +152,8 @@ class LoopbackConnection:
         return self.settled(spec, exchange)
 
     def settled(self, spec: ExchangeSpec, exchange: Exchange) -> Exchange:
-        """The exchange, and if anything failed, the state of the responder, after both ends have reached their final
-        states."""
+        """Returns the exchange; if anything failed, waits for the final states of both ends, and adds the state of the
+        responder."""
         initiator, peer = self._ends(spec.initiator)
         found = exchange.completions
         if not exchange.succeeded and not exchange.returned.value:
@@ -178,7 +178,8 @@ class LoopbackConnection:
             self._control().check_alive()
 
     def check_alive(self) -> None:
-        """Renews the pair if it is stale, and sends a message of zero bytes. Raises LoopbackLost if it is lost."""
+        """Renews the pair if it is stale, and sends a message of zero bytes. Raises LoopbackLost if the message is
+        lost."""
         self.renew_if_stale()
         requester, responder = self.pair.requester, self.pair.responder
         found: list[Completion] = []
@@ -231,8 +232,8 @@ class LoopbackConnection:
         return Exchange(returned, found, received, late=late)
 
     def _await_flush(self, peer: Queue, refusal: Refusal) -> list[Completion]:
-        """The completion of the receive that the peer's error state flushes. Waits only briefly if an earlier refusal
-        of the same kind flushed no receive."""
+        """Returns the completion of the receive that the peer's error state flushes. Waits only briefly if an earlier
+        refusal of the same kind flushed no receive."""
         lingering = self.pair.lingering
         flushed = peer.completions(1, _SHORT_SILENCE_S if refusal in lingering else self._error_s)
         if not flushed:
@@ -243,7 +244,7 @@ class LoopbackConnection:
         return queue.completions(1) if queue.kind in RELIABLE else queue.completions(1, SILENCE_S)
 
     def native(self) -> native_exchange.NativeConnection | None:
-        """This connection in its present state, for exchanges in C; None if C cannot execute exchanges on it."""
+        """Returns this connection in its present state, for exchanges in C; None if C cannot use this connection."""
         if not self.pair.renews_by_reset:
             self.renew_if_stale()  # C renews a pair only by RESET, and does not renew a stale pair
         if self._native is None or not self._native.uses(self.pair):
@@ -253,7 +254,8 @@ class LoopbackConnection:
         return self._native
 
     def leaves_settling(self, exchange: Exchange) -> bool:
-        """Whether `settled` has to wait for the final states after this exchange, the last that C has executed."""
+        """Whether `settled` has to wait for the final states after this exchange, the last exchange that C has
+        executed."""
         return not self.pair.renews_by_reset and not exchange.succeeded and not exchange.returned.value
 
     def update_from_native(self) -> None:
@@ -280,7 +282,8 @@ def exchanges(specs: Sequence[ExchangeSpec]) -> Iterator[Exchange]:
 
 
 def _native_exchanges(specs: Sequence[ExchangeSpec]) -> list[Exchange]:
-    """Executes as many of the first exchanges as C can in one call; an empty list if C cannot execute the first."""
+    """Executes as many exchanges in C as one call can, from the first on; returns an empty list if C cannot execute the
+    first."""
     connections: dict[LoopbackConnection, native_exchange.NativeConnection] = {}
     batch: list[native_exchange.NativeSpec] = []
     for connection, request, areas, initiator, failed in specs:
@@ -312,7 +315,7 @@ def _succeeded(found: Sequence[Completion]) -> bool:
 
 def _is_answered(found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str) -> bool:
     """Whether the completions show that an end has answered a request: the device that posted it, or the peer."""
-    if _succeeded(received):  # the message after the request has arrived
+    if _succeeded(received):  # the SEND behind the request has arrived
         return True
     if _succeeded(found):
         return pair.requester.kind in RELIABLE and pair.transport.acknowledges(opcode)

@@ -2,7 +2,7 @@
 the resources of the harness for traffic: its own connections, and registered memory for the side not under test.
 
 The harness's resources are created on first use and kept until the set-up of the case is released, so that the points
-of a sweep share them. Not for making calls (steps.py, traffic.py) and not for their order (procedure.py).
+of a sweep share them.
 """
 
 import itertools
@@ -29,7 +29,7 @@ _FIRST_WR_ID = 0x510000
 
 
 class HarnessResources:
-    """Connections by their properties, and memory by its use. `cleanup` releases both."""
+    """The harness's connections by their properties, and its memory by use. `cleanup` releases both."""
 
     def __init__(self, bench: Bench, pds: Mapping[str, Pd], cleanup: ExitStack, left_behind: list[str]) -> None:
         """`pds` may be filled later. Objects that the device does not release are added to `left_behind`."""
@@ -53,9 +53,10 @@ class HarnessResources:
         return self._connections[key]
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
-        """Registered memory of `size` bytes. Each `use` has memory of its own, which is replaced if more is needed.
+        """Registered memory of `size` bytes. Each `use` has memory of its own, which is replaced if a call needs more
+        memory.
 
-        The memory is in the middle of a mapping, so that it also works with a driver that registers too much. `access`
+        The memory is in the middle of a mapping, so that a driver that registers too much can register it too. `access`
         are the access flags for peers. Raises SetupRefused.
         """
         key = (pd.pointer, use, access)
@@ -131,14 +132,15 @@ _WITHOUT_OBJECTS = (
 
 
 class CaseContext:
-    """One case in progress: its objects by name. `cleanup` releases them; `left_behind` lists what was not released."""
+    """One case in progress: its objects by name. `cleanup` releases the objects; `left_behind` lists releases that
+    failed."""
 
     def __init__(
         self, case: Case, bench: Bench, progress: Callable[[str, int], None] = lambda what, done: None
     ) -> None:
         self.case = case
         self.bench = bench
-        self.progress = progress  # called during a long call: with its position, and with a number that grows
+        self.progress = progress  # called during a long call, with the position in the call and a growing number
         self.entry = bench.entry(case.entry)
         self.memory: dict[str, Memory] = {}
         self.dmabufs: dict[str, DmaBuf] = {}
@@ -149,17 +151,17 @@ class CaseContext:
         self.owners: dict[str, Entry] = {}
         self.fields: dict[str, dict[str, int]] = {}
         self.pairs: dict[str, Pair] = {}
-        self.destroyed: list[Pair] = []  # pairs that a step has destroyed
+        self.destroyed: list[Pair] = []  # the pairs that a step has destroyed
         self.windows: dict[str, Window] = {}
         self.released: set[str] = set()  # regions and windows that a step has released
         self._connections: dict[str, LoopbackConnection] = {}
         self.cleanup = ExitStack()
         self.left_behind: list[str] = []
         self.harness = HarnessResources(bench, self.pds, self.cleanup, self.left_behind)
-        self.children: dict[str, Child] = {}  # forked children, by the memory of which each has a copy
+        self.children: dict[str, Child] = {}  # forked children, by the memory that each child copies
         self.in_flight: dict[str, tuple[Queue, Part]] = {}  # by pair: the posting queue, the other end's memory
-        self._work_requests = itertools.count((0x5100 << 48) + 1)  # all branches share it, since they share queue pairs
-        self._trunk: CaseContext | None = None  # the context of which this one is a branch
+        self._work_requests = itertools.count((0x5100 << 48) + 1)  # branches share it and the queue pairs
+        self._trunk: CaseContext | None = None  # the context that this context branches from
 
     def branch(self, case: Case) -> "CaseContext":
         """A context for another case on the same set-up. The objects that this case creates belong to it alone."""
@@ -175,7 +177,7 @@ class CaseContext:
         return self._view(case) if case.when.call in _WITHOUT_OBJECTS and not case.afterwards else self.branch(case)
 
     def _view(self, case: Case) -> "CaseContext":
-        # Like copy.copy, but in a tenth of the time: a sweep does this at every point.
+        # Does the same as copy.copy in a tenth of the time, because a sweep makes a branch at every point.
         view = CaseContext.__new__(CaseContext)
         view.__dict__.update(self.__dict__)
         view.case, view.entry = case, self.bench.entry(case.entry)
@@ -199,7 +201,8 @@ class CaseContext:
         self.destroyed.append(pair)
 
     def connection(self, name: str) -> LoopbackConnection:
-        """The connection over a pair of the case. It is never renewed: the case may depend on the state of the pair."""
+        """Returns the connection over a pair of the case. It is never renewed: the case may depend on the state of the
+        pair."""
         if name not in self._connections:
             kind = self.pairs[name].responder.kind
             self._connections[name] = LoopbackConnection(
@@ -208,9 +211,9 @@ class CaseContext:
         return self._connections[name]
 
     def memory_around(self, addr: int, length: int) -> Memory:
-        """The memory of the case that contains a range, or the part around the range if the memory is large.
+        """Returns the memory of the case that contains a range, or the part around the range if the memory is large.
 
-        Raises LookupError if there is none.
+        Raises LookupError if no memory contains the range.
         """
         found: list[Memory] = [*self.memory.values(), *self.dmabufs.values(), *self.buffers.values()]
         for memory in found:

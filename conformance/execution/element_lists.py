@@ -1,7 +1,7 @@
-"""Operations with a list of several SGEs, and messages into receives that were posted before.
+"""Operations with a list of several SGEs, and messages into receives that an earlier step posted.
 
 The SGEs can be in several regions. Before an operation, all memory of the SGEs has known contents; afterwards, the
-memory of every SGE and everything between them is compared. Not for operations on one range (traffic.py).
+memory of every SGE and everything between them is compared. traffic.py has the operations on one range.
 """
 
 import ctypes
@@ -33,7 +33,8 @@ def _elements(context: CaseContext, step: Step) -> tuple[Sge, ...]:
 
 
 def _slices(sges: Sequence[Sge]) -> list[bytes]:
-    """The part of a message that belongs to each SGE; for a null region, which has the address 0, it is zeros."""
+    """Returns the part of a message for each SGE. For an SGE of a null region, whose address is 0, the part is
+    zeros."""
     content, found = pattern(sum(sge.length for sge in sges)), []
     for sge in sges:
         found.append(content[: sge.length] if sge.addr else bytes(sge.length))
@@ -54,7 +55,8 @@ def list_traffic(context: CaseContext, step: Step) -> Observation:
     """An operation whose local side is a list of SGEs. Raises SetupRefused.
 
     `moved` is `all` if the right bytes were read from or written to each SGE and nothing else changed. If the operation
-    is refused, `moved` and `changed` are about the memory `guarded` alone: other memory may have been accessed already.
+    is refused, `moved` and `changed` cover only the memory `guarded`, because other memory may have been accessed
+    already.
     """
     operation, sges = str(step.arguments["op"]), _elements(context, step)
     if operation == "READ" and len(sges) > context.bench.max_read_elements:
@@ -117,7 +119,7 @@ def _compared(
     arrived: bytes,
     done: bool,
 ) -> tuple[str, list[list[int]]]:
-    """`moved` and `changed` of an operation. `guarded` is the memory that the operation must not access."""
+    """Returns `moved` and `changed` of an operation. The operation must not access the memory `guarded`."""
     gathers = bool(arrived)
     name = str(step.arguments["guarded"])
     guarded = None if name == NULL else context.memory[name]
@@ -142,13 +144,13 @@ def _compared(
 
 
 def post_receive(context: CaseContext, step: Step) -> Observation:
-    """Posts a receive with the list of SGEs at the end of a pair that owns the regions, and does not wait."""
+    """Posts a receive with the list of SGEs at the end that owns the regions, and does not wait."""
     queue = context.pairs[str(step.arguments["qp"])].responder
     return result_of(queue.post_receive(_elements(context, step), context.next_wr_id()))
 
 
 def send_to_receive(context: CaseContext, step: Step) -> Observation:
-    """Sends `length` bytes into a receive that was posted before. All bytes of `memory` that change are recorded.
+    """Sends `length` bytes into a receive that an earlier step posted, and records all changed bytes of `memory`.
 
     The SGEs of the receive must be in the order of their addresses.
     """

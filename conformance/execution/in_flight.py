@@ -2,8 +2,7 @@
 the requests take effect.
 
 When the call has returned, the memory is filled with another byte, which shows whether requests still access the
-memory. All operations of a burst are posted before any completion is awaited, so that a device can reorder them. Not
-for operations whose completion is awaited at once (traffic.py).
+memory. All operations of a burst are posted before any completion is awaited, so that a device can reorder them.
 """
 
 import ctypes
@@ -25,11 +24,11 @@ from conformance.model.case import Step
 from conformance.model.observation import Observation
 from conformance.verbs import ENUMS
 
-# The number of requests in flight; a queue has room for sixteen.
+# The number of requests in flight; a queue has room for sixteen requests.
 REQUESTS = 12
 ROUNDS = 8  # rounds of REQUESTS requests each, while a second thread discards pages
 NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
-_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with lengths; 0: that of the range
+_OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with lengths; 0: the range's
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
 
 
@@ -38,7 +37,7 @@ def _answer(returned: str) -> Observation:
 
 
 def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendRequest]:
-    """The queue for posting requests on a range, the memory of the other end, and one such request."""
+    """Returns the queue for posting requests on a range, the memory of the other end, and one of these requests."""
     name, operation = str(step.arguments["qp"]), str(step.arguments["op"])
     pair, owned = context.pairs[name], bool(step.arguments["lkey"])
     key, addr, length = context.numbers(step.arguments, "lkey" if owned else "rkey", "addr", "length")
@@ -60,8 +59,7 @@ def _post(context: CaseContext, queue: Queue, request: SendRequest) -> None:
 
 
 def _posted(context: CaseContext, queue: Queue, request: SendRequest) -> bool:
-    """Posts the requests; returns whether the device took them: some devices refuse requests on a queue pair in the
-    error state."""
+    """Posts the requests; returns whether the device took them. Some devices refuse requests in the error state."""
     try:
         _post(context, queue, request)
     except SetupRefused:
@@ -82,12 +80,12 @@ def post_traffic(context: CaseContext, step: Step) -> Observation:
 
 
 def traffic_beside(context: CaseContext, step: Step) -> Observation:
-    """Requests as of post_traffic, round by round, while a second thread discards pages or deregisters the region.
+    """Posts the requests of post_traffic in rounds, while a second thread discards pages or deregisters the region.
 
-    While pages are discarded, each request of ROUNDS rounds must succeed; `wc` has the statuses. There is one discard
-    for each request: no document promises that a page fault succeeds if pages are discarded without a pause. A
-    deregistration must succeed, and the second thread fills the memory after it: requests that are posted later, such
-    as those of the last round, must change nothing (see await_traffic).
+    While pages are discarded, each request of ROUNDS rounds must succeed; `wc` has the statuses. Each request has one
+    discard: no document promises that a page fault succeeds if pages are discarded without a pause. A deregistration
+    must succeed. The second thread then fills the memory; requests that are posted later, such as those of the last
+    round, must change nothing (see await_traffic).
     """
     queue, other, request = _prepared(context, step)
     memory, name = context.memory[str(step.arguments["memory"])], str(step.arguments["mr"])
@@ -134,8 +132,8 @@ def traffic_beside(context: CaseContext, step: Step) -> Observation:
 
 
 def killed_in_flight(context: CaseContext, step: Step) -> Observation:
-    """Another process sets up this case, posts requests, and is killed; `left_behind` gets the objects of this process
-    that the kernel still has."""
+    """Kills another process that has set up this case and posted requests. `left_behind` gets the objects that the
+    kernel still has for the killed process."""
     from conformance.execution.procedure import set_up  # imported late, because procedure.py imports this module
 
     def prepare(bench: Bench) -> CaseContext:
@@ -150,10 +148,10 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
 
 
 def await_traffic(context: CaseContext, step: Step) -> Observation:
-    """Fills the memory, and awaits the completions of all requests.
+    """Fills the memory, and waits for the completions of all requests.
 
-    `returned` is 0, `changed` if a byte of the memory has changed meanwhile, or `leaked` if one of the new bytes is at
-    the other end. The requests may have been carried out before this, or fail: `marker` has their statuses.
+    `returned` is 0, `changed` if a byte of the memory has changed meanwhile, or `leaked` if a new byte has reached the
+    other end. The requests may have been carried out before this step, or fail: `marker` has their statuses.
     """
     (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
@@ -165,10 +163,10 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
 
 
 def connect_qp(context: CaseContext, step: Step) -> Observation:
-    """Moves a pair from INIT to RTS; `wc` has the statuses of requests that were posted to the responder before."""
+    """Moves a pair from INIT to RTS. `wc` has the statuses of requests that were posted earlier at the responder."""
     pair = context.pairs[str(step.arguments["qp"])]
     pair.connect()
-    # Requests of one queue complete in order; this request transfers no bytes, and needs no key.
+    # Requests of one queue complete in order. This request transfers no bytes, and needs no key.
     marker = context.next_wr_id()
     pair.responder.post_send(SendRequest("RDMA_WRITE", marker))
     found: list[Completion] = []
@@ -188,7 +186,8 @@ _WORD = 8
 
 
 def receives_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts receives into the region and as many SENDs: when receive i completes, it must have all of message i.
+    """Posts receives into the region and the same number of SENDs. When receive i completes, it must have all of
+    message i.
 
     `returned` is 0, or describes the first error.
     """
@@ -219,10 +218,10 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
 
 
 def immediates_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts RDMA WRITEs with immediate data: when the receiver has the completion of a WRITE, all bytes of this WRITE
+    """Posts RDMA WRITEs with immediate data. When the receiver has the completion of a WRITE, all bytes of this WRITE
     must be in memory.
 
-    Nothing is posted after the last WRITE of a burst, because a later request could make its bytes arrive.
+    Nothing is posted after the last WRITE of a burst, because a later request could make the bytes of the WRITE arrive.
     """
     rkey, addr, length, rounds = context.numbers(step.arguments, "rkey", "addr", "length", "rounds")
     connection = context.harness.connection("RC", str(step.arguments["pd"]))
@@ -247,7 +246,8 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
 
 
 def _messages(number: int, length: int) -> list[bytes]:
-    """The messages of the burst with this number, which differ from each other and from those of the burst before."""
+    """Returns the messages of burst `number`, which differ from each other and from the messages of the previous
+    burst."""
     return [bytes([(number * _BURST + each) % 0x50 + 0x80]) * length for each in range(_BURST)]
 
 
@@ -255,9 +255,8 @@ def _first_wrong(
     connection: LoopbackConnection, opcode: str, addr: int, messages: Sequence[bytes], field: str, wanted: Sequence[int]
 ) -> tuple[int, str] | None:
     """Takes the completions of a burst from the receiver's queue. Each must succeed, have its wanted number in the
-    field, and come when all of its message is in memory. Returns the number of the first that does not, and what it
-    did instead; None if there is none.
-    """
+    field, and come when its whole message is in memory. Returns the number of the first wrong completion and what was
+    wrong, or None."""
     sender, receiver = connection.pair.requester, connection.pair.responder
     for each, (message, own) in enumerate(zip(messages, wanted, strict=True)):
         received = receiver.completions(1)
@@ -272,10 +271,10 @@ def _first_wrong(
 
 
 def atomics_in_order(context: CaseContext, step: Step) -> Observation:
-    """Posts an RDMA WRITE of a word, and after it atomics on the same word: each atomic must return the value that the
-    requests before it have left.
+    """Posts an RDMA WRITE of a word, and then atomics on the same word. Each atomic must return the value that the
+    earlier requests have left.
 
-    The atomics are FETCH-AND-ADDs, or COMPARE-AND-SWAPs, of which every other one compares with another value and so
+    The atomics are FETCH-AND-ADDs or COMPARE-AND-SWAPs. Every other COMPARE-AND-SWAP compares with another value, and
     swaps nothing. The WRITE is signaled only in every other round.
     """
     operation = str(step.arguments["op"])
@@ -311,7 +310,8 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
 
 
 def _values(operation: str, begin: int) -> list[int]:
-    """The value of the word after each request of a burst. A COMPARE-AND-SWAP with an even number swaps nothing."""
+    """Returns the value of the word after each request of a burst. A COMPARE-AND-SWAP with an even number swaps
+    nothing."""
     values = [begin]
     for each in range(1, _BURST):
         swaps = operation == "ATOMIC_FETCH_AND_ADD" or each % 2
@@ -320,7 +320,7 @@ def _values(operation: str, begin: int) -> list[int]:
 
 
 def _atomic(request: SendRequest, before: int, after: int) -> SendRequest:
-    """The atomic that finds the value `before` and leaves the value `after`, which may be the same."""
+    """Returns the atomic that finds the value `before` and leaves the value `after`, which may be equal."""
     if request.opcode == "ATOMIC_FETCH_AND_ADD":
         return request._replace(compare_add=after - before)
     if after == before:

@@ -1,6 +1,6 @@
 """The harness's side of an operation: a registered buffer with guard bytes on both sides, which detect stray writes.
 
-Not for the range under test, which is memory of the case (bench/memory_areas.py).
+The range under test is memory of the case (bench/memory_areas.py).
 """
 
 import ctypes
@@ -39,7 +39,7 @@ class LocalBuffer:
         self._skipped = skipped
 
     def guards_changed(self) -> bool:
-        """Whether a guard byte has changed; the header in front of a datagram does not count."""
+        """Whether a guard byte has changed; the header in front of a datagram is ignored."""
         if not self._skipped:
             return self.area.changed_outside()
         ends = (self.area.memory.addr, self.area.start + self.area.length)

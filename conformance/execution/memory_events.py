@@ -1,6 +1,6 @@
 """Changes to the memory below a region: pages are discarded, swapped out, moved, or shared with a child by fork().
 
-These changes are calls of the table language, not verbs. Not for RDMA operations on the memory (traffic.py).
+These changes are calls of the table language, not verbs.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ def protect(context: CaseContext, step: Step) -> Observation:
 
 
 def move(context: CaseContext, step: Step) -> Observation:
-    """Moves the mapping to another address (mremap). In later steps, the same name stands for the new address."""
+    """Moves the mapping to another address (mremap). In later steps, the name of the memory means the new address."""
     name = str(step.arguments["memory"])
     memory = context.memory[name]
     destination = context.bench.allocate("unmapped", memory.size)
@@ -67,8 +67,8 @@ def discard(context: CaseContext, step: Step) -> Observation:
 
 
 def resident(context: CaseContext, step: Step) -> Observation:
-    """Whether the memory's pages are in the given state of vocabulary.PAGES: `returned` is 0 if all pages are, else
-    `none` or `some`."""
+    """Checks the pages' state, one of vocabulary.PAGES: `returned` is 0 if all pages are in this state, else `none` or
+    `some`."""
     memory = context.memory[str(step.arguments["memory"])]
     counted = paging.own_pages if step.arguments["pages"] == "own" else paging.in_core
     count, pages = counted(memory.addr, memory.size)
@@ -77,7 +77,7 @@ def resident(context: CaseContext, step: Step) -> Observation:
 
 
 def inherited(context: CaseContext, step: Step) -> Observation:
-    """Whether a forked child gets a part of memory: `returned` is 0 if it gets all pages, or `none`."""
+    """Checks what a forked child gets of a part of memory: `returned` is 0 if the child gets all pages, or `none`."""
     range_ = context.numbers(step.arguments, "addr", "length")
     count, pages = paging.inherited(*range_)
     seen = _done("none" if count == 0 else "0") | {"pages": [count, pages]}
@@ -101,7 +101,7 @@ def fork_init(context: CaseContext, step: Step) -> Observation:
 def fork(context: CaseContext, step: Step) -> Observation:
     """Forks a child, which shares the pages of the memory until one process writes to them.
 
-    `child` is whether the child writes to its whole copy at once, or only waits. At `join`, the child reports whether
+    `child` says whether the child writes to its whole copy at once, or only waits. At `join`, the child reports whether
     its copy has changed since.
     """
     name, writes = str(step.arguments["memory"]), step.arguments["child"] == "writes"
@@ -123,7 +123,7 @@ def fork(context: CaseContext, step: Step) -> Observation:
 
 
 def join(context: CaseContext, step: Step) -> Observation:
-    """Ends the child. `returned` is 0 if its copy of the memory is unchanged, else `differs`."""
+    """Ends the child. `returned` is 0 if the child's copy of the memory is unchanged, else `differs`."""
     return _done("0" if _end(context, str(step.arguments["memory"])) == _UNHARMED else "differs")
 
 

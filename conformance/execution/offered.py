@@ -1,10 +1,10 @@
-"""Finds out which verbs and types of queue pairs an entry point offers that no device attribute declares, and tries the
-capabilities that the device declares.
+"""Tries verbs and types of queue pairs that no device attribute declares, and the capabilities that the device
+declares.
 
-Each is tried with one harmless call, in its simplest form. A stack without a verb returns EOPNOTSUPP or ENOSYS for all
+Each trial is one harmless call, in its simplest form. A stack without a verb returns EOPNOTSUPP or ENOSYS for all
 arguments; any other result means that the verb exists. A declared capability counts as absent only if library, kernel
 or driver report this (by a code of bench.calls.ABSENT, or by EINVAL from a call that creates an object or posts a
-well-formed request). Not for other errors, which the cases find, nor for the violation itself (rules CAP-…).
+well-formed request). The cases find other errors, and the rules CAP-… judge an absent capability.
 """
 
 import errno
@@ -30,7 +30,7 @@ from conformance.verbs import ENUMS, dm, made_otherwise
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
-# The verbs that make regions or domains in other ways than by registration; the kernel has no commands for them.
+# The verbs that make regions or domains in other ways than by registration. The kernel has no commands for these verbs.
 _MADE_OTHERWISE = [verb.method for verb in (*made_otherwise.ALL, dm.ALLOC_DM, dm.IMPORT_DM) if not verb.destroys]
 _MADE_OTHERWISE += ["dmah"]
 _OFFSET = 128  # bytes
@@ -43,16 +43,16 @@ _CHANGE_ACCESS, _CHANGE_TRANSLATION = _FLAGS.value_of("CHANGE_ACCESS"), _FLAGS.v
 
 
 def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
-    """For each verb, kind of region and type of queue pair that a device cannot declare, whether this entry point
-    offers it.
+    """Returns whether this entry point offers each verb, kind of region and type of queue pair that a device cannot
+    declare.
 
-    Capabilities that could not be tried, because the device did not register a page, are left out; the cases report
-    that.
+    Capabilities that could not be tried, because the device did not register a page, are left out; the cases report the
+    failed registration.
     """
     entry = bench.entry(entry_name)
     pd = bench.alloc_pd()
     memory, length = bench.allocate("anonymous", 3 * bench.page), bench.page
-    addr = memory.addr + length  # the middle page of the mapping, not one at its ends
+    addr = memory.addr + length  # the middle page of the mapping, not a page at an end
     results = {"advise_mr": entry.advise_mr(pd, 0, 0, ())}
     mr = entry.reg_mr(pd, addr, length, _PLAIN).mr
     regions: dict[str, Return] = {}
@@ -73,7 +73,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
     huge = _on_huge_pages(bench, entry, pd)
     types = {kind.lower(): _can_be_created(bench, QpSpec(kind, "pd"), pd) for kind in _OPTIONAL}
     memory.close()
-    with suppress(Exception):  # the cases report what a device does not release
+    with suppress(Exception):  # the cases report objects that a device does not release
         pd.close()
     verbs = {verb: returned.errno not in ABSENT for verb, returned in results.items()}
     kinds = {kind: returned.mr is not None or not _is_none(returned) for kind, returned in regions.items()}
@@ -81,7 +81,7 @@ def offered_by(bench: Bench, entry_name: str) -> dict[str, bool]:
 
 
 def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
-    """The results of the verbs of _MADE_OTHERWISE; the objects that they make are released."""
+    """Calls the verbs of _MADE_OTHERWISE and releases the objects that they make; returns the results."""
     null = entry.alloc_null_mr(pd)
     if null.mr:
         entry.dereg_mr(null.mr)
@@ -92,7 +92,7 @@ def _made_otherwise(entry: Entry, pd: Pd, mr: Mr | None) -> dict[str, Return]:
     found["alloc_td"] = td = entry.alloc_td(pd.context_pointer)
     for held in (memory.held, dmah.held, td.held):
         if held:
-            with suppress(Exception):  # the cases report what a device does not release
+            with suppress(Exception):  # the cases report objects that a device does not release
                 held.close()
     found["alloc_parent_domain"] = entry.alloc_parent_domain(pd.context_pointer, pd, None, 0)
     if mr:
@@ -121,8 +121,8 @@ def _has_dmabuf_buffers(entry: Entry, pd: Pd) -> bool:
 
 
 def _on_huge_pages(bench: Bench, entry: Entry, pd: Pd) -> dict[str, bool]:
-    """Whether a region with HUGETLB can be registered; empty if this host has no huge pages, or if an on-demand region
-    of huge pages cannot be registered."""
+    """Returns whether a region with HUGETLB can be registered; empty if this host has no huge pages, or if an on-demand
+    region of huge pages cannot be registered."""
     try:
         memory = bench.allocate("huge", bench.hugepage)
     except HostLacks:
@@ -157,7 +157,7 @@ def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
 def keeps_from_children(bench: Bench) -> bool:
     """Whether a registered page is kept from forked children; ibv_is_fork_initialized does not report it."""
     pd, memory, entry = bench.alloc_pd(), bench.allocate("anonymous", 3 * bench.page), bench.entry("libibverbs")
-    addr = memory.addr + bench.page  # the middle page of the mapping, not one at its ends
+    addr = memory.addr + bench.page  # the middle page of the mapping, not a page at an end
     mr = entry.reg_mr(pd, addr, bench.page, _PLAIN).mr
     kept = paging.kept_from_children(addr)
     if mr:
@@ -169,7 +169,7 @@ def keeps_from_children(bench: Bench) -> bool:
 
 
 def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, bool]:
-    """For each of capability.PRECONDITIONS that a call can show, whether this process meets it."""
+    """Returns whether this process meets each of capability.PRECONDITIONS that a call can show."""
     return {
         "experimental_rereg": library.has_experimental_rereg,
         "shared_mr": False,
@@ -187,8 +187,8 @@ _WORD, _SIZE_MAX = 8, (1 << 64) - 1
 
 
 def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
-    """For each capability that the device declares but does not have, a text with the call that shows this and its
-    errno."""
+    """Returns, for each capability that the device declares but does not have, a text with the call that shows the lack
+    and its errno."""
     pd = bench.alloc_pd()
     found: dict[str, str] = {}
     for name, tried in _TRIED.items():
@@ -201,7 +201,7 @@ def absent_on(bench: Bench, declared: Mapping[str, bool]) -> dict[str, str]:
                 answer = str(refused) if refused.not_offered == name else ""
             if answer:
                 found[name] = answer
-    with suppress(Exception):  # the cases report what a device does not release
+    with suppress(Exception):  # the cases report objects that a device does not release
         pd.close()
     return found
 
@@ -221,7 +221,8 @@ class _Place:
         return ""
 
     def pair(self, kind: str, extended: str = "") -> str:
-        """Raises SetupRefused if the pair cannot be made; extended pairs are of type RC."""
+        """Makes a pair; extended pairs have type RC. Returns why the builders are not offered, else an empty text.
+        Raises SetupRefused."""
         try:
             self.resources.connection(kind, "pd", extended=extended)
         except SetupRefused as refused:
@@ -232,7 +233,7 @@ class _Place:
 
     def region(self, right: str) -> str:
         memory = self.bench.allocate("anonymous", 3 * self.bench.page)
-        try:  # register the middle page of the mapping, not one at its ends
+        try:  # register the middle page of the mapping, not a page at an end
             return self._register(memory.addr + self.bench.page, self.bench.page, right)
         finally:
             memory.close()
@@ -249,7 +250,7 @@ class _Place:
         return ""
 
     def request(self, opcode: str) -> str:
-        """Posts a request that a peer can carry out; whether it is carried out is tested by the cases."""
+        """Posts a request that a peer can carry out. The cases test whether it is carried out."""
         pair = self.resources.connection("RC", "pd").pair
         rights = _ACCESS.value_of("REMOTE_ATOMIC") if opcode.startswith("ATOMIC") else 0
         try:

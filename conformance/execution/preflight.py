@@ -1,10 +1,10 @@
-"""Trials before any case, on pairs of queue pairs between the device and itself or its peer, and their findings.
+"""Trials before any case, on pairs of queue pairs in loopback or between the device and its peer, and their findings.
 
-A message of zero bytes must arrive: this is the positive control of all refusals. If nothing arrived at all, as on a
-device without loopback, every operation that must not be carried out would seem to be refused. If neither end answers,
-the path is at fault, and the run ends. If the device answers, the cases judge the answer; preflight only records it
-(the outcome of SEND, RDMA WRITE and RDMA READ, the signs of a refusal, whether a pair works again after RESET,
-ibv_query_qp, further types of queue pairs), and the suite adapts. Not for judging the device.
+A message of zero bytes must arrive: this is the positive control of all refusals. On a device without loopback, for
+example, nothing would arrive, and every operation that must not be carried out would seem to be refused. If neither end
+answers, the path is at fault, and the run ends. If the device answers, the cases judge the answer; preflight only
+records it (the outcome of SEND, RDMA WRITE and RDMA READ, the signs of a refusal, whether a pair works again after
+RESET, ibv_query_qp, further types of queue pairs), and the suite adapts.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ _HINT = (
 _PEER_HINT = "connect both ports, or name another GID with --gid-index, or another --peer"
 _MEMORY_HINT = "free memory, or end other users of the device: no limit on locked memory is the reason"
 _PATH_HINT = "give the port's network interface an address, or name another GID with --gid-index"
-# Types of pairs that a device may have besides RC, or instead of it.
+# Types of pairs that a device may have besides RC, or instead of RC.
 _OTHERS = ("UC", "UD", "RC_SRQ")
 _TRIES = 3  # how often a message over an unreliable transport is tried
 # The operations that have to work on a pair of type RC.
@@ -43,10 +43,10 @@ _UNANSWERED = ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR")
 
 
 class _Outcome(NamedTuple):
-    """The outcome of an operation: `failed` is what went wrong, empty if nothing did.
+    """The outcome of an operation: `failed` says what went wrong, empty if nothing went wrong.
 
-    If `answered`, an end has answered, so that not the path but the device is the reason. If `lost`, the requester
-    reports success although nothing arrived, and another try may arrive.
+    If `answered`, an end has answered, so that the device is the reason, not the path. If `lost`, the requester reports
+    success although nothing arrived, and another try may succeed.
     """
 
     failed: str = ""
@@ -60,7 +60,7 @@ _DONE = _Outcome()
 def preflight(bench: Bench) -> Findings:
     """Returns the findings. Raises UserError (status 3) if neither end answers.
 
-    If the device has no RC, a message over another of its types of queue pairs must be answered.
+    If the device has no RC, a message over another type of queue pair must be answered.
     """
     pd = bench.alloc_pd()
     try:
@@ -76,7 +76,7 @@ class _Preflight:
         self._bench, self._resources, self._pd = bench, resources, pd
 
     def findings(self) -> Findings:
-        self._bench.adapt(Findings(renews_by_reset=False))  # the setting that assumes least, until RESET is tried
+        self._bench.adapt(Findings(renews_by_reset=False))  # assumes the least, until RESET is tried
         try:
             found = self._of_reliable(self._resources.connection("RC", "pd"))
         except SetupRefused as refused:
@@ -109,7 +109,7 @@ class _Preflight:
         return found
 
     def _fails_anew(self, connection: LoopbackConnection, operations: Mapping[str, str]) -> str:
-        """Renews the pair; returns why the pair no longer works as before, empty if it does."""
+        """Renews the pair; returns why the pair no longer works as before, or an empty text."""
         connection.stale = True
         connection.renew_if_stale()
         failed = _sent(connection).failed
@@ -119,7 +119,8 @@ class _Preflight:
         return failed
 
     def _operation(self, connection: LoopbackConnection, opcode: str) -> str:
-        """WORKS, or the device's answer to an operation that has to work. Raises UserError if neither end answers."""
+        """Returns WORKS, or the device's answer to an operation that has to work. Raises UserError if neither end
+        answers."""
         connection.renew_if_stale()
         try:
             outcome = self._tried(connection, opcode)
@@ -171,7 +172,7 @@ class _Preflight:
         return _Outcome(_described(opcode, exchange.completions), _answered(exchange.completions))
 
     def _refused_write(self, connection: LoopbackConnection) -> str:
-        """The outcome of an RDMA WRITE to memory without REMOTE_WRITE."""
+        """Returns the outcome of an RDMA WRITE to memory without REMOTE_WRITE."""
         before = (repeated(BEFORE, _BYTES), pattern(_BYTES))
         try:
             closed = self._resources.scratch(self._pd, _BYTES, "closed")
@@ -223,9 +224,8 @@ def _has_peer(connection: LoopbackConnection) -> bool:
 
 
 def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | None = None) -> _Outcome:
-    """The outcome of a SEND to the responder's memory, by default of zero bytes. A message of zero bytes needs no
-    region, so only the path and the queue pairs can keep it from arriving.
-    """
+    """Returns the outcome of a SEND to the responder's memory, by default of zero bytes. A message of zero bytes needs
+    no region, so only the path and the queue pairs can prevent its arrival."""
     requester, responder = connection.pair.requester, connection.pair.responder
     header = DATAGRAM_HEADER if requester.kind == "UD" else 0
     content = pattern(_BYTES - header) if own and other else b""
@@ -247,7 +247,7 @@ def _sent(connection: LoopbackConnection, own: Sge | None = None, other: Sge | N
 
 
 def _answered(found: Sequence[Completion]) -> bool:
-    """Whether an end has answered. If not, the request completes with exhausted retries, or does not complete."""
+    """Whether an end has answered. Otherwise, the request completes with exhausted retries, or does not complete."""
     return bool(found) and found[0].status not in _UNANSWERED
 
 

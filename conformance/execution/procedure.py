@@ -1,7 +1,7 @@
 """The order of one case: creates the set-up, makes the calls, and returns the raw observation.
 
-steps.py makes the individual calls. An exception here is a failure of the harness, never of the device. Not for the
-kernel's evidence and the verdict (runner.py).
+steps.py makes the individual calls. An exception here is a failure of the harness, never of the device. runner.py adds
+the kernel's evidence and the verdict.
 """
 
 import itertools
@@ -20,16 +20,16 @@ from conformance.model.case import Case, MrSpec, Step, WindowSpec
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import PROBES
 
-_TOLD = 64  # progress is reported each time this many calls were made
+_TOLD = 64  # the number of calls between two reports of progress
 
 
 def each_allocation_fails(context: CaseContext, call: Callable[[], Observation]) -> Observation:
-    """Repeats the judged call: first with a failure of its first allocation, then of its second, until the call makes
-    no further allocation.
+    """Repeats the judged call with a failure of its first allocation, then of its second allocation, and so on until
+    the call makes no further allocation.
 
-    Each number is tried twice, because a page fault of this process may use up the failure; number 0 means no failure.
-    The pages of untouched memory are removed again before each call. Returns the first refusal that the row does not
-    allow, else the last refusal, else the result of the call.
+    Each number is tried twice, because a page fault of this process may use up the injected failure; number 0 means no
+    failure. Before each call, the pages of untouched memory are removed again. Returns the first refusal that the row
+    does not allow, else the last refusal, else the result of the call.
     """
     step, last = context.case.when, None
     fresh = [context.memory[name] for name, spec in context.case.given.memory.items() if spec.kind == "untouched"]
@@ -52,7 +52,7 @@ def each_allocation_fails(context: CaseContext, call: Callable[[], Observation])
 
 
 def _release(context: CaseContext, name: str) -> None:
-    """Releases the region or window that a call should not have made."""
+    """Releases the region or window that a call made but should have refused."""
     if name in context.mrs:
         kind, released = "mrs", context.owners[name].dereg_mr(context.mrs[name])
     elif name in context.windows:
@@ -90,7 +90,7 @@ def not_set_up(refusal: SetupRefused) -> Observation:
 
 
 def refused_once(refusal: SetupRefused) -> Observation:
-    """The observation of a case whose set-up was refused once, but succeeded when it was repeated."""
+    """Returns the observation of a case whose set-up was refused once, but succeeded when it was repeated."""
     return {**not_set_up(refusal), "setup_refused_once": refusal.call}
 
 
@@ -130,11 +130,12 @@ def _already_set_up(context: CaseContext) -> None:
 
 
 def _afterwards(context: CaseContext, judged: Observation) -> list[Observation]:
-    """Makes the later steps. Makes none of them if the judged call should have created an object but did not.
+    """Makes the later steps, but none of them if the judged call should have created an object and did not.
 
-    Leaves out steps that are only for a different outcome of the judged call, and steps whose type of queue pair the
-    device does not offer. Stops before a step whose object was released by a call that should have failed. Also stops
-    if the harness fails after a wrong step: the first wrong step decides the verdict, and may leave any state.
+    Leaves out steps that are only for a different outcome of the judged call, and steps that need a type of queue pair
+    that the device does not offer. Stops before a step on an object that was released by a call that should have
+    failed. Also stops if the harness fails after a wrong step: the first wrong step decides the verdict, and may leave
+    any state.
     """
     product = context.case.when.name
     refused = product and not _is_there(context, product)
@@ -205,7 +206,7 @@ def set_up_base(context: CaseContext) -> None:
 
 
 def set_up_objects(context: CaseContext) -> None:
-    """Creates regions and windows, and makes the calls that the case makes before the judged one.
+    """Creates regions and windows, and makes the calls before the judged call.
 
     Raises SetupRefused.
     """

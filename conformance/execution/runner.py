@@ -1,8 +1,8 @@
 """Runs one case: makes its calls, watches the kernel, and judges the observation.
 
 `run_case` is the only way to run a case, and independent of pytest: the plugin, the trial and the tests call it, each
-with its own RunContext. sweeps/runners.py has the runner of each kind of case. Not for the calls themselves
-(procedure.py) and not for storing results (results/).
+with its own RunContext. sweeps/runners.py has the runner of each kind of case. procedure.py makes the calls, and
+results/ stores the results.
 """
 
 import itertools
@@ -32,7 +32,7 @@ class Watch(Protocol):
 
 
 class Unwatched:
-    """A watch for cases that do not involve a kernel, such as those on the reference implementation."""
+    """A watch for cases that do not involve a kernel, such as cases on the reference implementation."""
 
     def since_last(self) -> KernelEvidence:
         return {}
@@ -88,9 +88,9 @@ KindRunner = Callable[[Case, RunContext, Progress], CaseRun]
 def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> CaseRun:
     """Runs a case of any kind. Failures of the harness are raised as exceptions (see judging.broken).
 
-    If the host lacks what the set-up needs, the case is UNREACHABLE, and the reason tells how to provide it. If in
-    addition the device does not declare a needed capability, the reason begins with that: the case would not prove the
-    rule even on a complete host.
+    If the host lacks something that the set-up needs, the case is UNREACHABLE, and the reason says how to provide it.
+    If the device also lacks a needed capability, the reason begins with the capability, because the case would not
+    prove the rule even on a complete host.
     """
     case = run.basis.resolved(case)  # a point of a sweep becomes a row
     run.watch.since_last()  # discards messages from before the case
@@ -106,15 +106,16 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
 
 
 def _not_run(case: Case, run: RunContext, unreachable: str) -> CaseRun:
-    """A CaseRun for a case that cannot be run here. Its observation is the reason, so that the case can be judged again
-    elsewhere."""
+    """Returns a CaseRun for a case that cannot be run here. The observation is the reason, so that the case can be
+    judged again elsewhere."""
     kernel = run.watch.since_last()
     conclusion = conclude(case, run.basis, {"unreachable": unreachable}, kernel)
     return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, 0)
 
 
 def _needs(case: Case) -> list[str]:
-    """The capabilities without which the case proves nothing; for a sweep, also those that all of its rules need."""
+    """Returns the capabilities without which the case proves nothing. For a sweep, these include the capabilities that
+    all its rules need."""
     if case.sweep is None:
         return list(case.needs)
     first, *others = case.sweep.needs_of.values()
@@ -135,10 +136,10 @@ def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
 
 
 def _observe_api(case: Case, bench: Bench, waiting: Callable[[], None]) -> Observation:
-    """The observation of the checks of the enumeration, struct or prototype that `case` names.
+    """Returns the observation of the checks of the enumeration, struct or prototype that `case` names.
 
-    `waiting` is called repeatedly while the compiler runs. If there are no checks because the header or a compiler is
-    missing, `unreachable` of the observation is this reason.
+    `waiting` is called repeatedly while the compiler runs. If no checks exist because the header or a compiler is
+    missing, `unreachable` of the observation says so.
     """
     item = str(case.when.arguments["item"])
     all_checks = bench.api_checks(waiting)
@@ -162,7 +163,7 @@ def _format_check(check: Check) -> str:
 
 
 def _is_about(check: str, item: str) -> bool:
-    """Whether a check is about the item or about a part of it."""
+    """Whether a check is about the item or a part of the item."""
     return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
 
 

@@ -1,6 +1,6 @@
-"""Many regions at the same time, each accessed with its own keys; and several calls at the same time.
+"""Many regions that exist at the same time, each accessed with its own keys; and several calls at the same time.
 
-These are calls of the table language, not verbs. Not for single operations (traffic.py).
+These are calls of the table language, not verbs.
 """
 
 import itertools
@@ -24,11 +24,11 @@ from conformance.model.observation import Observation
 from conformance.model.vocabulary import CALLS, NULL, QP_RIGHTS
 from conformance.verbs import ENUMS
 
-# In every group of this many regions, one key that must not work is tried: a refusal takes as long as many operations.
+# One key that must not work is tried in every group of this many regions. A refusal takes as long as many operations.
 _SAMPLED = 16
-_TOLD = 4096  # progress is reported each time this many regions were registered
-_USED = 512  # if there are more regions, about this many are accessed, and all regions that share a key
-_PROMISED = 100  # this many regions must be possible; more may exceed the limit of the device or of pinned memory
+_TOLD = 4096  # the number of registrations between two reports of progress
+_USED = 512  # of more regions, about this many are accessed, and all regions that share a key
+_PROMISED = 100  # so many regions must be possible; more regions may exceed a limit of the device or of pinned memory
 _BATCH = 32  # the number of operations that are prepared together
 _RIGHTS = QP_RIGHTS.split()
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")
@@ -38,8 +38,8 @@ _QP_ACCESS = Flags(ENUMS["ibv_access_flags"].mask_of(*_RIGHTS), tuple(_RIGHTS))
 def regions_side_by_side(context: CaseContext, step: Step) -> Observation:
     """Registers `count` adjacent regions of `length` bytes from `addr` on, and accesses them with their keys.
 
-    Then every second region is deregistered, and the others are accessed again. `returned` is 0, or describes the first
-    error.
+    Then every second region is deregistered, and the remaining regions are accessed again. `returned` is 0, or
+    describes the first error.
     """
     addr, length, count, access = context.numbers(step.arguments, "addr", "length", "count", "access")
     regions: list[Mr] = []
@@ -152,7 +152,7 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
 
 
 def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
-    """The numbers of the regions to access: a sample of many regions, and regions that share a key with another."""
+    """Returns the numbers of the regions to access: a sample of many regions, and regions that share a key."""
     count, occurs = len(keys), (Counter(lkey for lkey, _ in keys), Counter(rkey for _, rkey in keys))
     step = max(1, count // _USED) | 1  # odd, so that some regions of the sample are deregistered and some stay
     twice = (number for number, (lkey, rkey) in enumerate(keys) if occurs[0][lkey] > 1 or occurs[1][rkey] > 1)
@@ -160,7 +160,7 @@ def _used(keys: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _served(keys: Sequence[tuple[int, int]], starts: Sequence[int], length: int, numbers: Iterable[int]) -> list[Step]:
-    """A write by a peer into each of the regions, and a receive into each of them."""
+    """Returns a write by a peer and a receive for each of the regions."""
     return [
         step
         for each in numbers
@@ -197,7 +197,7 @@ def _number(value: int) -> Value:
 
 
 def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
-    """Makes operations in batches. Returns the fault of the first operation that has one; None if none has."""
+    """Makes operations in batches; returns the first fault, or None."""
     for first in range(0, len(steps), _BATCH):
         batch = steps[first : first + _BATCH]
         for step, seen in zip(batch, run_probes([(context, step) for step in batch]), strict=True):

@@ -1,6 +1,6 @@
 """The calls of the table language: one function for each, which makes the call and returns the observation.
 
-model/observation.py describes the keys of an observation. Not for the order of calls (procedure.py).
+model/observation.py describes the keys of an observation.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from conformance.model.quantity import CONSTANTS
 from conformance.model.vocabulary import BINDS, CALLS, NULL, PRODUCTS
 from conformance.verbs import ENUMS, VERBS, ArgumentSpec, product_of
 
-# The kernel assigns small handles, so it never assigns this one.
+# The kernel assigns small handles, and therefore never this value.
 _INVENTED_HANDLE = 0xFFFFFFF0
 _EXPORTED = b"exported"
 _REREG = ENUMS["ibv_rereg_mr_flags"]
@@ -50,7 +50,8 @@ def registered(context: CaseContext, step: Step, returned: Return, addr: int, le
 
 
 def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
-    """The fields of a region's struct ibv_mr; `pd` is the pointer that it should have (None: NULL)."""
+    """Returns the fields of a region's struct ibv_mr; `pd` is the pointer that its field `pd` should have (None:
+    NULL)."""
     fields = mr.fields()
     return {
         "addr": fields["addr"],
@@ -64,7 +65,7 @@ def _fields(context: CaseContext, mr: Mr, pd: int | None) -> MrFields:
 
 
 def call_verb(context: CaseContext, step: Step) -> Observation:
-    """Calls a verb with the arguments of its prototype; its result is read by the convention on its manual page."""
+    """Calls a verb with the arguments of its prototype, and reads the result by the convention of its manual page."""
     verb = VERBS[step.call]
     opened: list[int] = []
     try:
@@ -79,8 +80,8 @@ def call_verb(context: CaseContext, step: Step) -> Observation:
 
 
 def _value(context: CaseContext, spec: ArgumentSpec, given: Argument, opened: list[int]) -> object:
-    """The value of an argument: an object, or a number. A file descriptor that is opened for this call alone is added
-    to `opened`."""
+    """Returns the value of an argument: an object, or a number. A file descriptor that is opened only for this call is
+    added to `opened`."""
     if spec.kind == "word":
         return given
     if spec.kind != "object":
@@ -130,7 +131,7 @@ def _dereg_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def _stale_handle(context: CaseContext, mr: Mr) -> int:
-    """A stale handle: that of a second region on the same memory, which is deregistered here."""
+    """Returns a stale handle: the handle of a second region on the same memory, which is deregistered here."""
     entry = context.entry
     returned = entry.reg_mr(context.pds["pd"], mr.struct.addr or 0, mr.struct.length, 0)
     if returned.mr is None:
@@ -155,7 +156,7 @@ def _rereg_mr(context: CaseContext, step: Step) -> Observation:
     moved = bool(flags & _CHANGE_TRANSLATION)
     if returned.value == 0 and context.entry.name == "uverbs":
         _update_struct(mr, moved, addr, length, pd.pointer if pd and flags & _CHANGE_PD else 0)
-    # Also after a failed call: with ERR_DO_FORK_OLD, the kernel has made the change.
+    # Also done after a failed call: with ERR_DO_FORK_OLD, the kernel has made the change.
     context.fields[name] = {**mr.fields(), "old_lkey": before["lkey"], "old_rkey": before["rkey"]}
     if returned.value == 0:
         observation["asked"] = {
@@ -180,7 +181,8 @@ def _rereg_mr_experimental(context: CaseContext, step: Step) -> Observation:
 
 
 def _update_struct(mr: Mr, moved: bool, addr: int, length: int, pd: int) -> None:
-    """Updates struct ibv_mr as the library does after a success: a command of the kernel does not change it."""
+    """Updates struct ibv_mr as the library does after a success. A command of the kernel does not change the
+    structure."""
     if moved:
         mr.struct.addr, mr.struct.length = addr, length
     if pd:
@@ -224,7 +226,7 @@ def _forged(context: CaseContext, step: Step) -> Observation:
     }
     command, handle = str(step.arguments["command"]), handles[str(step.arguments["handle"])]
     observation = result_of(context.entry.forged(command, handle, mr))
-    if command != "DESTROY_QP":  # a new queue pair cannot be made by the kernel's command alone, so there is no control
+    if command != "DESTROY_QP":  # the kernel's command alone cannot make a new queue pair, so this call has no control
         control = context.entry.by_right_handle(command, handles["pd"], mr)
         observation |= {"no_control": errno_name(control.errno)} if control.value else {}
     return observation
@@ -252,7 +254,8 @@ def _export_buf(context: CaseContext, step: Step) -> Observation:
 
 
 def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
-    """How two exports differ from what they should be: two descriptors of the buffer's memory. Closes both."""
+    """Closes the exported descriptors; returns the differences from what is required: two descriptors of the buffer's
+    memory."""
     different = [] if len(fds) == 2 else ["one descriptor instead of two"]
     for fd in fds:
         try:
@@ -289,7 +292,7 @@ def _import_mr(context: CaseContext, step: Step) -> Observation:
 
 
 def _held(context: CaseContext, step: Step) -> Observation:
-    """Calls a verb that returns a pointer to a new object, and whose arguments are numbers or the handle of another
+    """Calls a verb that returns a pointer to a new object. The arguments are numbers or the handle of another
     object."""
     if step.call == "ibv_import_dm":
         handle = context.held[str(step.arguments["dm_handle"])].handle
@@ -379,7 +382,7 @@ def _bind(context: CaseContext, step: Step) -> Observation:
         key = context.number(given) % (1 << 32) if given else next_rkey(window.rkey)
         returned = queue.post_send(SendRequest("BIND_MW", wr_id, flags=flags, rkey=key, window=window, bind=info))
         if returned.value == 0:
-            window.rkey = key  # ibv_bind_mw sets the rkey itself; after ibv_post_send the caller has to
+            window.rkey = key  # ibv_bind_mw sets the rkey itself; after ibv_post_send, the caller has to set it
     observation = result_of(returned)
     observation["layer"] = _bind_layer(returned)
     if failed:
@@ -407,8 +410,8 @@ def _bind_notified(context: CaseContext, step: Step) -> Observation:
 def _had_event(context: CaseContext, queue: NotifyingQueue, wanted: bool) -> bool:
     """Returns whether the last completion of a queue had an event.
 
-    If the event does not come soon, a later request raises another event: events come in order, so an event that was
-    only late comes first.
+    If the event does not come soon, a later request raises another event. Events come in order, so a late event comes
+    before the later request's event.
     """
     if wanted:
         if queue.took_event(SILENCE_S):
@@ -428,7 +431,7 @@ def _bind_layer(returned: Return) -> str:
 def _completions(
     context: CaseContext, queue: Queue, returned: Return, expected: bool, posted: SendRequest
 ) -> Observation:
-    """The observation of the completion of a posted request. An unsignaled request must have none."""
+    """Returns the observation of the completion of a posted request. An unsignaled request must have no completion."""
     if returned.value:
         return {"wc": [], "wr_id_matches": None}
     if queue.state not in ("RTS", ERROR_STATE):  # requests complete only in these states
@@ -436,7 +439,8 @@ def _completions(
     if expected or queue.sq_sig_all:
         found = queue.completions(1)
         return _completed(posted, found) | {"wr_id_matches": [each.wr_id for each in found] == [posted.wr_id]}
-    # Requests of one queue complete in order: a completion of this request would come before that of the next one.
+    # Requests of one queue complete in order: a completion of this request would come before the completion of the
+    # next.
     marker = context.next_wr_id()
     queue.post_send(SendRequest("RDMA_WRITE", marker))  # zero bytes, so it needs no key and changes nothing
     found = queue.completions(1)
@@ -445,7 +449,8 @@ def _completions(
 
 
 def _completed(posted: SendRequest, found: Sequence[Completion], received: Sequence[Completion] = ()) -> Observation:
-    """The statuses of a request's completions, and the opcode of a completion that names a different operation."""
+    """Returns the statuses of a request's completions, and the opcode of a completion that names a different
+    operation."""
     differing = other_opcode(posted.opcode, found, received)
     statuses: Observation = {"wc": [each.status for each in found]}
     return statuses | {"opcode": differing} if differing else statuses

@@ -2,7 +2,7 @@
 
 Before each operation, memory has known contents: the range, all memory of the case around the range, and guards next to
 the harness's own buffer. Afterwards, every byte that differs is recorded. A pair of queue pairs is renewed after a
-refusal. Not for judging the observations.
+refusal.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
 
-# How often a message that has to arrive over an unreliable transport is tried at most.
+# The maximum number of tries of a message that has to arrive over an unreliable transport.
 MOST_TRIES = 3
 _IMMEDIATE = 0xC0FFEE01
 # The bit in which the compared value differs from the value in memory.
@@ -44,7 +44,7 @@ _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _RIGHTS = ENUMS["ibv_access_flags"]
 
 
-# A probe yields the exchange that it needs, if any, gets the result of the exchange by send(), and returns its
+# A generator that yields the exchange of an operation, if any, gets the exchange's result by send(), and returns the
 # observation.
 Probe = Generator[ExchangeSpec, Exchange, Observation]
 
@@ -72,8 +72,7 @@ def _with_events(context: CaseContext, step: Step) -> Observation:
 
 
 def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Observation:
-    """Returns the observation, or that of the first further try in which nothing was lost; `tries` is the number of
-    tries."""
+    """Repeats an operation while its message is lost; returns the last observation, with the number of `tries`."""
     tries = 1
     while is_lost(seen) and tries < MOST_TRIES:
         tries += 1
@@ -82,7 +81,7 @@ def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Ob
 
 
 def is_lost(seen: Observation) -> bool:
-    """Whether an unreliable transport delivered nothing, which it may do without reporting it."""
+    """Whether an unreliable transport delivered nothing. It may lose a message without a report."""
     unreliable = seen.get("qp_type", "RC") not in RELIABLE
     return unreliable and seen["returned"] == "0" and seen["wc"] in ([], ["SUCCESS"]) and seen["moved"] == "nothing"
 
@@ -95,9 +94,10 @@ def _once(context: CaseContext, step: Step) -> Observation:
 
 
 def run_probes(probes: Sequence[tuple[CaseContext, Step]]) -> list[Observation | SetupRefused]:
-    """Makes several operations: the observation of each, or why its set-up was refused.
+    """Makes several operations; returns the observation of each, or the reason why its set-up was refused.
 
-    Requests that need no exchange are made first."""
+    Requests that need no exchange are made first.
+    """
     seen: dict[int, Observation | SetupRefused] = {}
     waiting: list[tuple[int, Probe, ExchangeSpec]] = []
     for number, (context, step) in enumerate(probes):
@@ -161,7 +161,7 @@ def _traffic(context: CaseContext, step: Step) -> Probe:
 
 
 def _local_traffic(context: CaseContext, step: Step) -> Probe:
-    """An operation with a range as local memory, by an lkey: SEND and RDMA WRITE read the range, others write to it."""
+    """An operation with a range as local memory, by an lkey. SEND and RDMA WRITE read the range; others write to it."""
     operation, kind = str(step.arguments["op"]), str(step.arguments["qp_type"])
     lkey, addr, at, length = _range(context, step, operation, "lkey")
     connection = _connection(context, step)
@@ -208,7 +208,8 @@ _GRANTED = {"WRITE": "REMOTE_WRITE", "READ": "REMOTE_READ", "FETCH_AND_ADD": "RE
 
 
 class _Answer(NamedTuple):
-    """The data that show whether a request was answered: its completions, the completions at its peer, its opcode."""
+    """The data that show whether a request was answered: its completions, the completions at the peer, and its
+    opcode."""
 
     found: Sequence[Completion]
     received: Sequence[Completion]
@@ -257,7 +258,7 @@ def _receive(
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
         return _answered(returned, [], [], kind, "receive"), None
-    if kind not in RELIABLE:  # if the message is dropped, the SEND after it consumes its receive
+    if kind not in RELIABLE:  # if the message is dropped, the SEND behind it consumes the receive
         post_receives(receiver, [context.next_wr_id()])
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))
@@ -279,9 +280,9 @@ def _receive(
 
 
 def bind_and_send(context: CaseContext, step: Step) -> Observation:
-    """Posts a bind and after it a SEND on the same queue pair, and awaits only the receive of the SEND.
+    """Posts a bind and then a SEND on the same queue pair, and waits only for the receive of the SEND.
 
-    When the peer has received the SEND, the window must be bound: a SEND is ordered after a bind posted before it.
+    When the peer has received the SEND, the window must be bound, because a SEND is ordered after earlier binds.
     """
     pair = context.pairs[str(step.arguments["qp"])]
     window = context.windows[str(step.arguments["mw"])]
@@ -310,7 +311,7 @@ def bind_and_send(context: CaseContext, step: Step) -> Observation:
 
 
 def _target(context: CaseContext, at: int, length: int, contents: str, content: bytes | None, replaced: bool) -> Area:
-    """A range of the case's memory. `content` are its contents before the operation, if the operation reads the range.
+    """Returns a range of the case's memory. `content` is what the range contains before an operation that reads it.
 
     If `replaced`, the operation writes the transferred bytes to the range.
     """
@@ -321,7 +322,7 @@ def _target(context: CaseContext, at: int, length: int, contents: str, content: 
 
 
 def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[int, int, int, int]:
-    """The key, the address, the address in this process, and the length in bytes of the operation."""
+    """Returns the operation's key, its address, the address in this process, and the length in bytes."""
     number, addr, length = context.numbers(step.arguments, key, "addr", "length")
     at = context.number(step.arguments["at"]) if step.arguments["at"] else addr
     offset, size = locate(str(step.arguments["position"]), operation, addr, length)
@@ -329,7 +330,7 @@ def _range(context: CaseContext, step: Step, operation: str, key: str) -> tuple[
 
 
 def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
-    """The connection of an operation: over the pair that the case names, else a connection of the harness."""
+    """Returns the connection of an operation: over the pair that the case names, else a connection of the harness."""
     kind, pd = str(step.arguments["qp_type"]), str(step.arguments["pd"])
     posted = str(step.arguments["poster"]).removeprefix("post_send")
     flags, length = context.numbers(step.arguments, "with_flags", "length")
@@ -348,7 +349,8 @@ def _connection(context: CaseContext, step: Step) -> LoopbackConnection:
 def _request(
     context: CaseContext, operation: str, local: Sge, rkey: int, addr: int, length: int, contents: tuple[bytes, bytes]
 ) -> SendRequest:
-    """The request. `contents` are the contents before and after: an atomic replaces the first value by the second."""
+    """Returns the request. `contents` are the contents before and after: an atomic replaces the first value by the
+    second."""
     wr_id = context.next_wr_id()
     if operation in FLUSHES:
         return SendRequest(operation, wr_id, rkey=rkey, remote_addr=addr, length=length)
@@ -368,7 +370,8 @@ def _request(
 def _answered(
     returned: Return, found: Sequence[Completion], peer: Sequence[Completion], kind: str, side: str
 ) -> Observation:
-    """The observation of the completions of the request and, unless all have succeeded, of those at the other side."""
+    """Returns the observation of the request's completions and, unless all have succeeded, of the other side's
+    completions."""
     statuses = [each.status for each in found]
     observation = result_of(returned)
     observation |= {"layer": "device", "wc": statuses, "qp_type": kind, "side": side}
@@ -394,7 +397,7 @@ def _received(completions: Sequence[Completion], length: int, with_imm: bool = T
 
 
 def _moved(moved: str, length: int, done: bool, target: Area, local: LocalBuffer, late: bool) -> Observation:
-    """The observation of what the operation has changed in the range and around the harness's own buffer.
+    """Returns the observation of the operation's changes in the range and around the harness's own buffer.
 
     An operation of zero bytes counts as moved if it succeeded (`done`) and nothing changed. If `late`, a completion
     came before the last byte.

@@ -3,8 +3,8 @@
     checks = check_api()                      # the header, then pyverbs
     checks = check_header(include_dirs=[...]) # another build of rdma-core
 
-The C compiler answers all questions about the header, so that the result is what a program compiled here
-would see. No device is needed and no library is loaded. Not for what the verbs do, which the cases test.
+The C compiler answers all questions about the header, so that the result is what a program compiled here would see. No
+device is needed and no library is loaded.
 """
 
 import functools
@@ -24,13 +24,13 @@ def check_header(
     timeout_s: float = COMPILER_S,
     release: int | None = None,
 ) -> list[Check]:
-    """Returns a check for each enumerator, field and prototype, whether the suite describes it or not.
+    """Returns a check for each enumerator, field and prototype, even if the suite does not describe it.
 
-    `compiler` is a command line, by default $CC or the first of cc, gcc and clang on PATH. `include_dirs`
-    are searched before those of the system. `timeout_s` limits each run of the compiler, in seconds. `release` is the
-    installed rdma-core; its header need not have items of later releases. None means that the release is unknown. If
-    the comparison cannot be made (no compiler, no header, or a header that does not compile), the result is one
-    UNREACHABLE check, never an exception and never PASS.
+    `compiler` is a command line, by default $CC or the first of cc, gcc and clang on PATH. `include_dirs` are searched
+    before those of the system. `timeout_s` limits each run of the compiler, in seconds. `release` is the installed
+    rdma-core; its header need not have items of later releases. None means that the release is unknown. If the
+    comparison cannot be made (no compiler, no header, or a header that does not compile), the result is one UNREACHABLE
+    check, never an exception and never PASS.
     """
     try:
         return compare(Toolchain.found(compiler, include_dirs, header, timeout_s), release)
@@ -47,7 +47,7 @@ def check_api(
 
 @functools.cache
 def installed_api(release: int | None) -> tuple[Check, ...]:
-    """The checks of the installed header and bindings of rdma-core `release`; made only once in a process."""
+    """Returns the checks of the installed header and bindings of rdma-core `release`; makes them once in a process."""
     return tuple(check_api(release=release))
 
 

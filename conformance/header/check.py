@@ -1,7 +1,7 @@
 """The result of comparing one described item with the installed header or bindings, and the comparison with pyverbs.
 
 pyverbs contains the header's numbers and exports some of the names. A name that pyverbs does not export cannot be
-compared and is UNREACHABLE, not FAIL. Not for the comparison with the header (compare.py).
+compared and is UNREACHABLE, not FAIL.
 """
 
 import importlib
@@ -40,7 +40,8 @@ class Check:
 def missing(item: str, expected: str, since: str = "", release: int | None = None) -> Check:
     """Returns FAIL for an item that the header does not have. `since` is the first rdma-core with the item, if known.
 
-    An item that is newer than `release`, the installed rdma-core, is UNREACHABLE: this header need not have the item.
+    An item that is newer than `release`, the installed rdma-core, is UNREACHABLE: the installed header need not have
+    it.
     """
     if since and release is not None and release < int(since):
         return Check(item, UNREACHABLE, expected, "", f"rdma-core has it since {since}, and this is {release}")

@@ -1,8 +1,7 @@
 """Compares every described enumerator, struct, constant and prototype with a header.
 
 Each described item must be in the header and be equal to its description; enumerators and fields that only the header
-has are reported as NOT_COVERED. Not for asking the compiler (program.py) and not for reading the header's text
-(source.py).
+has are reported as NOT_COVERED. program.py asks the compiler, and source.py reads the header's text.
 """
 
 import json
@@ -97,7 +96,7 @@ def compare(toolchain: Toolchain, release: int | None = None) -> list[Check]:
 
 
 def _ours(struct: Struct) -> str:
-    """Returns the tag of the described struct, which is compiled next to the header's struct."""
+    """Returns the tag under which the described struct is compiled next to the header's struct."""
     return f"cts_described_{struct.name}"
 
 
@@ -163,14 +162,15 @@ def _questions(unknown_names: Iterable[str], unknown_fields: dict[str, list[str]
 
 
 def _undescribed_names(source: Source) -> list[tuple[str, str]]:
-    """Returns (enumeration, name) of each enumerator that is not described, and of each such macro with the prefix of
-    an enumeration."""
+    """Returns (enumeration, name) of each enumerator that is not described, and of each macro that is not described and
+    has the prefix of an enumeration."""
     described = {each.name for enum in (*ENUMS.values(), *VENDOR_ENUMS.values()) for each in enum}
     described |= set(CONSTANTS)
     macros = source.macros()
     found: dict[str, str] = {}
     for enum in ENUMS.values():
-        # A new advice or access flag may be a macro: macros of verbs_api.h define the IBV names for the kernel's names.
+        # A new advice or access flag may be a macro: verbs_api.h defines names with the prefix IBV as macros for names
+        # of the kernel.
         names = source.enumerators(enum.name) + [name for name in macros if name.startswith(enum.prefix)]
         for name in names:
             if name not in described:
@@ -185,7 +185,7 @@ def _undescribed_fields(source: Source, struct: Struct) -> list[str]:
 
 def _unknown_name_checks(names: Iterable[tuple[str, str]], answers: Answers) -> Iterator[Check]:
     for enum, name in names:
-        if name in answers.values:  # otherwise it is a macro whose value is not a number
+        if name in answers.values:  # otherwise the name is a macro whose value is not a number
             item = f"enum {enum}.{ENUMS[enum].short(name)}"
             why = f"the header has {name}, which the suite does not describe"
             yield Check(item, NOT_COVERED, "", str(answers.values[name]), why)
@@ -239,7 +239,7 @@ def _field_checks(struct: Struct, field: Field, answers: Answers, declared: str)
         return
     for what, question in (("offset", _offset), ("size", _field_size)):
         expected = answers.values.get(question(ours, field.name))
-        if expected is not None:  # otherwise the whole layout has been reported
+        if expected is not None:  # otherwise the check of the struct has reported the failure
             # An array without bounds has an offset but no size.
             found = answers.values.get(question(struct.name, field.name), f"no {what}")
             yield same(f"{item} {what}", expected, found, f"the field has another {what} in the header")
@@ -263,7 +263,7 @@ def _prototype_check(verb: Verb, answers: Answers, source: Source, release: int 
     return _type_check(item, _prototype(verb), verb.signature, answers, declared)
 
 
-# The vendor's dialect. Only that vendor's header has it, so that its absence from another header is no failure.
+# The vendor's dialect. Only the vendor's header has it, so that its absence from another header is not a failure.
 
 
 def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
@@ -278,7 +278,7 @@ def _vendor_checks(answers: Answers, source: Source) -> Iterator[Check]:
         yield _vendor_prototype(verb, answers, source)
     for enum in VENDOR_ENUMS.values():
         for each in enum:
-            if each.value is None:  # those with a value are mainline names, which have been compared
+            if each.value is None:  # flags with a value are mainline names, which have been compared already
                 yield _vendor_value(f"enum {enum.name}.{enum.short(each.name)} (experimental)", each.name, answers)
 
 

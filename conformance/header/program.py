@@ -1,9 +1,8 @@
 """Asks the C compiler for the values of constant expressions and for the preprocessed header.
 
-One program is generated, compiled and run for all expressions. The #line markers in the compiler's errors
-show which expressions do not compile. These expressions are removed and the rest is compiled again, so that
-an unknown name affects only one answer. All files are in a temporary directory. Not for what is compared
-(compare.py).
+One program is generated, compiled and run for all expressions. The #line markers in the compiler's errors show which
+expressions do not compile. These expressions are removed and the rest is compiled again, so that an unknown name
+affects only one answer. All files are in a temporary directory.
 """
 
 import os
@@ -17,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# The time limit for one run of the compiler, in seconds. It only has to end a hang: under emulation, a compiler takes
-# minutes on a busy host.
+# The time limit for one run of the compiler, in seconds. The limit only has to end a hang: under emulation, a compiler
+# takes minutes on a busy host.
 COMPILER_S = 900.0
 HEADER = "infiniband/verbs.h"
 PACKAGE = "libibverbs-dev"
@@ -38,7 +37,8 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True)
 class Answers:
-    """`values` has the number of each expression, `refused` the first error of each that does not compile."""
+    """`values` has the value of each expression, and `refused` the compiler's first error for each that does not
+    compile."""
 
     values: Mapping[str, int]
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class Toolchain:
     def found(
         cls, compiler: str | None, include_dirs: Sequence[Path | str], header: str, timeout_s: float
     ) -> "Toolchain":
-        """Returns the toolchain with the compiler of a command line, of $CC or of PATH. Raises Unreachable if there is
-        no compiler."""
+        """Returns the toolchain with the compiler of a command line, of $CC or of PATH. Raises Unreachable without a
+        compiler."""
         wanted = compiler or os.environ.get("CC", "")
         try:
             command = tuple(shlex.split(wanted)) or next(((name,) for name in COMPILERS if shutil.which(name)), ())
@@ -88,9 +88,9 @@ class Toolchain:
     ) -> Answers:
         """Returns the values of integer expressions in a program that includes the header.
 
-        `declarations` are C declarations by the tag that they declare. If a declaration does not compile, the
-        expressions that use its tag are refused as well. `undefine` are macros to undefine first. Raises Unreachable
-        if a program without any expression does not compile and run.
+        `declarations` are C declarations, by the tags that they declare. If a declaration does not compile, the
+        expressions that use its tag are refused as well. `undefine` are macros to undefine first. Raises Unreachable if
+        a program without any expression does not compile and run.
         """
         questions = list(dict.fromkeys(expressions))
         pieces = dict(declarations or {})
@@ -186,7 +186,8 @@ def _blamed(err: str, tags: Sequence[str], questions: Sequence[str]) -> dict[str
         error, place = _ERROR.match(line), _PLACE.match(line)
         if error:
             complaint = error["text"]
-        # An error inside a macro has the location of the macro's definition; a note after it has that of the use.
+        # An error inside a macro has the location of the macro's definition; a note after the error has the location of
+        # the use.
         if place and complaint and (error or _IN_MACRO.search(line)):
             names = questions if place["kind"] == "question" else tags
             blamed.setdefault(names[int(place["index"])], complaint)

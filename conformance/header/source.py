@@ -1,8 +1,8 @@
 """Finds names in the text of a preprocessed header: enumerators, fields, macros, prototypes.
 
-The names are used to find items that are not described, and in messages. Not for numbers, which come from
-the compiler. The module is not a complete C parser: it reads the kinds of declaration that headers have and
-omits others. If it omits a field, the comparison of sizes shows a difference.
+The names are used to find items that are not described, and in messages; numbers come from the compiler. The module is
+not a complete C parser: it reads the kinds of declaration that headers have, and omits others. If it omits a field, the
+comparison of sizes shows a difference.
 """
 
 import functools
@@ -18,7 +18,7 @@ _DEFINE = re.compile(r"^#define[ \t]+(\w+)(\(?)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a header, preprocessed with its macro definitions kept (`-E -P -dD`)."""
+    """The text of a preprocessed header with its macro definitions (`-E -P -dD`)."""
 
     text: str
 
@@ -46,7 +46,7 @@ class Source:
         for match in re.finditer(rf"\b{function}\s*\([^()]*\)", self.code):
             before = re.split(r"[^\w\s*]", self.code[max(0, match.start() - _LONGEST_TYPE) : match.start()])[-1]
             text = " ".join(f"{before}{match[0]}".split())
-            # A call of the function also matches, but has no type before the name.
+            # A call of the function also matches the pattern, but has no type before the name.
             if not re.match(rf"(return\b|{function}\b)", text):
                 return text.removeprefix("extern ").removeprefix("static ").removeprefix("inline ")
         return ""
@@ -66,8 +66,7 @@ def _braced(code: str, opening: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Returns the parts of a text between separators, stripped and without empty parts. Separators in brackets do not
-    count."""
+    """Returns the stripped, nonempty parts of a text between separators. Separators in brackets are ignored."""
     parts, depth = [""], 0
     for char in text:
         depth += (char in "([{") - (char in ")]}")

@@ -1,8 +1,8 @@
-"""Judges observations by the documents. Pure: the same data give the same verdict.
+"""Judges observations by the documents. The same data always give the same verdict.
 
 Every verdict comes from `conclude`: for a case that has just run, for each kind of point of a sweep, and for a recorded
-observation. A verdict is about the device and its stack; a failure of the harness is BROKEN, never FAIL. Not for making
-observations (execution/) and not for waivers (results/waivers.py).
+observation. A verdict is about the device and its stack; a failure of the harness is BROKEN, never FAIL. execution/
+makes the observations, and results/waivers.py applies waivers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -185,12 +185,12 @@ def verdict_key(observed: Observation) -> dict[str, object]:
 
 
 def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequence[str], profile: Profile) -> Judgement:
-    """The judgement by the profile of the device. `needs` are the needs of the case, `undeclared` those of them that
-    the device lacks.
+    """Returns the judgement by the profile of the device. `needs` are the capabilities that the case needs, and
+    `undeclared` those that the device lacks.
 
     If the device lacks a capability that must be present by the profile, the verdict is FAIL. If it lacks a capability
     as the profile expects, the profile's reason is added. If it has a capability that should be absent by the profile,
-    a remark says so; this is no failure, because no document forbids a capability.
+    a remark says so; this is not a failure, because no document forbids a capability.
     """
     missing = [name for name in undeclared if name in profile.present]
     if judgement.verdict == Verdict.UNSUPPORTED and missing:
@@ -255,7 +255,7 @@ def _judge_open(case: Case, lack: str, observed: Observation) -> Judgement:
 
 
 def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement:
-    """The judgement on a case that needs a capability which the device lacks: the call must be refused or work."""
+    """The judgement on a case whose capability the device lacks: the call must be refused, or work as documented."""
     silent = first_fault(case, observed)
     if silent and silent.kind is FaultKind.NO_COMPLETION:
         return Judgement.of_fault(silent)
@@ -273,7 +273,7 @@ def _judge_undeclared(case: Case, lack: str, observed: Observation) -> Judgement
 
 
 def _first_refused(case: Case, observed: Observation) -> bool:
-    """Whether the first fault is the refusal of a later step, and that step moved no bytes."""
+    """Whether the first fault is the refusal of a later step that moved no bytes."""
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         if fault_of(step, seen, later=number > 0):
             return number > 0 and outcome_of(step, seen) == "refused" and not data_fault(step, seen)
@@ -321,8 +321,8 @@ def made_steps(case: Case, observed: Observation) -> list[tuple[Step, Observatio
 
 
 def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
-    """The fault of a registration that failed several times in a case with different errnos, although its arguments
-    were the same; None if there is none."""
+    """Returns the fault of a registration that failed in one case with different errnos for the same arguments, or
+    None."""
     first: dict[str, str] = {}
     for number, (step, seen) in enumerate(made_steps(case, observed)):
         if step.call not in REGISTRATIONS or seen["returned"] != "NULL":
@@ -335,9 +335,9 @@ def _differing_errnos(case: Case, observed: Observation) -> Fault | None:
 
 
 def _unseen_step(case: Case, observed: Observation) -> Step | None:
-    """The first later step without an observation; None if there is none, or if the step could not be made.
+    """Returns the first later step that lacks an observation although it could be made, or None.
 
-    A step cannot be made if a call with an open outcome has not made, or has released, the object of the step.
+    A step cannot be made if a call with an open outcome has released the object of the step, or has not made it.
     """
     made = made_steps(case, observed)
     if len(made) > len(case.afterwards):
@@ -352,7 +352,7 @@ def _unseen_step(case: Case, observed: Observation) -> Step | None:
 
 
 def _refused_by_an_earlier_error(case: Case, observed: Observation) -> str:
-    """A text about the first refusal that shows nothing, because the queue pair was in the error state before; empty if
+    """Describes the first refusal that shows nothing because the queue pair was already in the error state; empty if
     there is none."""
     for step, seen in made_steps(case, observed):
         if step.then.outcome == "refused" and "state_before" in seen and outcome_of(step, seen) == "refused":

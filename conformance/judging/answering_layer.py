@@ -1,8 +1,8 @@
-"""The layer that answered a call, as far as the call and its answer show the layer.
+"""The layer that answered a call, if the call and its answer show the layer.
 
 The kernel's RDMA core checks some arguments before it calls a driver; the answers to these checks are the same for
-every driver. By the source of the core, the refusals below are such answers. For any other refusal by the kernel it is
-unknown whether the core or the driver answered. Not for verdicts: no verdict depends on the layer.
+every driver. By the source of the core, the refusals below come from these checks. For any other refusal by the kernel
+it is unknown whether the core or the driver answered. No verdict depends on the layer.
 """
 
 from conformance.model.case import Arguments, Case, Flags
@@ -36,8 +36,8 @@ def _is_of_core(case: Case, code: str) -> bool:
             return code == "ENOENT"  # the core looks up the handle before it calls the driver
         return code == "EINVAL" and bool(_mask(arguments, "flags") & ~_FLUSH)
     if step.call == "ibv_rereg_mr":
-        # EACCES for memory that is pinned read-only does not come from the core alone: a driver calls the check, and
-        # may register the memory again instead.
+        # EACCES for memory that is pinned read-only does not come from the core alone: a driver calls the core's check,
+        # and may register the memory again instead.
         return code == "EINVAL" and bool(_mask(arguments, "flags") & _CHANGE_ACCESS) and _changes_alone(arguments)
     if step.call in _SAME_OFFSET and code == "EINVAL":
         one, other = (_offset(case, arguments.get(name)) for name in _SAME_OFFSET[step.call])
@@ -58,8 +58,8 @@ def _mask(arguments: Arguments, name: str) -> int:
 
 
 def _offset(case: Case, address: object) -> int | None:
-    """The offset of an address within the smallest page; None if the address depends on more than the address of
-    memory.
+    """Returns the offset of an address within the smallest page; None if the address depends on anything else than the
+    address of memory.
 
     Memory begins at a page boundary, and the size of a huge page is a multiple of the page size.
     """

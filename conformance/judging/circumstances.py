@@ -1,6 +1,6 @@
 """The location of a fault: the call that failed, the kind of region, and the object whose key was used.
 
-These facts come only from the case. Not for the observation of the fault (faults.py).
+These facts come only from the case.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ POSTED = "requests of ibv_wr_post"
 # Calls that destroy an object or its key, each with the name of the argument for that object.
 _ENDS = {"ibv_dereg_mr": "mr", "ibv_dealloc_mw": "mw"}
 _REREGISTRATIONS = ("ibv_rereg_mr", "ibv_rereg_mr_experimental")
-# The sizes of pages for comparing ranges. The result does not depend on them, because all quantities of a table scale
-# with them.
+# The page sizes for comparing ranges. The result does not depend on these sizes, because all quantities of a table
+# scale with them.
 _PAGE, _HUGE_PAGE, _APART = 4096, 2 << 20, 1 << 44
 
 
@@ -59,7 +59,8 @@ def _operation(step: Step) -> str:
 
 @dataclass(frozen=True)
 class _Key:
-    """The object whose key an operation uses: its kind and name, and whether it no longer existed at that time."""
+    """The object whose key an operation uses: its kind and name, and whether it no longer existed when the key was
+    used."""
 
     kind: str
     name: str
@@ -110,7 +111,7 @@ class _Scene:
         return {kind for region in regions for kind in self._kinds(region)}
 
     def is_outside(self, step: Step) -> bool:
-        """Whether an operation addresses, at least in part, bytes outside of the range of its key."""
+        """Whether an operation addresses any bytes outside of the range of its key."""
         return any(self._leaves(step, *each) for each in _operands(step))
 
     def _leaves(self, step: Step, quantity: Quantity, addr: Argument, length: Argument) -> bool:

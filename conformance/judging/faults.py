@@ -1,7 +1,6 @@
 """The fault of one step, without its location: compares the observation with the expectation.
 
-Not for verdicts on a case (judging/), for the location of a fault (circumstances.py) and for its sentence
-(sentences.py).
+circumstances.py adds the location of a fault, and sentences.py makes its sentence.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from conformance.model.observation import NOT_AWAITED, Observation
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
-# The values that a successful call returns; the values that a call returns if only errno has the reason.
+# The values of a successful call, and the values of a call whose failure only errno explains.
 DONE = ("MR", "MW", "PD", "DM", "DMAH", "TD", "buffer", "descriptor", "0")
 _ERRNO_TELLS = ("NULL", "no descriptor")
 # The value that await_traffic returns if requests in flight moved bytes after their key had become invalid.
@@ -22,7 +21,7 @@ _AWAITED = ("changed", "leaked")
 
 
 def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None:
-    """The fault of one step; None if there is none. `later`: the step is made after the judged call."""
+    """Returns the fault of one step, or None. `later` says that the step is made after the judged call."""
     then = step.then
     if "not_made" in seen:
         return None
@@ -40,7 +39,7 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
         return None
     if silent:
         return silent
-    if "fault" in seen:  # the call made many operations, and one had this fault
+    if "fault" in seen:  # the call made many operations, and one of them had this fault
         return Fault.of_data(seen["fault"])
     if "differences" in seen:
         return _fault(FaultKind.DIFFERENT, seen, came=seen["differences"])
@@ -94,8 +93,8 @@ def _is_silent(step: Step, seen: Observation) -> bool:
 
     Every send request completes: on RC and XRC with the peer's response or in error, on UC and UD when it has been
     sent. A receive request may stay posted if its message was lost, or was refused before it consumed the receive; a
-    reliable sender must then get an error. On iWARP, a peer does not respond to a SEND or WRITE: it is up to the device
-    how a refused request completes while the stream ends.
+    reliable sender must then get an error. On iWARP, a peer does not respond to a SEND or WRITE: the device decides how
+    a refused request completes while the stream ends.
     """
     if seen["returned"] != "0" or "wc" not in seen or step.then.completion == "none":
         return False
@@ -120,15 +119,15 @@ _READERS = (
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:
-    """The observation. For an operation that must not move bytes, `moved` becomes `all` if no byte was moved, and
-    `part` if any was."""
+    """Returns the observation. For an operation that must not move bytes, `moved` becomes `all` if no byte was moved,
+    else `part`."""
     if step.then.moved != "nothing" or "moved" not in seen:
         return seen
     return {**seen, "moved": "all" if seen["moved"] == "nothing" else "part"}
 
 
 def data_fault(step: Step, seen: Observation) -> Fault | None:
-    """The fault of bytes in a wrong place, whatever the status of the completion is; None if there is none."""
+    """Returns the fault of bytes in a wrong place, whatever the status of the completion is, or None."""
     if "moved" not in seen:
         return None
     seen = _of_bytes_that_matter(step, seen)
@@ -168,10 +167,10 @@ def _came_before_refusal(step: Step, seen: Observation) -> bool:
 
 
 def _stretches(seen: Observation) -> list[list[int]]:
-    """The ranges that have changed. All ranges that begin in the header of a datagram count as one range.
+    """Returns the changed ranges. All ranges that begin in the header of a datagram count as one range.
 
-    Between them are bytes of the header that have kept their values by chance: among other things, the header counts
-    packets, so that its bytes depend on earlier packets.
+    Some bytes of the header keep their values by chance, because the header depends on earlier packets: for example, it
+    counts packets.
     """
     found = seen["changed"]
     if (seen.get("qp_type"), seen.get("side")) != ("UD", "receive"):
@@ -195,7 +194,7 @@ def _reception_fault(seen: Observation) -> Fault | None:
 
 
 def without_status(step: Step, seen: Observation) -> str:
-    """The reason why there is no status of a refusal, if the row judges this status; else empty.
+    """Returns the reason why the status of a refusal is missing, if the row judges this status; else empty.
 
     Other rows judge whether the operation is refused at all.
     """
@@ -270,7 +269,7 @@ def _documented(step: Step) -> tuple[str, ...]:
 
 
 def _spellings(names: Sequence[str]) -> set[str]:
-    """The names, each with the other name that Linux has for the same number."""
+    """Returns the names, each with any other name that Linux has for the same number."""
     return {*names, *(("EOPNOTSUPP",) if "ENOTSUP" in names else ())}
 
 

@@ -1,6 +1,6 @@
 """Finds errors of the kernel in its log and taint mask: a warning, an oops, a report of KASAN, a crash.
 
-A case with such an error fails, whatever its calls returned. Not for reading the kernel's log (kernel/log.py).
+A case with one of these errors fails, whatever its calls returned.
 """
 
 import re
@@ -11,12 +11,13 @@ from conformance.model.observation import KernelEvidence
 
 # The texts with which a kernel reports its own errors.
 _KERNEL_ALARMS = ("WARNING:", "BUG:", "Oops", "general protection", "UBSAN:", "KASAN:", "refcount_t:")
-# The reports of the kernel's tools, which stop no task: KASAN, UBSAN, checked reference counts, and lockdep.
+# The reports of the kernel's tools: KASAN, UBSAN, checked reference counts, and lockdep. They stop no task.
 _REPORT = re.compile(
     r"(?:KASAN|UBSAN): [\w-]+|refcount_t: [^.]+|possible [\w ]+(?= detected)|inconsistent lock state"
     r"|suspicious RCU usage|sleeping function called from invalid context|scheduling while atomic"
 )
-# Functions of these tools and of locks. They are in the call traces of reports, but are never the subject of a report.
+# Functions of these tools and of locks. They occur in the call traces of reports, but are never the subject of a
+# report.
 _OF_TOOLS = re.compile(
     r"(?:dump_stack|print_|kasan_|__asan_|(?:__)?ubsan_|refcount_warn|check_|mark_|validate_chain|(?:__)?lock_|lockdep_"
     r"|__might_|_?_?_raw_|(?:__)?(?:mutex|down|up|rwsem)_|__schedule)"
@@ -66,15 +67,15 @@ def _trouble(kernel: KernelEvidence, log: Sequence[str]) -> Fault | None:
 
 
 def complaint_kind(text: str) -> FaultKind:
-    """The kind of the fault that these lines of a kernel's log report; they are no report of a tool such as KASAN."""
+    """Returns the kind of the fault that these lines of a kernel's log report, if no tool such as KASAN has reported
+    it."""
     if _MEMORY_IN_DOUBT.search(text):
         return FaultKind.KERNEL_MEMORY
     return FaultKind.KERNEL_OOPSED if _ENDED.search(text) else FaultKind.KERNEL_WARNED
 
 
 def _about_device(kernel: KernelEvidence) -> range | None:
-    """The numbers of the lines from the first complaint that names a suspect to the next complaint; None if no
-    complaint names one."""
+    """Returns the numbers of the lines from the first complaint that names a suspect to the next complaint, or None."""
     log = kernel.get("log", ())
     if "suspects" not in kernel:
         return range(len(log))
@@ -87,7 +88,7 @@ def _about_device(kernel: KernelEvidence) -> range | None:
 
 
 def _naming(kernel: KernelEvidence) -> Callable[[str], bool]:
-    """A function that says whether a line names a suspect, as a word or as the prefix of a function's name.
+    """Returns a function that says whether a line names a suspect, as a word or as the prefix of a function's name.
 
     The list of modules after a warning is ignored, because it names every driver.
     """
@@ -116,7 +117,7 @@ _PARTS = re.compile(r"(?P<name>\w[\w.]*)\+\w+/\w+(?P<module> \[\w+\])?")
 
 
 def crash_location(log: Sequence[str]) -> str:
-    """The function in which a kernel died, and its caller, as far as the log has them; else empty.
+    """Returns the function in which a kernel died and its caller, as far as the log shows them; else an empty text.
 
     Frames that the kernel itself marks as uncertain (`?`) are skipped.
     """
@@ -150,12 +151,13 @@ _SITE = re.compile(
 
 
 def site_in(log: Sequence[str]) -> tuple[str, ...]:
-    """The location of a kernel, in names that are the same in every build: see `lasting_site`."""
+    """Returns the kernel's location in a log, in names that are the same in every build: see `lasting_site`."""
     return lasting_site(crash_location(log))
 
 
 def lasting_site(location: str) -> tuple[str, ...]:
-    """The function, its caller, and the module of each, of a `crash_location`; empty if there is none.
+    """Returns function, caller, and the module of each, from a result of `crash_location`; empty if the location is
+    unknown.
 
     Names are without offsets and without the suffixes of a compiler. An unknown name is an empty text.
     """

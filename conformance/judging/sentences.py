@@ -1,4 +1,4 @@
-"""Makes a sentence of a fault, for people. Only this module does, and nothing parses such a sentence."""
+"""Makes a sentence of a fault, for people. No other module makes these sentences, and no code parses them."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,7 +10,7 @@ from conformance.model.observation import Observation
 
 
 def sentence(fault: Fault) -> str:
-    """The fault, as one line."""
+    """Returns the fault as one line."""
     where = f"afterwards {fault.call}" if fault.later else fault.call
     reported = _CLAUSES[fault.kind](fault)
     layer = "; the kernel's RDMA core answered, whatever the driver" if fault.layer == CORE else ""

@@ -1,7 +1,4 @@
-"""Identifies the software that is really under test: the running kernel, its RDMA modules, and the loaded libraries.
-
-Not for the builds that the user asked to test, which the command line records.
-"""
+"""Identifies the software that is really under test: the running kernel, its RDMA modules, and the loaded libraries."""
 
 import hashlib
 import re

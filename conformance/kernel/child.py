@@ -1,4 +1,4 @@
-"""A forked child of this process, with a pipe in each direction. Not for the work of a child."""
+"""A forked child of this process, with a pipe in each direction."""
 
 import os
 from collections.abc import Callable
@@ -9,7 +9,7 @@ _LONGEST = 400  # bytes of a report
 
 @dataclass(frozen=True)
 class Child:
-    """A child process. It ends when this process ends, because the end of this process closes the pipe."""
+    """A child process. It ends when this process ends, because its pipe is then closed."""
 
     pid: int
     _wake: int
@@ -30,7 +30,7 @@ class Child:
 
 
 def fork(work: Callable[[Callable[[bytes], object], Callable[[], object]], object]) -> Child:
-    """A child that calls `work` with two functions: the first sends a report, the second waits for `wake`.
+    """Returns a child that calls `work` with two functions: the first sends a report, and the second waits for `wake`.
 
     Exceptions of `work` are not reported. No exit handler and no cleanup of this process runs in the child.
     """

@@ -1,6 +1,6 @@
 """Records what the kernel reports while a case runs: its log lines and its taint mask. Also reads files of the kernel.
 
-If this process may not read the kernel log, the evidence has no key `log`. Not for the results of calls (execution/).
+If this process may not read the kernel log, the evidence has no key `log`.
 """
 
 import os
@@ -16,8 +16,8 @@ _CHUNK = 1 << 16
 class KernelFile:
     """A file of the kernel that stays open. The kernel generates the text at each read.
 
-    The file stays open because opening takes longer than reading. A forked process opens the file again, because
-    /proc/self is the process that has opened it.
+    The file stays open because opening takes longer than reading. A forked process opens the file again, because an
+    open file below /proc/self belongs to the process that opened it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +49,7 @@ class KernelFile:
 
 
 def number_after(text: str, name: str) -> int | None:
-    """The number after a name at the beginning of a line; None if there is none. `name` includes the separator, as in
+    """Returns the number after `name` at the beginning of a line, or None. `name` includes the separator, as in
     `VmPin:`."""
     words = f"\n{text}".partition(f"\n{name}")[2].split(None, 1)
     return int(words[0]) if words and words[0].isdecimal() else None
@@ -60,11 +60,11 @@ _KMSG = "/dev/kmsg"
 # The variable with a descriptor of the kernel's log, inherited from a process that has the right to read the log.
 INHERITED = "RDMA_CTS_KERNEL_LOG"
 _RECORD = 8192
-_MOST_LINES = 10_000  # that are read in one go, because a driver can log faster than this process reads
+_MOST_LINES = 10_000  # that are read at once, because a driver can log faster than this process reads
 
 
 def open_log() -> int | None:
-    """A descriptor of the kernel's log from now on; None if this process may not read the log."""
+    """Returns a descriptor for the kernel's log from now on; None if this process may not read the log."""
     try:
         given = os.environ.get(INHERITED)
         log = os.dup(int(given)) if given else os.open(_KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

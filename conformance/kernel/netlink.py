@@ -1,10 +1,9 @@
-"""Asks the kernel's RDMA netlink about a device: its driver, its users, and the objects of this process.
+"""Asks the kernel's RDMA netlink about a device: its driver, its users, and the objects of a process.
 
 The module also makes and removes the devices of software drivers, as `rdma link` does.
 
-Objects are counted like those of `rdma resource`, but only the objects of this process, so that other
-users of the device do not change the counts. The numbers come from <rdma/rdma_netlink.h>. Not for memory
-and memory windows (resources.py).
+Objects are counted as by `rdma resource`, but only the objects of one process, so that other users of the device do not
+change the counts. The numbers come from <rdma/rdma_netlink.h>. resources.py counts memory and memory windows.
 """
 
 import os
@@ -28,7 +27,7 @@ _RES_QP, _RES_TYPE, _RES_KERN_NAME = 19, 26, 29
 _COPY_ON_FORK = 93  # RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK
 _MANAGEMENT = (0, 1)  # IB_QPT_SMI and IB_QPT_GSI: the kernel creates them on every port
 _UD = 4  # IB_QPT_UD
-_SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers with their own UD queue pairs for the packets of the GSI
+_SENDS_MANAGEMENT = ("mlx5_ib",)  # drivers that have queue pairs of their own, of type UD, for the packets of the GSI
 _HEADER = struct.Struct("=IHHII")
 _BUFFER = 1 << 16
 
@@ -156,7 +155,8 @@ def _opened() -> socket.socket:
 
 
 def _ask(opened: socket.socket, command: int, body: bytes, how: int) -> list[bytes]:
-    """Returns all messages of one answer. Reads the whole answer, since unread messages would precede the next one."""
+    """Returns all messages of one answer. Reads the whole answer, because unread messages would precede the next
+    answer."""
     kind = (_NLDEV << 10) | command
     opened.send(_HEADER.pack(_HEADER.size + len(body), kind, _REQUEST | how, 1, 0) + body)
     messages: list[bytes] = []

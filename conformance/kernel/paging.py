@@ -1,6 +1,7 @@
 """Queries, removes and moves pages of this process's memory, by calls of libc.
 
-Addresses and sizes are plain numbers, in bytes. Not for the steps of cases that do so (execution/memory_events.py).
+Addresses and sizes are plain numbers, in bytes. execution/memory_events.py has the steps of cases that call these
+functions.
 """
 
 import ctypes
@@ -40,10 +41,10 @@ def page_out(addr: int, size: int) -> bool:
 
 
 def move(addr: int, size: int, place: int) -> None:
-    """Moves a mapping to the address `place`, and replaces what is mapped there. Raises OSError.
+    """Moves a mapping to the address `place`, and replaces any mapping at this address. Raises OSError.
 
-    The old range stays reserved and inaccessible. Otherwise, this process could make its next mapping there, and a
-    request to the old address would reach that mapping.
+    The old range stays reserved and inaccessible. Otherwise, the next mapping of this process could be in the old
+    range, and a request to the old address would reach it.
     """
     length = _whole_pages(size)
     _check(_libc.mremap(addr, length, length, _MAYMOVE | _FIXED, place) != _FAILED, "mremap")
@@ -66,7 +67,7 @@ def in_core(addr: int, size: int) -> tuple[int, int]:
 def own_pages(addr: int, size: int) -> tuple[int, int]:
     """Returns the number of this process's own pages in a private mapping, and the number of all its pages.
 
-    The shared page of zeros, to which pages are mapped that were only read, is not an own page.
+    Pages that were only read are mapped to the shared page of zeros, which is not an own page.
     """
     own = sum(int(words[0]) << 10 for _, words in _mapped(addr, size, "Anonymous:"))
     return own // mmap.PAGESIZE, -(-size // mmap.PAGESIZE)
@@ -91,15 +92,15 @@ def mapping_of(name: str) -> int:
 
 
 def kept_from_children(addr: int) -> bool:
-    """Whether a forked child does not inherit the page at an address: its mapping has the flag `dc` in smaps."""
+    """Whether a forked child does not inherit the page at an address: the flag `dc` of its mapping in smaps."""
     return bool(_kept(addr, 1))
 
 
 def inherited(addr: int, size: int) -> tuple[int, int]:
     """Returns the number of pages of a writable range that a forked child inherits, and the number of all its pages.
 
-    The child tries to read a byte of each page. The first number is -1 if the flags of the mappings in smaps give
-    another number. Raises OSError.
+    The child tries to read a byte of each page. The first number is -1 if the flags of the mappings in smaps contradict
+    what the child can read. Raises OSError.
     """
     pages = range(addr - addr % mmap.PAGESIZE, addr + size, mmap.PAGESIZE)
 

@@ -1,7 +1,7 @@
 """Counts the RDMA objects and the locked memory of this process, to find what a case leaks.
 
 The kernel's RDMA netlink counts objects by kind, except memory windows. The RDMA control group of this process, if
-there is one, counts all objects; the difference between the counts is shown as OTHERS. Not for the verdict (judging/).
+there is one, counts all objects; the difference between the two counts is shown as OTHERS.
 """
 
 import re
@@ -92,7 +92,7 @@ def _group_file(proc: Path, cgroups: Path) -> Path | None:
 
 
 def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """Returns a text with the resources of which `after` counts more than `before`; empty if there are none.
+    """Returns a text with the resources whose count in `after` is higher than in `before`; empty if there are none.
 
     OTHERS are left out, because a context may keep internal objects for later, such as the UARs of mlx5.
     """
@@ -102,7 +102,7 @@ def leaked(before: Mapping[str, int], after: Mapping[str, int]) -> str:
 
 
 def kept(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """Returns a remark if there are more objects that only the control group counts; else an empty text."""
+    """Returns a remark if the number of objects that only the control group counts has grown; else an empty text."""
     more = after.get(OTHERS, 0) - before.get(OTHERS, 0)
     return f"the RDMA control group counts {more} more objects than before ({OTHERS})" if more > 0 else ""
 
@@ -128,6 +128,6 @@ def resource_evidence(before: Mapping[str, int], after: Mapping[str, int]) -> Ke
 
 
 def _counts(before: Mapping[str, int], after: Mapping[str, int], memory: bool) -> ResourceCounts | None:
-    """The counts of memory, or all other counts; None if there are none before and after."""
+    """Returns the counts of memory, or all other counts; None if neither `before` nor `after` has any."""
     first, last = ({kind: n for kind, n in each.items() if (kind in _MEMORY) == memory} for each in (before, after))
     return {"before": first, "after": last} if first or last else None

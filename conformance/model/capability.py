@@ -1,6 +1,6 @@
 """The capabilities of a device, by the names that rules and tables use, and how a device declares them.
 
-Not for what the device really does, which the cases find out, nor for applying profiles to verdicts (judging/).
+The cases find out what the device really does. judging/ applies profiles to verdicts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ FLAG_NEEDS: Mapping[str, str] = {
 }
 # The flags whose capability tables need not name: every row that registers memory with such a flag needs it.
 UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB")}
-# For each operation or call that not every device has, the capability that it needs. Tables need not name the
+# For each operation or call that some devices do not have, the capability that it needs. Tables need not name the
 # capability: every row with that operation or call needs it. A key is an operation, a call, or a call with an
 # operation.
 OPERATION_NEEDS: Mapping[str, str] = {
@@ -148,7 +148,7 @@ def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
     return on_demand(transport, known) if known in ODP_OPERATIONS.get(transport, ()) else None
 
 
-# Preconditions for running a case at all. They are not properties of the device: if a precondition is not met, the
+# Preconditions for running a case at all. They are not properties of the device. If a precondition is not met, the
 # verdict of the case is UNREACHABLE, with the text below as the reason.
 PRECONDITIONS: Mapping[str, str] = {
     "experimental_rereg": "the loaded libibverbs has the ibv_rereg_mr of rdma-core, not a vendor's experimental one",
@@ -167,7 +167,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "failing_allocations": "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can",
     "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
 }
-# The reason why a case that needs a kernel built for tests is UNREACHABLE. The rule is verified without such a case.
+# The reason why a case that needs a kernel built for tests is UNREACHABLE. A rule can be verified without such a case.
 OF_TEST_KERNELS = PRECONDITIONS["failing_allocations"]
 NAMES = tuple(MEANING)
 
@@ -244,10 +244,10 @@ def declared_capabilities(declared: DeviceAttributes, transport: Transport = INF
 class Capabilities:
     """The facts about the stack that are known before any case runs.
 
-    `declared`: by capability, whether the device declares it. `offered`: by entry and capability, whether a call was
-    offered when it was tried. `reachable`: by precondition of PRECONDITIONS, whether it is met. `absent`: for each
-    capability that is declared but was not there when it was tried, the call that showed this. A capability that is in
-    none of these mappings counts as present.
+    `declared` says whether the device declares each capability. `offered` says, by entry and capability, whether a
+    trial found the capability. `reachable` says which of PRECONDITIONS are met. `absent` has the declared capabilities
+    that a trial did not find, each with the call that showed this. A capability that is in none of these mappings
+    counts as present.
     """
 
     declared: Mapping[str, bool]
@@ -268,7 +268,8 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Profile:
-    """`device` is the name of the kernel driver; `present` and `absent` map a capability to the reason.
+    """The capabilities that a device must and must not have. `device` is the name of the kernel driver; `present` and
+    `absent` have a reason for each capability.
 
     If a `present` capability is missing, a case that needs it fails. The reason of an `absent` capability explains why
     a case is UNSUPPORTED. If a device has an `absent` capability, a remark says so: no documented rule is violated, but

@@ -1,7 +1,6 @@
 """One case: its set-up, the one judged call, the expected result, and the rules that it proves.
 
-Frozen data, created from tables and executed on a device. Not for reading tables (tables/loader.py) and not for running
-cases (execution/runner.py).
+tables/loader.py creates cases from tables, and execution/runner.py runs them on a device.
 """
 
 from collections.abc import Mapping
@@ -68,7 +67,8 @@ class MemorySpec:
 
 @dataclass(frozen=True)
 class MrSpec:
-    """A region that is registered before the judged call. `gone`: it is also deregistered before the judged call."""
+    """A region that is registered before the judged call. `gone` says that the region is also deregistered before the
+    judged call."""
 
     call: str
     arguments: Arguments
@@ -79,11 +79,11 @@ class MrSpec:
 class QpSpec:
     """A queue pair with a peer of the same type. `state` is one of vocabulary.QP_STATES.
 
-    `access` are its qp_access_flags; None means all rights that the device supports. `extended` is FLUSH or
+    `access` are the qp_access_flags; None means all rights that the device supports. `extended` is FLUSH or
     ATOMIC_WRITE if the queue pair is created for that operation with ibv_create_qp_ex, and one of BUILDERS if requests
     are posted by the builders of ibv_wr_post(3). `inline` is the peer's max_inline_data, in bytes. `shared` is the PD
-    (bench.calls.Pd) of the shared receive queue, if that is not the PD of the queue pair. `notifies`: the completion
-    queue has a completion channel.
+    (bench.calls.Pd) of the shared receive queue, if that is not the PD of the queue pair. `notifies` says that the
+    completion queue has a completion channel.
     """
 
     kind: str
@@ -98,7 +98,7 @@ class QpSpec:
 
     @property
     def peer(self) -> "QpSpec":
-        """The same queue pair as its peer has it: in the state RTS, with all rights."""
+        """Returns the specification of its peer: in the state RTS, with all rights."""
         return QpSpec(self.kind, self.pd, extended=self.extended, inline=self.inline)
 
 
@@ -131,14 +131,14 @@ class Expectation:
     `outcome`: see vocabulary.OUTCOMES. `errno`: the allowed names; empty means those that the page lists, if any;
     ("any",) means any errno. `code`: the allowed codes, for a verb with an enumeration of codes. `mr`: "as_asked" if
     the fields of the region must be those requested. `completion`: "none" if the request must not have a completion,
-    "one" if the posted request must have exactly one, with any status. `rkey`: whether the key in the structure of the
-    window must be "changed" or "unchanged". `opcode`: "as_posted" if the completions must name the operation that was
+    "one" if the posted request must have exactly one, with any status. `rkey`: "changed" or "unchanged", as the key in
+    the structure of the window must be. `opcode`: "as_posted" if the completions must name the operation that was
     posted. `invalidated`: "as_posted" if the completion of a receive must name the key that a SEND has invalidated.
     `because`: the reason of a refusal, one of expected_errors.REASONS, if the completions must show that reason.
-    `event`: the asynchronous event that a refusal must cause on the responder's queue pair. `otherwise`:
-    "unreachable" if the row only presupposes the refusal, and shows nothing without it. `after`: for a step after the
-    judged call, the outcome that the judged call must have for the step to be made. `moved`: "nothing" if an operation
-    that succeeds must leave every byte as it was.
+    `event`: the asynchronous event that a refusal must cause on the responder's queue pair. `otherwise`: "unreachable"
+    if the row presupposes the refusal, and shows nothing without a refusal. `after`: for a step after the judged call,
+    the outcome that the judged call must have for the step to be made. `moved`: "nothing" if an operation that succeeds
+    must leave every byte unchanged.
     """
 
     outcome: str
@@ -211,7 +211,7 @@ _PROBES = ("traffic", "local_traffic", "bind_and_send")
 # Estimated costs in units of one plain call, used to choose the cheapest case that proves a rule.
 _TRAFFIC, _GUEST = 5.0, 10_000.0
 _POINT = 0.1
-_OPEN = 40.0  # makes cases with an open outcome the last choice, because they prove little
+_OPEN = 40.0  # makes cases with an open outcome the last choice, because their evidence is weak
 
 
 @dataclass(frozen=True)
@@ -221,8 +221,8 @@ class Case:
 
     `id` is `<verb>/<table>/<row>`, the same in every run on every device. `note` is a remark for the result. A
     `hazardous` case can crash the kernel; a case with `ends_process` can end its own process. A case of the kind SWEEP
-    has the parts of its first point, for display; a case of the kind POINT is the point with the number `point`. `tier`
-    is the smallest of vocabulary.TIERS that contains the case.
+    has the parts of its first point, for display. A case of the kind POINT is the point number `point`. `tier` is the
+    smallest of vocabulary.TIERS that contains the case.
     """
 
     id: str
@@ -270,8 +270,9 @@ class Case:
         return "dontfork" in self.needs
 
     def __post_init__(self) -> None:
-        """Sets `entry` of the steps to the entry of the case, so that their texts name the call that is really made."""
-        if self.when.entry == self.entry:  # as in most copies of a case
+        """Sets `entry` of the steps to the entry of the case, so that the texts of the steps name the calls that are
+        made."""
+        if self.when.entry == self.entry:  # true in most copies of a case
             return
         object.__setattr__(self, "when", replace(self.when, entry=self.entry))
         for name in ("before", "afterwards"):

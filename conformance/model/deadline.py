@@ -1,24 +1,24 @@
 """How long a case and one completion in it may take.
 
 A case has one deadline, called `case_deadline_s` from the command line to the worker. The deadline of a completion is
-computed from the deadline of its case. Not for what is done when a deadline has passed (supervision/).
+computed from the deadline of its case.
 """
 
 import os
 import time
 
 # The default deadline of a case, in seconds; each sign of progress starts the deadline again. Most cases take
-# milliseconds, one compiles a program; software emulation on a busy machine is a hundred times slower.
+# milliseconds, and one case compiles a program. Software emulation on a busy machine is a hundred times slower.
 CASE_DEADLINE_S = 120.0
 # The deadline of a completion in seconds, and its maximum share of a case's deadline. Loopback takes microseconds, but
-# software emulation on a busy machine takes far longer. A case may await several completions that do not come; it must
-# be judged all the same, before its own deadline has passed.
+# software emulation on a busy machine takes far longer. A case must be judged before its own deadline, even if it waits
+# for several completions that do not come.
 COMPLETION_DEADLINE_S = 20.0
 _COMPLETION_SHARE = 1 / 6
 # How often a wait must yield the processor for each second of its deadline. On an idle emulated processor, a wait
 # yields ten times as often.
 TURNS_PER_S = 1000
-# The maximum duration of a case as a multiple of its deadline, whatever progress it makes: two hours by default.
+# The maximum duration of a case as a multiple of its deadline, even if it makes progress: two hours by default.
 _DEADLINES = 60
 
 
@@ -28,7 +28,7 @@ def completion_deadline_s(case_deadline_s: float) -> float:
 
 
 def longest_case_s(case_deadline_s: float) -> float:
-    """How long a case with that deadline may take as a whole; both in seconds."""
+    """Returns the maximum duration of a case with this deadline; both in seconds."""
     return case_deadline_s * _DEADLINES
 
 
@@ -44,7 +44,7 @@ class Wait:
         self._turns = int(seconds * TURNS_PER_S)
 
     def over(self) -> bool:
-        """Whether the wait is over; yields the processor if it is not."""
+        """Whether the wait is over; if not, yields the processor."""
         self._turns -= 1
         if self._turns <= 0 and time.monotonic() >= self._until:
             return True

@@ -1,8 +1,8 @@
 """The required consequences of a refused operation: the status of its completion and the states of the queue pairs.
 
-The source is the InfiniBand Architecture Specification, volume 1: its completion statuses, and its errors that the
+The source is the InfiniBand Architecture Specification, volume 1: the completion statuses, and the errors that the
 responder and the requester detect. enum ibv_wc_status has the statuses of the specification; no manual page says which
-refusal has which status. Only the rules STAT-… are about statuses. Data only; judging/ applies the data.
+refusal has which status. Only the rules STAT-… are about statuses. judging/ applies these data.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """A fault as data: of one call, of one case, or of one point of a sweep.
 
 judging/ makes a fault from a case and its observation, results/ records it, and defects/ reads its fields. Only
-judging/sentences.py writes a fault as a sentence, and no code parses that sentence. Not for verdicts, nor for severity
-(defects/severity.py).
+judging/sentences.py writes a fault as a sentence, and no code parses that sentence.
 """
 
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ class Effect(StrEnum):
     PROCESS_DIED = "process died"
     ACCEPTED = "accepted"  # a call or request succeeded that must be refused
     REFUSED = "refused"  # a call or request was refused that must succeed
-    KEPT = "kept"  # a resource is still held that should have been released
+    KEPT = "kept"  # a resource that should have been released is still held
     KERNEL_ALARM = "kernel complained"  # the kernel warned or became tainted, and continued
     CODE = "code"  # a correct refusal with a wrong code
     STATUS = "status"  # a correct refusal with a wrong completion status
@@ -42,7 +41,7 @@ class FaultKind(StrEnum):
     HUNG = "hung", Effect.HUNG
     NO_COMPLETION = "no-completion", Effect.HUNG  # a request had no completion by the deadline
     MOVED = "moved", Effect.MOVED  # a request that must be refused transferred bytes
-    CHANGED = "changed-though-refused", Effect.MISPLACED  # bytes changed that the refused request did not carry
+    CHANGED = "changed-though-refused", Effect.MISPLACED  # bytes that the refused request did not carry
     NOT_ARRIVED = "not-arrived", Effect.MISPLACED
     OTHER_ARRIVED = "other-arrived", Effect.MISPLACED
     ELSEWHERE = "elsewhere", Effect.MISPLACED  # bytes changed outside of the range
@@ -53,7 +52,7 @@ class FaultKind(StrEnum):
     ACCEPTED = "accepted", Effect.ACCEPTED
     FLUSHED = "flushed", Effect.ACCEPTED
     ANNOUNCED = "announced", Effect.ACCEPTED  # the receiver got a completion of a message that must be refused
-    CARRIED_OUT = "carried-out", Effect.ACCEPTED  # a request whose posting had failed
+    CARRIED_OUT = "carried-out", Effect.ACCEPTED  # a request was carried out although its posting had failed
     REFUSED = "refused", Effect.REFUSED
     REFUSED_ONCE = "refused-once", Effect.REFUSED  # a set-up was refused, and succeeded when made again
     NOT_PROVIDED = "not-provided", Effect.REFUSED  # a capability that is declared or in the profile is missing
@@ -65,7 +64,7 @@ class FaultKind(StrEnum):
     VARYING_CODE = "varying-code", Effect.CODE
     WRONG_STATUS = "wrong-status", Effect.STATUS
     WRONG_PEER_STATUS = "wrong-peer-status", Effect.STATUS  # of a refusal, at the side that did not post the request
-    PEER_STATUS = "peer-status", Effect.STATUS  # reported by the other side for a request that succeeded
+    PEER_STATUS = "peer-status", Effect.STATUS  # reported by the other side, for a request that succeeded
     WRONG_STATE = "wrong-state", Effect.REMARK
     NO_EVENT = "no-event", Effect.REMARK  # a required asynchronous event did not come
     SEVERAL_COMPLETIONS = "several-completions", Effect.REMARK
@@ -131,16 +130,16 @@ class FaultData(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that went wrong, and where.
+    """An error in one call or case, and its location.
 
-    Where: `call` is the call that failed, with its arguments if they are known. `verb` is the name of the call, the
-    same at both entries. `step` is 0 for the judged call, and for a later step its number. `operation` is the operation
-    of traffic. `key` is the kind of object whose key the operation used, "region" or "window". `outside`: the operation
-    addressed bytes outside of that object's range. `dead`: that object no longer existed. `region` has the special
-    properties of the region (see REGIONS), `access` the access flags of the call. `used`: the case uses the region
-    after its registration. `layer` is the layer that answered.
+    Location: `call` is the call that failed, with its arguments if they are known. `verb` is the name of the call,
+    which is the same at both entries. `step` is 0 for the judged call, and for a later step its number. `operation` is
+    the operation of traffic. `key` is the kind of object whose key the operation used, "region" or "window". `outside`:
+    the operation addressed bytes outside of the range of this object. `dead`: this object no longer existed. `region`
+    has the special properties of the region (see REGIONS), `access` the access flags of the call. `used`: the case uses
+    the region after its registration. `layer` is the layer that answered.
 
-    What: `returned`, `errno`, `statuses` (None without a request), `tries` and `nothing_arrived` are the answer.
+    Error: `returned`, `errno`, `statuses` (None without a request), `tries` and `nothing_arrived` are the answer.
     `expected` is what the document allows, `seen` what was observed: names, numbers or kernel lines, depending on the
     kind. For a report of the kernel's tools, such as KASAN, `seen` has its lines and frames. For a death or a hang,
     `seen` has the process or kernel that ended, the signal or status, the point or sequence reached, the kernel's first
@@ -172,7 +171,7 @@ class Fault:
 
     @property
     def later(self) -> bool:
-        """Whether the call was made after the judged one."""
+        """Whether the call was made after the judged call."""
         return self.step > 0
 
     @property
@@ -186,7 +185,7 @@ class Fault:
 
     @property
     def answer(self) -> str:
-        """The errno, code or status that was returned; empty if there was none, or only a pointer or 0."""
+        """The errno, code or status that was returned; empty if only a pointer, 0 or nothing was returned."""
         if self.effect is Effect.STATUS:
             return self.seen[0] if self.seen else ""
         statuses = self.statuses or ()
@@ -203,7 +202,7 @@ class Fault:
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> "Fault":
-        """The fault that `data`, of the shape of FaultData, describe. Raises ValueError for an unknown kind."""
+        """Returns the fault that `data` describe (see FaultData). Raises ValueError for an unknown kind."""
         known = {field.name for field in fields(cls)}
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
@@ -213,7 +212,7 @@ class Fault:
         return cls(**{**values, "kind": FaultKind(data["kind"])})
 
 
-# The fields of a fault that say what went wrong; the other fields say where.
+# The fields of a fault that describe the error; the other fields describe its location.
 WHAT = (
     "kind",
     "verb",

@@ -1,7 +1,7 @@
 """The kinds of case, which determine how a case is run.
 
-The loader determines the kind of each case. To add a kind, add a member here and its runner in sweeps/runners.py. Not
-for the kinds of memory or queue pairs, which are words of the table language (vocabulary.py).
+The loader determines the kind of each case. To add a kind, add a member here and its runner in sweeps/runners.py. The
+kinds of memory and queue pairs are words of the table language (vocabulary.py).
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """The observation of a case: plain data, recorded unchanged as `observed` of a result, and the input of judging.
 
-TypedDicts, so that a type checker finds misspelt keys; not classes, because observations are read from and written to
-JSON, and a sweep has thousands of them. A key is absent if it does not apply. Not for making observations (execution/)
-and not for judging them (judging/).
+TypedDicts allow a type checker to find misspelt keys. Observations are not classes, because they are read from and
+written to JSON, and a sweep has thousands of them. A key is absent if it does not apply.
 """
 
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from typing import NotRequired, TypedDict
 
 from conformance.model.fault import FaultData
 
-# In place of the statuses of a request that cannot complete yet, because of the state of its queue pair.
+# Stands for the statuses of a request that cannot complete yet because of the state of its queue pair.
 NOT_AWAITED = "not awaited"
 
 
@@ -74,13 +73,13 @@ class Observation(TypedDict, total=False):
     """The observation of one call. The observation of the judged call also has the keys for the whole case."""
 
     # Observations of every call.
-    rc: int | None  # the value returned; None where the call returns a pointer
+    rc: int | None  # the returned value; None if the call returns a pointer
     returned: str  # as text: MR, MW or NULL, 0, the name of an errno or code, or a description of the error
     errno: str  # the name of errno; empty if the call did not set errno
     layer: str  # which layer returned the result: library, provider, kernel, device, header or none
     not_made: bool  # the step needs another outcome of the judged call, or there was no queue pair for the step
     no_pair: str  # if the device refused to create the queue pair: the capability for its type, such as `rc`
-    no_control: str  # the errno with which the same call is refused where nothing is wrong with it
+    no_control: str  # the errno with which the same call is refused although all its arguments are correct
     enumerated: bool  # `returned` is a code from the verb's enumeration
 
     # Observations of a registration, a re-registration, and an allocation or bind of a window.
@@ -94,9 +93,9 @@ class Observation(TypedDict, total=False):
     wc: list[str]  # the statuses of the completions
     opcode: list[str]  # [reported, specified] for a completion that names another operation than the request
     wr_id_matches: bool | None  # None if there is no completion to compare
-    marker: list[str]  # all statuses after an unsignaled request, including that of the next, signaled request
+    marker: list[str]  # all statuses after an unsignaled request, including the status of the next, signaled request
     responder_wc: list[str]  # the statuses at the receiver of a SEND_WITH_INV
-    wc_flags: int  # wc_flags of that receiver's completion (enum ibv_wc_flags)
+    wc_flags: int  # wc_flags of the completion at this receiver (enum ibv_wc_flags)
     invalidated: list[int | None]  # [reported to the receiver of a SEND_WITH_INV, sent]: the invalidated keys
 
     # Observations of operations on a range.
@@ -118,12 +117,12 @@ class Observation(TypedDict, total=False):
     imm: list[int | None]  # [reported to the receiver, sent]: immediate data
     pages: list[int]  # [pages in core, all pages] of the memory
 
-    # Of a call that makes many operations: the fault of the first operation that went wrong.
+    # The fault of the first operation that failed, of a call that makes many operations.
     fault: FaultData
 
     # Observations of a comparison with the installed header.
     checks: dict[str, int]  # the number of checks with each outcome
-    differences: list[str]  # random sequences have them, too
+    differences: list[str]  # random sequences have these keys, too
     not_covered: list[str]
 
     # Observations of random sequences.
@@ -134,7 +133,7 @@ class Observation(TypedDict, total=False):
 
     # Observations of the case as a whole.
     afterwards: "list[Observation]"  # the observations of the later steps that were made
-    setup_failed: str  # the call of the set-up that was refused; besides it, only `errno` is then present
+    setup_failed: str  # the call of the set-up that was refused; the only other key is then `errno`
     setup_refused_once: str  # the refused call of the set-up, if the same set-up succeeded when it was made again
     unreachable: str  # why nothing could be observed on this stack
     left_behind: list[str]  # objects that could not be released, and kernel resources that have leaked
@@ -150,7 +149,7 @@ class ResourceCounts(TypedDict):
 
 
 class KernelEvidence(TypedDict, total=False):
-    """Kernel log, taint and resources of the time in which a case ran; recorded as `kernel` of a result.
+    """Kernel log, taint and resources while a case ran; recorded as `kernel` of a result.
 
     `log` is absent if the log could not be read, `taint_before` is absent if the taint has not changed. A complaint
     counts against the device under test if it contains one of the names `suspects`; if that key is absent, every

@@ -1,7 +1,6 @@
 """The positions of a range at which an operation can be made, such as its first byte or across its end.
 
-Also the contents that the range can have before the operation. The module has only names and offsets, and tables use
-the names as axis values. Not for making operations (execution/traffic.py).
+Also the contents that the range can have before the operation. Tables use the names as axis values.
 """
 
 # Operations on a word, which is eight bytes at an address that is a multiple of eight.

@@ -1,8 +1,7 @@
 """Boolean expressions about the points of a space: `REMOTE_WRITE & !LOCAL_WRITE`, `new.ON_DEMAND | odp`.
 
-A word is a flag or value of an axis (`axis.WORD` if several axes have this word), a capability of the
-device, or a named predicate. Whole values are compared by `axis=value`, `axis!=value` and `axis={one,other}`.
-Not for the expectation at the points at which an expression is true (tables/sweep_reader.py).
+A word is a flag or value of an axis (`axis.WORD` if several axes have this word), a capability of the device, or a
+named predicate. Whole values are compared by `axis=value`, `axis!=value` and `axis={one,other}`.
 """
 
 import re
@@ -24,7 +23,7 @@ _MAX_DEPTH = 40
 
 @dataclass(frozen=True)
 class Word:
-    """True if the value of the axis at the point contains the word; with `exact`, if the word is the whole value."""
+    """True if the value of the axis at the point contains the word or, with `exact`, is equal to the word."""
 
     axis: str
     word: str
@@ -182,7 +181,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def column(expression: Expression, space: Space, declared: Callable[[str], bool]) -> int:
-    """Returns the column of the points at which the expression is true. `declared(name)`: the device declares it."""
+    """Returns the column of the points at which the expression is true. `declared` says if the device declares a
+    capability."""
     if isinstance(expression, Word):
         axis = space.axis(expression.axis)
         if expression.exact:

@@ -1,6 +1,6 @@
 """The findings of the trials before the first case, for the header of results and for the reuse of queue pairs.
 
-Frozen data. Not for the trials themselves (execution/preflight.py).
+execution/preflight.py makes the trials.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ WORKS, NOT_OFFERED = "works", "not offered"
 class Findings:
     """The findings of preflight.
 
-    `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or a text that says what did not work.
+    `pairs`: for each type of queue pair that was tried, WORKS, NOT_OFFERED, or a text that describes the failure.
     `operations`: the same for each operation that must work on a pair of type RC. `refused_write`: the result of an
     RDMA WRITE to a region without REMOTE_WRITE; empty if the request could not be tried. `renews_by_reset`: a pair
     works again after a transition to RESET; also true for a transport whose pairs are never reset. `tells_state`:

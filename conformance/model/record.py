@@ -1,8 +1,8 @@
 """The lines of results.jsonl as types: the keys of each record, in the order in which they are written.
 
 The contract itself is docs/results.md. Keys that are NotRequired may be absent from a file. Types with total=False have
-the facts that a system reports about itself, and any of these keys may be absent. Not for checking the shape of records
-(record_shape.py), nor for reading and writing files (results/).
+the facts that a system reports about itself, and any of these keys may be absent. record_shape.py checks the shape of
+records.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ class UnderTest(TypedDict, total=False):
 
 
 class DerivedFiles(TypedDict):
-    """The derived files that a guest was given and that another guest had made from the suite.
+    """Derived files that a guest was given, and that another guest had made from the suite.
 
     `files` is their number, `sha256` is over their names and contents, `suite_sha256` over the names and contents of
     the suite's modules.
@@ -156,10 +156,10 @@ class HeaderRecord(TypedDict):
     """The first record: what is under test, the rules, and the ids of all planned cases in order.
 
     `left_out` is the number of cases of the default tier that are not planned. `controls` maps a refusal to the
-    operation that has to be granted for the refusal to count; without an entry, that is the refused operation itself on
-    the same set-up. A part of a run has `shard`. A run that was merged from parts has `shards`: the header of each
-    part, its size, and the figures of its footer. `derived` is there if the guest that sent the header was given files
-    that another guest had derived.
+    operation that has to be granted for the refusal to count. For a refusal without an entry, the refused operation
+    itself has to be granted on the same set-up. A part of a run has `shard`. A run that was merged from parts has
+    `shards`: the header of each part, its size, and the figures of its footer. `derived` is present if the guest that
+    sent the header was given files that another guest had derived.
     """
 
     type: Literal["header"]
@@ -201,7 +201,7 @@ class Source(TypedDict, total=False):
     line: int
 
 
-# `for` is a keyword of Python, hence this form.
+# This form is needed because `for` is a keyword of Python.
 WaiverFacts = TypedDict(
     "WaiverFacts", {"for": str, "issue": str, "owner": str, "expires": str, "place": str}, total=False
 )
@@ -214,7 +214,7 @@ class Subsets(TypedDict):
     subsets: list[str]
 
 
-Axes: TypeAlias = dict[str, list[str] | Subsets]  # by the name of an axis: the labels of its values, or its flags
+Axes: TypeAlias = dict[str, list[str] | Subsets]  # by the name of an axis, the labels of its values, or its flags
 
 
 class SpaceFacts(TypedDict, total=False):
@@ -237,8 +237,8 @@ class Deviation(TypedDict):
 
     For points, `when` is a formula that is true at the `count` deviating points; `of` is the number of all points with
     the expectation of `clause`. `smallest` has the labels of the simplest deviating point, and `set_up`, `call` and
-    `afterwards` are those of that point. For a sequence, `when` is the call that deviates, and `row` is the sequence as
-    a table row.
+    `afterwards` belong to this point. For a sequence, `when` is the call that deviates, and `row` is the sequence as a
+    table row.
     """
 
     when: str
@@ -288,8 +288,8 @@ class PointsFile(TypedDict):
 class Shows(TypedDict):
     """The evidence of a passing result for its rules: an operation that was granted or refused, and its set-up.
 
-    In a sweep, `rule` is the rule, and `verdict` is the verdict of the points that show the operation. If those points
-    could not be run, `lacking` names what the device or the stack lacks for them.
+    In a sweep, `rule` is the rule, and `verdict` is the verdict of the points that show the operation. If these points
+    could not be run, `lacking` names the capabilities that the device or the stack lacks for them.
     """
 
     shows: str
@@ -318,12 +318,12 @@ class ResultRecord(TypedDict):
     """The result of one case. The keys from `space` on are those of sweeps and random sequences.
 
     `duration_us` is in microseconds, None if not measured. `worker` is the number of the worker that ran the case;
-    `device` is the device of that worker, if several devices share the cases.
-    `fault` is the fault of a violation; sweeps and random sequences have a fault in each deviation instead. Violations
-    and BROKEN results have `set_up`, except sweeps. `claimed` is the verdict of the worker, if the worker's observation
-    gives another verdict: the case is then BROKEN, also when it is judged again.
-    `deviations_left_out` is the number of further deviations, which the record does not have. A record has
-    `points_data` only until it is stored; in the file, `points_file` names a side file with these data instead.
+    `device` is the device of that worker, if several devices share the cases. `fault` is the fault of a violation;
+    sweeps and random sequences have a fault in each deviation instead. Violations and BROKEN results have `set_up`,
+    except sweeps. `claimed` is the verdict of the worker, if the worker's observation gives another verdict. The case
+    is then BROKEN, also when it is judged again. `deviations_left_out` is the number of further deviations, which are
+    not in the record. A record has `points_data` only until it is stored; in the file, `points_file` names a side file
+    with these data instead.
     """
 
     type: Literal["result"]
@@ -375,10 +375,10 @@ class WaiversAccount(TypedDict, total=False):
 class FooterRecord(TypedDict):
     """The last record; `verdicts` counts cases by effective verdict, `rules` has the verdict on each rule.
 
-    `confirmation` counts the violations that were confirmed, not confirmed and not tried; it is absent if there was
-    nothing to confirm. For each rule that passed in part, `rule_evidence` says which evidence was seen and which was
-    not, and `not_offered` names what the device or the stack does not offer, with the number of cases that need it.
-    Either key is absent if it would be empty.
+    `confirmation` counts the violations that were confirmed, not confirmed and not tried; the key is absent if the run
+    had no violation to confirm. For each rule that passed in part, `rule_evidence` says which evidence was seen and
+    which was not. `not_offered` names the capabilities that the device or the stack does not offer, with the number of
+    cases that need each. Keys that would be empty are absent.
     """
 
     type: Literal["footer"]
@@ -397,7 +397,7 @@ class FooterRecord(TypedDict):
 
 
 class StartRecord(TypedDict):
-    """A case begins."""
+    """The beginning of a case."""
 
     type: Literal["start"]
     case: str
@@ -420,8 +420,8 @@ class ProgressRecord(TypedDict):
 class OfferedRecord(TypedDict):
     """The worker's trials of capabilities. Only a worker's stream has this record, before the first result.
 
-    `offered`: by entry and capability, whether the entry offers the capability, which no device attribute declares.
-    `absent`: for each capability that is declared but was not there, the call that showed this.
+    `offered` says, by entry and capability, whether the entry offers a capability that no device attribute declares.
+    `absent` has the declared capabilities that a trial did not find, each with the call that showed this.
     """
 
     type: Literal["offered"]
@@ -430,9 +430,9 @@ class OfferedRecord(TypedDict):
 
 
 class WorkerRecord(TypedDict):
-    """A worker has started. `boot_id` is empty unless the kernel under test is the kernel of a host.
+    """The start of a worker. `boot_id` is empty unless the kernel under test is the kernel of a host.
 
-    `derived` is there if the worker is in a guest that was given files that another guest had derived.
+    `derived` is present if the worker is in a guest that was given files that another guest had derived.
     """
 
     type: Literal["worker"]
@@ -441,7 +441,7 @@ class WorkerRecord(TypedDict):
 
 
 class ResumedRecord(TypedDict):
-    """A further session of the run begins; the earlier ones took `earlier_s` seconds."""
+    """The beginning of a further session of the run; the earlier sessions took `earlier_s` seconds."""
 
     type: Literal["resumed"]
     started: str
@@ -465,14 +465,14 @@ class Repetitions(TypedDict):
 
 
 class ConfirmationRecord(TypedDict):
-    """Whether a violation occurs without the cases that ran before it.
+    """The result of repeating a violation without the cases that ran before it.
 
     `point` is a point of a sweep; it is absent if the whole case was tried. `by` is "run" if the case was the first
     case of its worker, "repetition" if the case was tried again alone in a fresh worker, and "company" if the violation
     occurred again, with the same verdict, in a fresh worker together with other violations. Any violation that the case
     shows alone is a confirmation. If the case alone shows a different violation or none, both occurrences are recorded.
-    For a violation that was not seen at the first try, `after` lists the cases after which the violation occurs again;
-    the list is empty if there are no such cases, and absent if they were not searched for. Unless such cases were
+    For a violation that was not seen at the first try, `after` lists the cases after which the violation occurs again.
+    The list is empty if no such cases were found, and absent if they were not searched for. Unless such cases were
     found, `repetitions` says how often the case was tried alone, and how often it showed the violation.
     """
 

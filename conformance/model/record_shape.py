@@ -1,9 +1,8 @@
 """Checks that data have the shape of a record.
 
-Every reader of results uses it, because a results file may come from anywhere.
+Every command that reads results makes this check, because a results file may come from anywhere.
 
-Unknown keys are kept unchanged; null counts as an absent key. Not for reading files (results/records.py) and not for
-the meaning of values.
+Unknown keys stay unchanged; null counts as an absent key.
 """
 
 from collections.abc import Iterable, Mapping
@@ -90,7 +89,7 @@ SPACE: SpaceFacts = _defaults(SpaceFacts, SpaceFacts.__optional_keys__)
 
 
 def record_of(data: object) -> Record:
-    """The data as a record that has the keys of REQUIRED; other keys are not checked.
+    """Returns the data as a record that has the keys of REQUIRED; other keys are not checked.
 
     Records of unknown types are accepted. Raises ValueError if the data are not a record.
     """
@@ -109,14 +108,14 @@ def record_of(data: object) -> Record:
 
 
 def mismatch_of(record: Record) -> str:
-    """A text about the first value that does not fit the type of the record. Empty if every value fits, or if the type
-    is unknown."""
+    """Describes the first value that does not fit the type of the record; empty if every value fits, or the type is
+    unknown."""
     described = TYPES.get(record["type"])
     return mismatch(record, described) if described else ""
 
 
 def check(record: _Record, where: str) -> _Record:
-    """The record, as `completed` returns it.
+    """Returns the record as `completed` does.
 
     Raises UserError, with a message that begins with `where`, for a record that breaks the contract.
     """
@@ -127,8 +126,7 @@ def check(record: _Record, where: str) -> _Record:
 
 
 def completed(record: _Record) -> _Record:
-    """The record with all keys that readers need; a record of a type without such keys is returned unchanged. A key
-    with the value null counts as absent."""
+    """Returns the record with all keys that the suite reads; a key with the value null counts as absent."""
     whole: Any = record
     if record["type"] == "header":
         whole = _filled(record, HEADER)
@@ -157,7 +155,7 @@ def _filled(data: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _contradiction(record: Record) -> str:
-    """The contradiction between the parts of a record that has the right types; empty if there is none."""
+    """Describes a contradiction between the parts of a record whose types are right; empty if there is none."""
     if record["type"] == "confirmation":
         unknown = (name for name in ("in_run", "alone") if name in record and "verdict" not in (record[name] or {}))
         return next((f"`{name}` has no verdict" for name in unknown), "")

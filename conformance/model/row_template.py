@@ -1,7 +1,7 @@
 """The row of a sweep as data: the constant parts, and templates for the parts that depend on axes.
 
-`at` of a template returns its part of the row at a point, which is given by the number of the value on each axis. The
-loader creates the templates (tables/row_resolution.py). Not for the points of a sweep (sweep.py).
+`at` of a template returns its part of the row at a point. A point is the number of the value on each axis.
+tables/row_resolution.py creates the templates.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ class Template(Protocol[T_co]):
 class Varying(Generic[T]):
     """A part with one value for each combination of values of its axes.
 
-    Each key of `values` has the number of the value on each of `axes`. A combination that no point of the sweep has may
+    Each key of `values` has the number of the value on each of `axes`. Combinations that no point of the sweep has may
     be absent.
     """
 

@@ -1,7 +1,7 @@
-"""Rules, which are documented statements with ids that never change, and evidence, which is what a passing case shows.
+"""Rules, which are documented statements with permanent ids, and the evidence that passing cases give for them.
 
-A rule is verified once a run has shown all the rule's evidence. Frozen data. Not for reading rules from files
-(tables/rules_file.py), nor for the evidence that a run has shown (results/rule_conclusions.py).
+A rule is verified once a run has shown all the rule's evidence. tables/rules_file.py reads rules from files, and
+results/rule_conclusions.py finds the evidence that a run has shown.
 """
 
 import re
@@ -17,8 +17,7 @@ from conformance.yamldoc.nodes import Location
 
 GRANTED, REFUSED = "granted", "refused"
 _DIRECTIONS = {"success": GRANTED, "refused": REFUSED}
-# For an operation that differs from another operation only in its operands: the other operation, which the evidence
-# names.
+# The operation that evidence names, by operations that differ from it only in their operands.
 _KIND = {
     "UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
     "UPPER_UNEQUAL_CMP_AND_SWP": "ATOMIC_CMP_AND_SWP",
@@ -26,7 +25,7 @@ _KIND = {
 }
 # For an operation that is never granted: the operation that shows that its object existed.
 _MADE_BY = {"ibv_export_buf_dmabuf_fd": "ibv_alloc_buf", "forged": "ibv_reg_mr"}
-_NAMING = ("rkey", "lkey", "mw")  # arguments that name the object under test; the first one that names it counts
+_NAMING = ("rkey", "lkey", "mw")  # arguments that can name the object under test; the first that is present counts
 
 
 _DECISIVE = ("op", "qp_type", "qp", *_NAMING)  # arguments that determine what a step shows
@@ -44,7 +43,7 @@ class Shown:
 
     @property
     def item(self) -> str:
-        """The item as a rule's evidence names it: `refused RDMA_WRITE at uverbs`."""
+        """The name of the item in a rule's evidence: `refused RDMA_WRITE at uverbs`."""
         return f"{self.direction} {self.operation} at {self.entry}"
 
     @property
@@ -60,10 +59,10 @@ class Shown:
 class Needs:
     """The evidence that verifies rules: `items` by rule, and `controls` for refusals.
 
-    The control of a refusal is the same operation, granted on the same set-up. If no case can show this (for example,
-    because the type of queue pair never allows the operation), `controls` names the nearest granted operation that a
-    case can show, or else the call that makes the object. `conditional` has the rules about situations that some stacks
-    do not have. `cases` has the number of each rule's cases.
+    The control of a refusal is the same operation, granted on the same set-up. If no case can show this control (for
+    example, because the type of queue pair never allows the operation), `controls` names the nearest granted operation
+    that a case can show, or else the call that makes the object. `conditional` has the rules about situations that some
+    stacks do not have. `cases` has the number of each rule's cases.
     """
 
     items: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -73,7 +72,7 @@ class Needs:
 
     @classmethod
     def of_header(cls, header: HeaderRecord) -> "Needs":
-        """The evidence that the header of a run records as needed; empty for a run of an older version."""
+        """Returns the evidence that a run needs by its header; empty for a run of an older version."""
         rules = header.get("rules") or {}
         items = {rule: texts["evidence"] for rule, texts in rules.items() if "evidence" in texts}
         conditional = frozenset(rule for rule, texts in rules.items() if texts.get("conditional"))
@@ -86,7 +85,7 @@ class Needs:
 
 
 def named(item: str, set_up: str) -> str:
-    """The text of an item with its set-up."""
+    """Returns the text of an item with its set-up."""
     return f"{item} ({set_up})" if set_up else item
 
 
@@ -111,11 +110,12 @@ def _distance(one: Shown, other: Shown) -> tuple[bool, int]:
 
 
 def shown_by(case: Case) -> tuple[Shown, ...]:
-    """The evidence that a passing row, or resolved point of a sweep, gives for its rules; none if its outcome is open.
+    """Returns the evidence that a passing row, or resolved point of a sweep, gives for its rules; none if the outcome
+    is open.
 
-    If later steps give evidence, a judged call that succeeds is only their preparation and gives none. After a call
-    for which the kernel fails an allocation, the later steps give no evidence: they show that nothing else was harmed,
-    and the rule is not about that.
+    If later steps give evidence, a judged call that succeeds is only their preparation and gives none. After a call for
+    which the kernel fails an allocation, the later steps give no evidence: they show that other objects are unharmed,
+    which is not the subject of the rule.
     """
     if case.when.then.outcome not in _DIRECTIONS or not case.kind.traits.proves:
         return ()
@@ -187,7 +187,7 @@ def _region(case: Case, name: str) -> Arguments | None:
 
 
 def distinct_points(sweep: Sweep, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """A few points of a sweep that together give all evidence that the sweep gives, as (number, point).
+    """Yields a few points of a sweep, as (number, point), which together give all the sweep's evidence.
 
     `numbers` has a number for each point: points with the same number have the same rule and expectation.
     """
@@ -233,13 +233,13 @@ class Rule:
     does not apply. `since` is the first rdma-core release whose document has the statement. `failure_means` says what a
     violation means to an application. `location` is the location of the id in its file.
 
-    `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for words left out. If
-    the document cannot be quoted, `unquoted` has the reason; one of these two fields is empty. `short` is the subject
-    of the rule in a few words, for titles of defects; without `short`, titles have the id.
+    `quote` is at most one sentence, word for word, from `section` of `document`; `[…]` stands for omitted words. If the
+    document cannot be quoted, `unquoted` has the reason; one of these two fields is empty. `short` is the subject of
+    the rule in a few words, for titles of defects; without `short`, titles have the id.
 
     `evidence` names the items that verify the rule, if these are fewer than the rule's cases can show. `conditional`
-    names the situation that the rule is about, if some stacks do not have that situation: on a stack where no case of
-    the rule is reachable, the rule needs no evidence.
+    names the situation that the rule is about, if some stacks do not have it. On a stack where no case of the rule is
+    reachable, the rule needs no evidence.
     """
 
     id: str
@@ -283,7 +283,7 @@ class Rule:
 
 
 class Registry(dict[str, Rule]):
-    """Rules by id. `predicates` has the texts of the named predicates, which the sweeps of all tables can use.
+    """Rules by id. `predicates` has the texts of the named predicates, for the sweeps of all tables.
 
     `needs` is the evidence that verifies the rules, taken from the tables that were read together with the rules.
     """

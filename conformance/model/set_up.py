@@ -1,5 +1,4 @@
-"""The set-up of a case as text: the objects that the case makes first, and the calls before the judged call. Not for
-making the objects and calls (execution/procedure.py)."""
+"""The set-up of a case as text: the objects that the case makes first, and the calls before the judged call."""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,8 @@
 """The space of a sweep: axes with their values. Points are numbers in row-major order.
 
-A *column* is a Boolean property of all points, stored as one integer with one byte, 0 or 1, for each
-point: Python's operators & | ^ on integers then work on all points at once. Not for the meaning of
-axis values in a call (tables/sweep_reader.py).
+A *column* is a Boolean property of all points, stored as one integer with one byte, 0 or 1, for each point: Python's
+operators & | ^ on integers then work on all points at once. tables/sweep_reader.py gives axis values their meaning in a
+call.
 """
 
 import math
@@ -20,10 +20,10 @@ NONE = "none"  # the label of an empty list of flags
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis. `labels[i]` is the text of value number i, `words[i]` are the words that are true for this value.
+    """An axis. `labels[i]` is the text of value number i, and `words[i]` are the words that are true for this value.
 
-    An axis over all subsets of some flags has `flags` and no labels: value number i contains `flags[bit]`
-    if that bit is set in i.
+    An axis over all subsets of some flags has `flags` and no labels: value number i contains `flags[bit]` if that bit
+    is set in i.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Axis:
     def truths(self, word: str) -> bytes:
         """Returns one byte for each value: 1 if the word is true for the value, else 0."""
         if self.flags:
-            run = 1 << self.flags.index(word)  # runs of this many values alternate: without the flag, with it
+            run = 1 << self.flags.index(word)  # blocks of so many values alternate: without the flag, with the flag
             return (b"\0" * run + b"\1" * run) * (self.size // run // 2)
         return bytes(word in words for words in self.words)
 

@@ -1,6 +1,6 @@
 """A sweep: one row whose call is made at every point of a space, with the documented expectation at each point.
 
-Frozen data. Not for reading a sweep from a table (tables/sweep_reader.py) and not for running one (sweeps/run.py).
+tables/sweep_reader.py reads a sweep from a table, and sweeps/run.py runs it.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,7 +33,7 @@ class Clause:
 class Sweep:
     """The space, the constraint `where` that selects its points, and the clauses in order.
 
-    The last clause matches all points. `tries`: chance decides which points show a violation.
+    The last clause matches all points. `tries` says that chance decides which points show a violation.
     """
 
     space: Space
@@ -71,7 +71,7 @@ class Sweep:
         return self.space.bytes_of(total)
 
     def undeclared(self, declared: Callable[[str], bool]) -> tuple[bytes, tuple[str, ...]]:
-        """A byte for each point, which is a mask of the point's undeclared needs, and the names of the mask's bits."""
+        """Returns a byte for each point, the mask of the point's undeclared needs, and the names of the mask's bits."""
         names: list[str] = []
         columns: list[int] = []
         for clause in self.clauses:

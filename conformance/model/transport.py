@@ -1,8 +1,8 @@
-"""The differences between the transports of RDMA devices, as far as they matter to the suite.
+"""The differences between the transports of RDMA devices that matter to the suite.
 
 RoCE is InfiniBand's transport over Ethernet: the InfiniBand Architecture Specification also defines the completions of
 RoCE. RFC 5040 to 5044 define iWARP, with other operations and without acknowledgements. Other transports, such as
-EFA's, follow no public standard, so that no document demands particular statuses. Data only.
+EFA's, follow no public standard, so that no document demands particular statuses.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Transport:
     """One transport.
 
     `acknowledged`: on a reliable connection, SEND and WRITE complete when the peer has acknowledged them, so that their
-    status shows a refusal by the peer. If false, they may complete as soon as they have been sent, and a refusal only
+    status shows a refusal by the peer. Otherwise, they may complete as soon as they have been sent, and a refusal only
     ends the connection. `immediate_data`: a message can have immediate data. `iba`: the completion statuses are those
     of the InfiniBand Architecture Specification. `read_sink`: the remote rights that the memory for the response of an
     RDMA READ needs in addition to LOCAL_WRITE.

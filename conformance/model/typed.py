@@ -1,8 +1,5 @@
-"""Checks plain data that was read from JSON against the TypedDicts that describe the data, so that only these types
-define the content of a file.
-
-Unknown keys are accepted, and keys may be absent. Not for the keys that a record must have (record_shape.py).
-"""
+"""Checks data from JSON against the TypedDicts that describe them, so that only these types define the content of a
+file. Unknown keys are accepted, and keys may be absent. record_shape.py checks the keys that a record must have."""
 
 import functools
 import json
@@ -18,14 +15,14 @@ _MOST_SHOWN = 80  # characters of the wrong value, and of the list of allowed va
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A value that does not fit: its path, such as `.observed.mr`, and the types that are allowed there."""
+    """A value that does not fit: its path, such as `.observed.mr`, and the types that are allowed at this path."""
 
     path: str
     value: Any
     expected: tuple[str, ...]
 
     def within(self, step: str) -> "Mismatch":
-        """The same problem with the path from the containing value; `step` is the key or index in that value."""
+        """Returns the mismatch with the path from the containing value; `step` is the key or index in this value."""
         return Mismatch(step + self.path, self.value, self.expected)
 
     def __str__(self) -> str:
@@ -46,7 +43,8 @@ _PLAIN: Mapping[Any, tuple[type, str]] = {
 
 
 def mismatch(value: Any, type_: Any) -> str:
-    """Describes what does not fit the type, as in `observed.mr.addr is "x", not an integer or null`; empty if all fits.
+    """Describes a value that does not fit the type, such as `observed.mr.addr is "x", not an integer or null`; else
+    empty.
 
     A key of the outermost object may be null, which counts as absent.
     """
@@ -136,7 +134,7 @@ def _mapping_check(inner: Check) -> Check:
 
 def _object_check(type_: Any) -> Check:
     @functools.cache
-    def fields() -> Mapping[str, Check]:  # when first used, because a type may contain itself
+    def fields() -> Mapping[str, Check]:  # at the first use, because a type may contain itself
         return {name: check_of(hint) for name, hint in get_type_hints(type_).items()}
 
     def check(value: Any) -> Mismatch | None:

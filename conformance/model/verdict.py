@@ -11,11 +11,11 @@ class Verdict(StrEnum):
     FAIL = "FAIL"  # the stack departed from a document
     BROKEN = "BROKEN"  # the harness or the environment failed, which says nothing about the device
     MISSED = "MISSED"  # planned and not run
-    WAIVED = "WAIVED"  # only as an effective verdict: a waiver covers the violation
-    STACK = "STACK"  # only as an effective verdict in a run about a device: the kernel's core or libibverbs answered
+    WAIVED = "WAIVED"  # an effective verdict: a waiver covers the violation
+    STACK = "STACK"  # an effective verdict in a run about a device: the kernel's core or libibverbs answered
     UNREACHABLE = "UNREACHABLE"  # the situation cannot be set up on this stack
     UNSUPPORTED = "UNSUPPORTED"  # the device does not declare the capability, and refuses as documented
-    PARTIAL = "PARTIAL"  # only of a rule: all evidence that was seen passes, but some of the evidence was not seen
+    PARTIAL = "PARTIAL"  # only for a rule: all evidence that was seen passes, but some evidence was not seen
     PASS = "PASS"
 
 

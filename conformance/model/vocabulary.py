@@ -1,7 +1,7 @@
 """The vocabulary of the table language: what a table can set up, call and expect.
 
-Data only. `tables/` reads tables with this vocabulary, `tables/schema.py` publishes it for editors, and
-`execution/steps.py` makes the calls. Not for the names of flags and codes: these come from `verbs`.
+`tables/` reads tables with this vocabulary, `tables/schema.py` publishes it for editors, and `execution/steps.py` makes
+the calls. The names of flags and codes come from `verbs`.
 """
 
 import errno
@@ -16,9 +16,9 @@ from conformance.verbs import ArgumentSpec, arguments_of, product_of
 from conformance.verbs.reg_mr import INVENTED
 
 ENTRIES = ("libibverbs", "uverbs")
-# Verbs that can do the same as another verb; a table can also run its rows with these verbs (bench/doors.py).
+# Verbs that can replace another verb; a table can also run its rows with these verbs (bench/doors.py).
 DOORS = ("reg_mr_ex",)
-# The variants of ibv_rereg_mr: that of rdma-core, and a vendor's experimental variant with an argument `attr`.
+# The variants of ibv_rereg_mr: the function of rdma-core, and a vendor's experimental function with an argument `attr`.
 DIALECTS = ("mainline", "experimental")
 # The subject of a run's verdicts: the device with its driver, firmware and provider, or the whole stack.
 SUBJECTS = ("device", "stack")
@@ -27,7 +27,7 @@ OUTCOMES = {
     "refused": "the call fails, by the convention of its manual page",
     "open": "the documents leave the outcome open: it is recorded and never a failure",
 }
-# The tiers, the smallest first; each contains the cases of the smaller ones.
+# The tiers, the smallest first; each contains the cases of the smaller tiers.
 TIERS = {
     "smoke": "every rule, where it grants and where it refuses, within seconds",
     "default": "every row, and the sweeps of moderate size",
@@ -69,14 +69,14 @@ PAGES = {
     "own": "they are private pages of the process, as after the process has written to them",
 }
 QP_STATES = ("RESET", "INIT", "RTR", "RTS", "ERR")
-# The items that rule API-01 is checked for: every described enumeration, struct and verb.
+# The items that rule API-01 compares: every described enumeration, struct and verb.
 API_ITEMS = (
     *(f"enum {name}" for name in verbs.ENUMS),
     *(f"struct {name}" for name in verbs.STRUCTS),
     *(f"prototype {name}" for name in verbs.VERBS),
     *(f"pyverbs enum {name}" for name in verbs.ENUMS),
 )
-# The name of an object for which the call gets a null pointer.
+# The name of an object in place of which the call gets a null pointer.
 NULL = "NULL"
 
 
@@ -91,8 +91,8 @@ REMOTE_OPERATIONS = (
     "ATOMIC_CMP_AND_SWP",
     "ATOMIC_FETCH_AND_ADD",
     "ATOMIC_WRITE",
-    # Atomics that return the value in memory and do not change it. The first two compare it with a value that differs
-    # in the lowest or in the highest bit; the last adds zero.
+    # Atomics that return the value in memory and do not change it. The first two compare this value with one that
+    # differs in the lowest or in the highest bit; the last adds zero.
     "UNEQUAL_CMP_AND_SWP",
     "UPPER_UNEQUAL_CMP_AND_SWP",
     "ZERO_FETCH_AND_ADD",
@@ -136,7 +136,7 @@ BATCHES = {
     "empty_element": "two RDMA WRITEs of three elements each; the second element has length 0",
     "too_long_inline": "an RDMA WRITE, and another with more inline data than max_inline_data of the queue pair",
 }
-# Commands of the kernel that take a handle: the first three take the handle of a protection domain, the others the
+# Commands of the kernel that take a handle. The first three take the handle of a protection domain; the others take the
 # handle of the object that they release.
 FORGED = ("REG_MR", "ALLOC_MW", "REREG_MR", "DEALLOC_PD", "DEREG_MR", "DEALLOC_MW", "DESTROY_QP")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
@@ -172,7 +172,7 @@ _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in ve
 CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     **{name: arguments_of(verb) for name, verb in _CALLABLE.items()},
     # Calls that are not verbs with a manual page: posted requests and traffic, to which the pages of verbs refer.
-    # Without `rkey`, the new key is made by ibv_inc_rkey from the window's last key.
+    # Without `rkey`, ibv_inc_rkey makes the new key from the window's last key.
     "post_bind_mw": {**_BIND, "rkey": ArgumentSpec("quantity", default="")},
     "post_local_inv": {"qp": ArgumentSpec("object", "qp", "qp"), "rkey": ArgumentSpec("quantity", default="mw.rkey")},
     "post_send_with_inv": {
@@ -210,15 +210,15 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     },
     "fork": {"memory": _MEMORY, "child": ArgumentSpec("word", "child", words=FORK_CHILDREN)},
     "join": {"memory": _MEMORY},
-    # `mappings` is the number of mappings that the range is in.
+    # `mappings` is the number of mappings that contain parts of the range.
     "inherited": {
         "addr": _ADDR,
         "length": ArgumentSpec("quantity", default="1 page"),
         "mappings": ArgumentSpec("quantity", default=""),
     },
-    # In a separate process. `kernel`: whether libibverbs can ask the kernel for its copy-on-fork support. The expected
-    # results are `status`, from ibv_is_fork_initialized, and whether a child inherits a page while the page is
-    # `registered`, and after it is `deregistered`.
+    # Runs in a separate process. `kernel` says whether libibverbs can ask the kernel for its copy-on-fork support. The
+    # expected results are `status`, from ibv_is_fork_initialized, and whether a child inherits a page while the page is
+    # `registered` and after it is `deregistered`.
     "ibv_fork_init": {
         "setting": ArgumentSpec("word", "setting", words=tuple(FORK_SETTINGS)),
         "kernel": ArgumentSpec("word", "kernel", words=("asked", "not_asked")),
@@ -367,9 +367,8 @@ BINDS = ("ibv_bind_mw", "post_bind_mw")
 @dataclass(frozen=True)
 class ExpectationSpec:
     """A further condition that `then` can state. `words` are the condition's values. The condition applies to one
-    `outcome` (empty: to any) and to `calls` (empty: to all). With `several`, a table can give a list of words, any of
-    which fulfils the condition.
-    """
+    `outcome` (empty: any outcome) and to `calls` (empty: all calls). With `several`, a table can give a list of words;
+    any of these words fulfils the condition."""
 
     words: tuple[str, ...]
     outcome: str = ""

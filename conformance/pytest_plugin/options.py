@@ -2,7 +2,7 @@
 
 If several devices are named, each xdist worker owns one of them. A worker that replaces a dead worker has another
 number, so that devices are assigned by locks and not by numbers. Options that `rdma-cts run` also has are in
-run_options.py. Not for running cases (plugin.py) and not for writing results (recorder.py).
+run_options.py.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def check_workers(config: pytest.Config) -> None:
 
 
 def own_device(config: pytest.Config) -> str:
-    """The device of this process. In a worker with several devices: one that no other worker has; else the first."""
+    """Returns the device of this process: for several devices, a device that no other worker has; else the first."""
     names = named_devices(config)
     worker = getattr(config, "workerinput", None)
     if worker is None or len(names) == 1:
@@ -72,7 +72,7 @@ def own_device(config: pytest.Config) -> str:
 
 
 def _lock_device(names: Sequence[str], run: str) -> tuple[str, int]:
-    """A free device, and the descriptor of its lock, which this process holds until it ends."""
+    """Returns a free device, and the descriptor of the device's lock, which this process holds until it ends."""
     for name in names:
         path = Path(tempfile.gettempdir()) / f"rdma-cts-{run}-{name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -90,8 +90,8 @@ _AT_BOTH_ENDS = ("xrc", "atomics", "flush_global", "flush_persistent", "atomic_w
 
 SUITE = pytest.StashKey[Suite]()
 PROFILE = pytest.StashKey[Profile]()
-# For a session that has received the texts of files instead of the files: by the value of an option that names a file,
-# the text of the file.
+# For a session that has received the texts of files instead of the files: the text of each file, by the value of the
+# option that names the file.
 HANDED = pytest.StashKey[dict[str, str]]()
 
 
@@ -161,7 +161,7 @@ def profile_of(config: pytest.Config) -> Profile:
 
 
 def text_of(config: pytest.Config, path: str, *, remove: bool = False) -> str:
-    """The text of a file that an option names; `remove` removes the file. Raises OSError."""
+    """Returns the text of a file that an option names; with `remove`, removes the file. Raises OSError."""
     handed = config.stash.get(HANDED, {})
     if path in handed:
         return handed.pop(path) if remove else handed[path]
@@ -195,7 +195,7 @@ def selected_cases(config: pytest.Config) -> list[Case] | None:
 
 
 def options_of(config: pytest.Config, device: str | None) -> RunOptions:
-    """The options of this session, in the form of the options of `rdma-cts run` on `device` of this host."""
+    """Returns the options of this session as options of `rdma-cts run` on `device` of this host."""
     given = {name: config.getoption(option.plugin_flag) for name, option in OPTIONS.items() if option.plugin}
     given |= {"device": device, "cases": tuple(given["cases"])}
     return RunOptions(**given).seen_from_project(config.invocation_params.dir)

@@ -1,8 +1,7 @@
 """The pytest plugin: turns cases into test items, runs them, and passes their records to the recorder.
 
 The module only connects pytest with the engine. With pytest-xdist, workers run the cases, and only the controller
-writes records; a record is a property of pytest's report. Not for running cases (execution/runner.py) and not for
-verdicts (judging/).
+writes records; a record is a property of pytest's report.
 """
 
 import functools
@@ -43,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Checks what the session needs. It runs last, so that the hook of another plugin can set the options first."""
+    """Checks the needs of the session. This hook runs last, so that another plugin's hook can set the options first."""
     if hasattr(session.config, "workerinput"):
         return
     try:
@@ -76,7 +75,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     folder = Path(str(metafunc.module.__file__)).parent.name
     cases: Sequence[Case] = suite_of(metafunc.config).cases
-    if (only := selected_cases(metafunc.config)) is not None:  # to make an item takes as long if the item is not run
+    if (only := selected_cases(metafunc.config)) is not None:  # making an item takes as long as running it
         chosen = {case.id for case in only}
         points = [case for case in only if case.kind is Kind.POINT]
         cases = [*(case for case in cases if case.id in chosen), *points]
@@ -145,7 +144,8 @@ def run(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Gives an item the function of the first one: the search for the same fixtures takes longer than a short case."""
+    """Gives an item the function of the first item, because the search for the same fixtures takes longer than a short
+    case."""
     case, run = case_of(item), item.session.stash.get(RUN, None)
     if run and case is not None and case.kind is not Kind.SEQUENCES:
         cast(pytest.Function, item).funcargs.update(case=case, run=run)

@@ -1,7 +1,7 @@
 """Records the results that pytest reports, in a results file or in a stream to a supervisor.
 
 The stream has the same records and a `start` record before each case, so that the supervisor knows which case was in
-flight when the kernel under test died. With xdist, only the controller records. Not for running cases (plugin.py).
+flight when the kernel under test died. With xdist, only the controller records.
 """
 
 import os
@@ -50,7 +50,7 @@ class Stream:
     """Writes records to a path that another process reads: a named pipe or a virtio port.
 
     The path is open only while a record is written, so that a library under test that writes to open descriptors does
-    not reach the path. Each line begins with the mark of this session, so that other output is not taken for records.
+    not reach the path. Each line begins with the mark of this session, which distinguishes records from other output.
     """
 
     def __init__(self, path: str, mark: str) -> None:
@@ -126,7 +126,7 @@ class Recorder:
             header |= {
                 "rules": {},
                 "controls": {},
-            }  # left out: the supervisor has the texts, and the port of an emulated guest is slow
+            }  # omitted, because the supervisor has the texts and the port of an emulated guest is slow
         header["profile"] = named_profile(self.config.getoption("--rdma-profile"))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
@@ -143,7 +143,8 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
-        """Records the start of a case, so that a crash before it, in the set-up of the session, counts for no case."""
+        """Records the start of a case, so that a crash before the start, in the set-up of the session, counts for no
+        case."""
         if case := case_of(item):
             self._start(case.id)
 
@@ -162,8 +163,8 @@ class Recorder:
     def progress(self, case: str, point: str, done: int, row: str = "", rule: str = "") -> None:
         """Records the progress of a case, so that the supervisor knows where the kernel died.
 
-        `point` is the next point of a sweep. For random sequences, `row` is the sequence as a table row and `rule` the
-        rule of its last step.
+        `point` is the next point of a sweep. For random sequences, `row` is the sequence as a table row, and `rule` is
+        the rule of the last step.
         """
         if self.sink and self.live:
             record: ProgressRecord = {"type": "progress", "case": case, "point": point, "done": done}

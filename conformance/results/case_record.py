@@ -1,10 +1,7 @@
-"""Makes the record of a case, of any kind, in the process that ran the case. The record of a sweep contains its points.
-
-Not for the stored form of a sweep with a side file (points.py), nor for writing records (writer.py).
-"""
+"""Makes the record of a case of any kind, in the process that ran the case. The record of a sweep contains its
+points."""
 
 from dataclasses import replace
-from typing import Any
 
 from conformance.execution.runner import CaseRun
 from conformance.judging import Judgement
@@ -13,7 +10,7 @@ from conformance.model.record import ResultRecord, SpaceFacts
 from conformance.model.rules import Registry
 from conformance.model.verdict import Verdict
 from conformance.results.records import result_record
-from conformance.sweeps.judging import SweepResult, format_expectation
+from conformance.sweeps.judging import SweepResult, clauses
 from conformance.sweeps.run import SweepRun
 
 
@@ -31,7 +28,7 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
     assert case.sweep is not None
     judgement = Judgement(result.verdict, result.reason, fault=result.fault)
     by_rule = result.points.by_rule()
-    # A set-up that is refused only sometimes violates a rule, which the row need not name.
+    # A set-up that is refused and then succeeds violates a rule, even if the row does not name the rule.
     rules = tuple(dict.fromkeys([*case.rules, *(rule for rule in by_rule if rule in registry)]))
     record = result_record(
         replace(case, rules=rules), registry, judgement, {}, kernel=result.kernel, duration_us=duration_us
@@ -41,25 +38,10 @@ def sweep_record(case: Case, registry: Registry, result: SweepResult, duration_u
         "expected": {"clauses": clauses(case)},
         "space": {"axes": case.sweep.space.as_data(), "size": case.sweep.size, **tries},
         "points": result.points.by_verdict(),
-        # It is unknown which rule's points caused the error of the kernel.
+        # It is unknown for which rule's points the error of the kernel occurred.
         "rule_verdicts": dict.fromkeys(by_rule, Verdict.FAIL) if result.alarms else by_rule,
         "points_data": result.points.as_data(case.id),
     }
     if result.alarms:
         record["alarms"] = result.alarms
     return record
-
-
-def clauses(case: Case) -> list[dict[str, Any]]:
-    """The clauses of the sweep in the form of the table."""
-    assert case.sweep is not None
-    found = []
-    for clause in case.sweep.clauses:
-        entry: dict[str, Any] = {"if": clause.text} if clause.text else {}
-        entry |= (
-            {"then": format_expectation(clause.then), "rule": clause.rule}
-            if clause.then
-            else {"needs": list(clause.needs)}
-        )
-        found.append(entry)
-    return found

@@ -1,7 +1,7 @@
 """Reads JSON that may come from anywhere, and returns only values that the rest of the suite can handle.
 
-Every reader of results, plans and side files uses the module, and so does the supervisor for the lines of workers. Not
-for the shape of records (model/record_shape.py).
+All code that reads results, plans, side files or the lines of workers uses this module. model/record_shape.py checks
+the shape of records.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from conformance.model.bounds import MOST_VALUES
 
-MOST_LEVELS = 40  # of nesting; the files of the suite have at most half as many
+MOST_LEVELS = 40  # levels of nesting; the files of the suite have at most half as many
 _LARGE = 1 << 20  # bytes; in a longer text, the values are counted
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or a library can return
 

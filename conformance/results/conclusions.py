@@ -1,8 +1,5 @@
 """Conclusions from recorded results: the conclusion about a run, the exit status of the run, and one-line texts about
-results. Pure functions.
-
-Not for the verdicts on rules (rule_conclusions.py) and on cases (judging/), and not for the layout of reports.
-"""
+results. The functions are pure. rule_conclusions.py has the verdicts on rules, and judging/ the verdicts on cases."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def verdict_on(rule: str, record: ResultRecord) -> Verdict:
-    """The verdict of a result on one of its rules: the effective verdict, or for a sweep the verdict of the rule's
-    points."""
+    """Returns the verdict of a result on one of its rules: the effective verdict or, for a sweep, the verdict of the
+    rule's points."""
     points = Verdict(record.get("rule_verdicts", {}).get(rule, record["effective"]))
     waived = record["effective"] != record["verdict"] and points in VIOLATIONS
     return record["effective"] if waived else points
 
 
 def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
-    """A line that says what a result shows about one of its rules, and the command that reproduces the result.
+    """Returns a line that says what a result shows about one of its rules, and the command that reproduces the result.
 
     For a sweep, the line is about the rule's largest group of deviating points, and the command runs the simplest point
     of this group. For random sequences, line and command are about the first sequence that deviates.
@@ -41,11 +38,11 @@ def headline(rule: str, record: ResultRecord) -> tuple[str, str]:
     return text + format_more(len(own) - 1), first.get("repro") or record["repro"]
 
 
-BY_CHANCE = "by chance"  # in place of a formula, if all points of the sweep repeat one experiment
+BY_CHANCE = "by chance"  # stands for a formula if all points of the sweep repeat one experiment
 
 
 def format_points(deviation: Deviation) -> str:
-    """A text about the deviating points of a sweep: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
+    """Describes the deviating points of a sweep: `32 of 96 points where PREFETCH: those with !LOCAL_WRITE`."""
     count, of = deviation.get("count") or 0, deviation.get("of") or 0
     where = f" where {deviation['clause']}" if deviation.get("clause") else ""
     if deviation["when"] in ("", "always"):
@@ -66,7 +63,7 @@ VERIFIED, IN_PART, TOUCHED, VIOLATED = "verified", "in part", "touched", "violat
 WAIVED, OF_STACK = "waived", "of the stack"
 UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE = "unsupported", "unreachable", "undecided", "not run"
 # Rules of a vendor's dialect that were not judged, usually because the vendor's library is missing. No headline counts
-# them among the rules.
+# these rules.
 APART = "apart"
 STANDING: Mapping[str, str] = {
     Verdict.PASS: VERIFIED,
@@ -78,7 +75,7 @@ STANDING: Mapping[str, str] = {
     Verdict.UNREACHABLE: UNREACHABLE,
     **dict.fromkeys(INCOMPLETE, UNDECIDED),
 }
-# In a run of the smallest tier, which verifies nothing, TOUCHED replaces the first two.
+# In a run of the smallest tier, which verifies no rule, TOUCHED replaces the first two.
 STANDINGS = (
     *(VERIFIED, IN_PART, TOUCHED, VIOLATED, WAIVED, OF_STACK),
     *(UNSUPPORTED, UNREACHABLE, UNDECIDED, WITHOUT_CASE, APART),
@@ -89,7 +86,7 @@ STANDINGS = (
 class RunConclusion:
     """The conclusion about a run, in the words that every report uses, and the exit status of the run.
 
-    `left` says what a run without a violation has not shown. `incomplete`: another run can show this.
+    `left` says what a run without a violation has not shown. `incomplete` is whether another run can show it.
     """
 
     words: str

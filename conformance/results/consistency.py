@@ -1,9 +1,6 @@
-"""Checks that a results file does not contradict itself: that its other records agree with its results.
-
-Readers therefore never rely on a footer or an effective verdict that nothing in the file supports. Keys that a file of
-an older version lacks are not compared. Not for the shape of records (model/record_shape.py), nor for the verdicts,
-which have to agree with the observations (rejudge.py).
-"""
+"""Checks that a results file does not contradict itself: that its other records agree with its results. No command
+therefore relies on a footer or an effective verdict that nothing in the file supports. Keys that a file of an older
+version lacks are not compared. rejudge.py checks that verdicts agree with observations."""
 
 import json
 from collections import Counter
@@ -58,7 +55,9 @@ def wrong_result(record: ResultRecord, header: HeaderRecord) -> str:
         if header.get("subject") != "device":
             return "it counts as STACK, but the run is not about a device"
         of_other_version = header["suite"].get("version") != VERSION
-        return "" if of_other_version or is_of_stack(record) else "it counts as STACK, but is no answer of the stack"
+        return (
+            "" if of_other_version or is_of_stack(record) else "it counts as STACK, but is not an answer of the stack"
+        )
     if effective != Verdict.WAIVED:
         return f"its verdict is {verdict}, which cannot count as {effective}"
     return _wrong_waiver(record, header)
@@ -109,7 +108,7 @@ def wrong_footer(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> str:
-    """The figure of the footer that disagrees with the results, as a clause; empty if there is none.
+    """Returns the figure of the footer that disagrees with the results, as a clause; empty if all agree.
 
     Header and results are `completed`.
     """
@@ -125,7 +124,7 @@ def _compared(
     results: Sequence[ResultRecord],
     confirmations: Sequence[ConfirmationRecord],
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Each figure of the footer: its name, the value in the footer, and the value computed from the results."""
+    """Yields each figure of the footer: its name, the value in the footer, and the value computed from the results."""
     judged = {record["case"] for record in results if record["verdict"] != Verdict.MISSED}
     yield "complete", footer["complete"], judged.issuperset(header["planned"])
     yield "verdicts", _without_zeros(footer["verdicts"]), dict(Counter(record["effective"] for record in results))
@@ -156,7 +155,7 @@ def _compared(
 
 
 def _parts(key: str, said: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
-    """A figure; for an object, each figure in it."""
+    """Yields a figure or, for an object, each figure in the object."""
     if isinstance(said, Mapping) and isinstance(found, Mapping):
         said, found = _without_zeros(said), _without_zeros(found)
         for name in sorted({*said, *found}):

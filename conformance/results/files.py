@@ -1,7 +1,5 @@
-"""Writes files atomically: a reader at any moment, also after a crash, finds the whole old or the whole new content.
-
-Not for files that grow line by line (writer.py); for these, only `write_all` is used.
-"""
+"""Writes files atomically: at any moment, also after a crash, a file has its whole old or its whole new content.
+writer.py writes the files that grow line by line."""
 
 import errno
 import itertools
@@ -14,7 +12,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 
-# The errors that mean that a file cannot have the path that the user has chosen.
+# The errors of a path at which a file cannot be written.
 _WRONG_PLACE = (
     errno.EACCES,
     errno.EPERM,
@@ -77,7 +75,7 @@ def make_directory(folder: Path) -> None:
 
 
 def new_directory(first: Path) -> Path:
-    """Makes the directory `first`; if `first` exists, a directory with `-2`, `-3` and so on after that name. Raises
+    """Makes and returns the directory `first` or, if it exists, the first of `first-2`, `first-3` and so on. Raises
     UserError."""
     for number in itertools.count(1):
         folder = first if number == 1 else first.with_name(f"{first.name}-{number}")
@@ -97,7 +95,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def not_written(path: Path, error: OSError) -> UserError:
-    """The error for a file that cannot be written: status 2 if its name or place is the reason, 3 for a full disk."""
+    """Returns the error for a file that cannot be written: status 2 if its path is the reason, 3 for a full disk."""
     status = 2 if error.errno in _WRONG_PLACE else 3
     return UserError(f"{path} cannot be written: {error.strerror}", status=status)
 
@@ -107,7 +105,7 @@ def _no_link(path: str, flags: int) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Writes a folder to disk. The new name of a file is on disk only after its folder is."""
+    """Writes a folder to disk. The new name of a file is on disk only when its folder is on disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

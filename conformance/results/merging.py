@@ -1,7 +1,7 @@
 """Merges shards into one run: the records of several machines, as if one machine had run all cases.
 
-Pure functions; the directories appear only in messages. Not for dividing cases into shards (tables/tiers.py), nor for
-reading and writing the files (commands/merge.py).
+The functions are pure; directories appear only in messages. tables/tiers.py divides cases into shards, and
+commands/merge.py reads and writes the files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,12 @@ from conformance.results.waivers import Waivers
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import Shard, left_out
 
-# The keys that must be the same in all headers, in addition to the suite, the device and the environment, each with its
-# name in messages.
+# The keys, besides suite, device and environment, that must be the same in all headers; each has its name in messages.
 _SAME = (("stack", "the stack"), ("tier", "the tier"), ("subject", "what is judged"), ("seed", "the seed"))
 # The keys that are dropped from the headers of the shards, because the merged header has them.
 _ONCE = ("type", "schema", "rules", "controls", "planned", "left_out", "shard")
 _OPTION = "--shard"
-_KEPT_RECORDS = ("worker", "confirmation")  # a merged run is never resumed, so that it needs no other records
+_KEPT_RECORDS = ("worker", "confirmation")  # a merged run needs no other records, because it is never resumed
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,13 @@ class Part:
 
     @property
     def undecided(self) -> int:
-        """The number of its cases without a result."""
+        """The number of the shard's cases without a result."""
         done = {each["case"] for each in self.recorded.results if each["verdict"] != Verdict.MISSED}
         return sum(case not in done for case in self.planned)
 
 
 def part_of(folder: Path, recorded: Recorded) -> Part:
-    """The shard in a directory. Raises UserError if it is not one."""
+    """Returns the shard in a directory. Raises UserError if the directory has another run."""
     facts: Any = recorded.header.get("shard")
     if facts is None:
         raise UserError(f"{folder} is not a shard of a run", hint="run --shard K/N makes one")
@@ -105,7 +104,7 @@ def _given(file: Any) -> str:
 
 
 def _under_test(header: HeaderRecord) -> dict[str, Any]:
-    """The hashes of what is under test, without the hash of the image: each machine makes its own image from the same
+    """Returns the hashes of the software under test, without the image, which each machine makes from the same
     packages."""
     found: dict[str, Any] = {**(header.get("under_test") or {})}
     given = found.get("given")
@@ -113,7 +112,7 @@ def _under_test(header: HeaderRecord) -> dict[str, Any]:
 
 
 def missing(parts: Sequence[Part]) -> Iterator[str]:
-    """Lines about the missing parts of the run: absent shards, and shards that were cut short."""
+    """Yields lines about the missing parts of the run: absent shards, and shards that were cut short."""
     of, numbers = parts[0].shard.of, {part.shard.number for part in parts}
     if lacking := set(parts[0].whole) - {case for part in parts for case in part.planned}:
         names = ", ".join(str(Shard(number, of)) for number in range(1, of + 1) if number not in numbers)
@@ -126,7 +125,7 @@ def missing(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Recorded:
-    """The run that consists of these shards. `check` has accepted the shards, and their tables are those of `suite`."""
+    """Returns the run that consists of these shards. `check` has accepted the shards, and `suite` has their tables."""
     parts = sorted(parts, key=lambda part: part.shard.number)
     whole = parts[0].whole
     results: dict[str, ResultRecord] = {}
@@ -164,7 +163,7 @@ def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Reco
 
 
 def _header(parts: Sequence[Part], suite: Suite) -> HeaderRecord:
-    """The header of the merged run: that of the first shard, with the headers of all shards."""
+    """Returns the header of the merged run: the header of the first shard, with the headers of all shards."""
     first, whole = parts[0].recorded.header, parts[0].whole
     header = first.copy()
     del header["shard"]
@@ -184,7 +183,7 @@ def _of_shard(part: Part) -> dict[str, Any]:
 
 
 def _without_shard(argv: Sequence[str]) -> list[str]:
-    """The arguments of the whole run: those of a shard without `--shard`."""
+    """Returns the arguments of the whole run: a shard's arguments without `--shard`."""
     words, kept = iter(argv), []
     for word in words:
         if word == _OPTION:

@@ -1,8 +1,5 @@
-"""The stored form of a sweep's result: all points in a side file, formulas of the deviating points in the record.
-
-The process that writes the results file makes this form, so that no formula is minimised inside a guest. Not for
-formulas (sweeps/formula.py).
-"""
+"""The stored form of a sweep's result: all points in a side file, formulas of the deviating points in the record. The
+process that writes the results file makes this form, so that no formula is minimised inside a guest."""
 
 import json
 import zlib
@@ -131,8 +128,8 @@ def points_path(folder: Path, record: ResultRecord) -> Path:
 
 
 def read_points(folder: Path, record: ResultRecord) -> Points:
-    """The points of a record that `store_points` made, from the results in `folder`. Raises UserError if the side file
-    is invalid."""
+    """Reads the points of a record that `store_points` made from the results in `folder`. Raises UserError if they are
+    invalid."""
     path = points_path(folder, record)
     try:
         data = parse(read_regular(path))

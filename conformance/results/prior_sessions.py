@@ -1,7 +1,4 @@
-"""The results of the earlier sessions of a run, for the session that resumes the run.
-
-Not for reading or cutting the file (records.py, writer.py) and not for running cases (supervision/).
-"""
+"""The results of the earlier sessions of a run, for the session that resumes the run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +21,8 @@ class PriorSessions:
     """The sessions of a run so far.
 
     `boots` is the number of workers in these sessions, `seconds` is the duration of the sessions. `in_flight` is the
-    case that was running when the last session ended; `boot_id` identifies the boot of the host's kernel at that time.
+    case that was running when the last session ended; `boot_id` identifies the boot of the host's kernel at the end of
+    this session.
     """
 
     header: HeaderRecord
@@ -71,10 +69,11 @@ class PriorSessions:
         return {"type": "resumed", "started": now, "earlier_s": round(self.seconds, 3)}
 
     def check_plan(self, planned: Mapping[str, object], tables_sha256: str) -> None:
-        """Raises UserError unless the header has the same values as `planned`, the header of a new run of the plan.
+        """Raises UserError unless the run's header has the same values as `planned`, the header of a new run of the
+        plan.
 
-        Keys that the header of an older version lacks are not compared, nor are `argv` and `under_test`. If the tables
-        have changed, nothing is compared.
+        Keys that the header of an older version lacks are not compared, and neither are `argv` and `under_test`. If the
+        tables have changed, nothing is compared.
         """
         if tables_sha256 != (self.header.get("suite") or {}).get("tables_sha256"):
             return
@@ -114,7 +113,7 @@ def stack_change(before: HeaderRecord, now: HeaderRecord) -> str:
 
 
 def _device(header: HeaderRecord, shared: Sequence[str]) -> dict[str, object]:
-    """The facts of a device, without the findings of a worker's trials, which may differ each time."""
+    """Returns the facts of a device, without the findings of a worker's trials, which may differ between workers."""
     facts = {name: fact for name, fact in header["device"].items() if name != "preflight"}
     return {**facts, "name": ""} if facts.get("name") in shared else facts
 

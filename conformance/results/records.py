@@ -1,8 +1,8 @@
 """The records of a results file: one JSON object per line, appended and flushed during the run.
 
-Schema rdma-cts/1: a header, results, a footer. A file without a footer is the file of a run that was cut short; an
-incomplete last line is a record that was being written. Reports read only this file. Not for writing the file
-(writer.py) and not for conclusions from its records (conclusions.py).
+Schema rdma-cts/1: a header, results, a footer. A file without a footer belongs to a run that was cut short; an
+incomplete last line is a record that was being written. Reports read only this file. writer.py writes it, and
+conclusions.py draws conclusions from its records.
 """
 
 import json
@@ -45,12 +45,12 @@ FILE_NAME = "results.jsonl"
 
 
 def encode(record: Mapping[str, object]) -> bytes:
-    """A record as a line of ASCII, so that readers need not know the encoding."""
+    """Returns a record as a line of ASCII, so that other programs need not know the encoding."""
     return json.dumps(record, separators=(",", ":"), ensure_ascii=True, sort_keys=False).encode() + b"\n"
 
 
 def decode(data: bytes | str) -> Record:
-    """The record in a line. Raises ValueError if the line is invalid or the record lacks a key that readers need."""
+    """Returns the record in a line. Raises ValueError if the line is invalid or the record lacks a required key."""
     return record_of(parse(data))
 
 
@@ -94,7 +94,7 @@ def result_record(
 
 
 def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]) -> None:
-    """Adds the deviations of random sequences, and verdicts on their rules unless the kernel reported an error."""
+    """Adds the deviations of random sequences and, unless the kernel reported an error, the verdicts on their rules."""
     record["deviations"] = [_of_divergence(each) for each in divergences]
     if record.get("fault", {}).get("kind") == FaultKind.DIFFERENT:
         broken = {each["rule"] for each in divergences}
@@ -107,7 +107,8 @@ def _of_divergence(each: DivergenceData) -> Deviation:
 
 
 def occurrence(record: ResultRecord) -> Occurrence:
-    """The violation of a result, for a confirmation. A sweep has no `observed`: its observations are in its points."""
+    """Returns the violation of a result, for a confirmation. A sweep has no `observed`; its points have the
+    observations."""
     found: Occurrence = {"verdict": record["verdict"], "reason": record["reason"]}
     if record.get("fault"):
         found["fault"] = record["fault"]
@@ -162,10 +163,11 @@ def footer_record(
 
 @dataclass
 class Recorded:
-    """The contents of a results file. `footer` is None if the run was cut short; `torn`: the last line is incomplete.
+    """The contents of a results file. `footer` is None if the run was cut short; `torn` is whether the last line is
+    incomplete.
 
-    `others` are the records of other types, in the order of the file. `is_shown`: the results have all their keys and
-    were passed through the function `shown`.
+    `others` are the records of other types, in the order of the file. `is_shown` is whether the results have all their
+    keys and were passed through the function `shown`.
     """
 
     header: HeaderRecord
@@ -186,7 +188,7 @@ def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | Non
 
     Raises UserError if the file cannot be read, has a line that is not a record of the schema, or contradicts itself.
     """
-    file = path / FILE_NAME if os.path.isdir(path) else path  # also in an unreadable folder
+    file = path / FILE_NAME if os.path.isdir(path) else path  # raises OSError if the folder cannot be read
     reader = _Reader(file, shown)
     with reading(file):
         return reader.read(regular_lines(file))
@@ -210,7 +212,7 @@ class _Reader:
         self._values = 0
 
     def read(self, lines: Iterable[bytes]) -> Recorded:
-        """The records of these lines of the file. Raises UserError, and any error of iterating over `lines`."""
+        """Returns the records of these lines of the file. Raises UserError, and any error of iterating over `lines`."""
         line = b""
         for number, line in enumerate(lines, 1):
             if number > MOST_RECORDS:

@@ -1,8 +1,8 @@
 """Judges recorded observations again, by the present rules and tables, without a device.
 
-Observations stay as they were recorded; verdict, reason and expectation are new. The recorded verdict stays if nothing
-was observed (a crash, a case that was not run), or if the worker claimed another verdict. The record then has the
-present rules of the case. Not for judging (judging/).
+The recorded observations stay; verdict, reason and expectation are new. The recorded verdict stays if nothing was
+observed (a crash, a case that was not run), or if the worker claimed another verdict. The record then has the present
+rules of the case.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,22 +26,20 @@ from conformance.tables.suite import Suite
 
 UNOBSERVED = "nothing was observed"
 DISPUTED = "the worker and its supervisor came to different verdicts"
-# A known case may have these verdicts without an observation. Without an observation, any other verdict would be
-# unsupported.
+# The verdicts that a known case may have without an observation. Any other verdict would be unsupported.
 WITHOUT_EVIDENCE = (*VIOLATIONS, *INCOMPLETE)
 
 
 @dataclass(frozen=True)
 class Rejudged:
-    """A result that was judged again; or an unchanged result, with the reason `kept` why it was not judged again."""
+    """A result that was judged again, or an unchanged result with the reason `kept` for not judging it again."""
 
     record: ResultRecord
     kept: str = ""
 
     @property
     def unfounded(self) -> str:
-        """A line about the verdict of a result if nothing supports the verdict; empty if the result was judged again,
-        or needs no support."""
+        """A line about a verdict that nothing supports; empty if the result was judged again, or needs no support."""
         verdict = self.record["verdict"]
         if not self.kept or (self.kept in (UNOBSERVED, DISPUTED) and verdict in WITHOUT_EVIDENCE):
             return ""
@@ -66,7 +64,7 @@ def rejudge(suite: Suite, recorded: Recorded, directory: Path, profile: Profile 
 def unfounded(
     suite: Suite, recorded: Recorded, directory: Path, cases: Collection[str], profile: Profile
 ) -> Iterator[str]:
-    """A line for each result of these cases with a verdict that its observation does not support."""
+    """Yields a line for each result of these cases whose observation does not support its verdict."""
     for before, again in zip(recorded.results, rejudge(suite, recorded, directory, profile), strict=True):
         if before["case"] in cases:
             if again.unfounded:
@@ -76,10 +74,10 @@ def unfounded(
 
 
 def known_capabilities(recorded: Recorded, directory: Path | None = None) -> Capabilities:
-    """The capabilities of the recorded stack: those declared, and those that results report as missing.
+    """Returns the capabilities of the recorded stack: the declared ones, and the ones that results report as missing.
 
-    A capability that is declared and reported as missing counts as absent. If the run's directory is given, the reports
-    of sweep points count, too: a run with only sweeps has no other reports.
+    A capability that is declared and reported as missing counts as absent. If `directory`, the run's directory, is
+    given, the reports of sweep points count too, because a run with only sweeps has no other reports.
     """
     caps = recorded.header["device"].get("caps") or {}
     offered: dict[str, dict[str, bool]] = {}
@@ -108,7 +106,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
     if record.get("points_file") and case.kind is Kind.SWEEP:
         return _sweep(suite, case, record, directory, basis)
     observed = record.get("observed") or {}
-    # A sweep without points was not run at all: its record can only have the reason.
+    # A sweep without points was not run at all; its record can only have the reason.
     if not observed or (case.kind is Kind.SWEEP and "unreachable" not in observed):
         return Rejudged(_on_its_rules(case, record, basis), UNOBSERVED)
     if record["verdict"] == Verdict.BROKEN and record.get("claimed"):
@@ -122,7 +120,7 @@ def _judged(suite: Suite, record: ResultRecord, directory: Path, basis: Basis) -
 
 
 def _on_its_rules(case: Case, record: ResultRecord, basis: Basis) -> ResultRecord:
-    """The record with the present rules of its case; for a single point, with the rule of the point's clause.
+    """Returns the record with the present rules of its case or, for a single point, the rule of the point's clause.
 
     For random sequences, the record keeps the rules that were violated.
     """
@@ -154,8 +152,8 @@ def _sweep(suite: Suite, case: Case, record: ResultRecord, directory: Path, basi
 
 
 def _merged(new: ResultRecord, old: ResultRecord) -> ResultRecord:
-    """The new result with those fields of the old one that do not depend on judging. A waiver stays if the verdict is
-    the same."""
+    """Returns the new result with the old result's fields that do not depend on judging. A waiver stays if the verdict
+    does."""
     merged: ResultRecord = {
         **new,
         "source": old.get("source", new["source"]),

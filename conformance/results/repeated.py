@@ -1,7 +1,7 @@
-"""Reads results of which all values occur in earlier lines of the same file, without parsing and checking them again.
+"""Reads results whose values all occur in earlier lines of the same file, without parsing and checking them again.
 
-Large files repeat most values many times. A value that was accepted once is recognized by its text, and all results
-share it, so that no code may change a part of a result in place. Not for mistakes in a line (records.py).
+Large files repeat most values many times. A value that was accepted once is recognized by its text. All results share
+the value, so that no code may change a part of a result in place.
 """
 
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -29,8 +29,8 @@ class Repeated:
         self._absent = completed(cast(ResultRecord, {**RESULT}))
 
     def read(self, line: bytes) -> tuple[ResultRecord, ResultRecord] | None:
-        """The result in a line, as in the file and `completed`, if all its values are known. None if the line has to be
-        parsed."""
+        """Returns the result in a line, in the form of the file and `completed`; None if the line has unknown
+        values."""
         if not line.isascii() or not line.startswith(b'{"type":'):
             return None
         text = line.decode()
@@ -68,7 +68,7 @@ class Repeated:
                 new -= values_in(part)
             else:
                 try:
-                    parse(_value(key, part))  # fails if the mark of a key occurred inside the value and cut it
+                    parse(_value(key, part))  # fails if the value contains the mark of a key, and was cut at the mark
                 except ValueError:
                     return new
                 if part == "null" or key not in ("case", "repro", "duration_us"):
@@ -86,7 +86,7 @@ def _layout(line: bytes, record: ResultRecord) -> _Layout:
 
 
 def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
-    """The text of each value, by key, in a line with this layout; None if the line has another layout.
+    """Returns the text of each value, by key, in a line with this layout; None if the line has another layout.
 
     The text of a fault begins with the verdict, because the check of a fault depends on the verdict.
     """
@@ -113,7 +113,7 @@ def _value(key: str, part: str) -> str:
 
 
 def _own(part: str) -> str | int | None:
-    """The value of a part that is a text of printable characters or a small number; None for any other value."""
+    """Returns the value of a part that is a text of printable characters or a small number; None for any other part."""
     if part[:1] == '"':
         try:
             text, end = scanstring(part, 1)

@@ -1,8 +1,5 @@
-"""Conclusions about rules: the verdict on each rule, and which of its evidence was seen in a run and which is missing.
-
-Pure functions. model/rules.py defines the evidence that a rule needs. Not for the conclusion about a run
-(conclusions.py).
-"""
+"""Conclusions about rules: the verdict on each rule, and which of its evidence a run has shown and which is missing.
+The functions are pure. model/rules.py defines the evidence that a rule needs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +12,7 @@ from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT
 
-# Verdicts that do not count against a rule that other cases verify: the device or the stack does not offer what the
+# Verdicts that do not count against a rule that other cases verify: the device or the stack lacks something that the
 # case needs.
 _ABSENT = (Verdict.UNREACHABLE, Verdict.UNSUPPORTED)
 # The reasons why a part of a rule's evidence was not seen.
@@ -32,7 +29,7 @@ class RuleConclusion:
 
     If the rule passed in part, `needed` is the number of parts of its evidence, and `missing` names the parts that were
     not seen. `absent` says what could not be checked: for each capability that an entry lacks, and for each reason why
-    a case cannot be reached, the number of cases. For any other verdict, `missing` and `absent` are empty.
+    a case cannot be reached, the number of cases. For rules with another verdict, `missing` and `absent` are empty.
     """
 
     verdict: Verdict
@@ -83,7 +80,8 @@ def rule_verdicts(results: Sequence[ResultRecord], registry: Registry) -> dict[s
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
-    """For each case with a refusal whose control was not granted: the reason why the refusal proves nothing."""
+    """Returns, for each case with a refusal whose control was not granted, the reason why the refusal proves
+    nothing."""
     granted = _granted(results)
     return {
         record["case"]: f"the refusal proves nothing, because its control was not seen: {', '.join(controls)}"
@@ -114,7 +112,7 @@ def _granted(results: Iterable[ResultRecord]) -> Mapping[str, str]:
 
 
 def _shows(record: ResultRecord, rule: str = "") -> Iterator[tuple[Verdict, Shows]]:
-    """Each piece of evidence in a result, for all rules or for one rule, with the verdict on this evidence.
+    """Yields each piece of evidence in a result, for all rules or for one rule, with the verdict on this evidence.
 
     A waiver covers only violations: points of a waived sweep that passed remain evidence.
     """
@@ -168,7 +166,7 @@ def _is_seen(rule: str, item: str, record: ResultRecord, needs: Needs, granted: 
 def _why_missing(
     rule: str, item: str, records: Sequence[ResultRecord], needs: Needs, granted: Mapping[str, str]
 ) -> Missing:
-    """The reason why a part of the evidence was not seen, from the result that came nearest to showing it."""
+    """Returns the reason why a part of the evidence was not seen, from the result that came nearest to showing it."""
     found: dict[Verdict, tuple[ResultRecord, Shows]] = {}
     for record in records:
         for verdict, each in _shows(record, rule):
@@ -185,7 +183,8 @@ def _why_missing(
 
 
 def _absent(verdict: Verdict, record: ResultRecord, shows: Shows | None = None) -> str:
-    """The missing capabilities that a result, or the relevant points of a sweep, report; else the result's reason."""
+    """Returns the missing capabilities that a result, or the relevant points of a sweep, report; else the result's
+    reason."""
     points = [shows] if shows else [each for found, each in _shows(record) if found == verdict]
     reported = ", ".join(
         record["observed"].get("lacking") or dict.fromkeys(filter(None, (p.get("lacking") for p in points)))

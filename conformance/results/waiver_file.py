@@ -1,7 +1,7 @@
-"""The YAML file of waivers. Reads such a file, with the location of every mistake, and makes the text of such a file
-from the defects in recorded runs.
+"""The YAML file of waivers. The module reads the file, with the location of every mistake, and writes the text of a
+file from the defects in recorded runs.
 
-waivers.schema.json describes the file to editors. Not for applying waivers (waivers.py).
+waivers.schema.json describes the file to editors. waivers.py applies waivers.
 """
 
 import hashlib
@@ -195,7 +195,7 @@ class Run:
 
     @property
     def kernel(self) -> str:
-        """The first two numbers of the kernel's version. A waiver holds whatever the third number is."""
+        """The first two numbers of the kernel's version; a waiver does not depend on the third."""
         return ".".join(map(str, version(str(self.header["env"].get("kernel", "")))[:2]))
 
 
@@ -256,8 +256,8 @@ def _lines_of(
 
 
 def _unsteady(case: str, runs: Sequence[Run]) -> str:
-    """A text with the number of runs, on one kernel, that gave the rarest verdict; empty if the verdict never changed
-    on the same kernel."""
+    """Describes how often the rarest verdict of a case was seen in the runs on one kernel; empty if the verdict never
+    changed on one kernel."""
     count: Counter[str] = Counter()
     for kernel in {run.header["env"].get("kernel") for run in runs}:
         own = Counter(
@@ -275,5 +275,5 @@ def _unsteady(case: str, runs: Sequence[Run]) -> str:
 
 
 def as_yaml(text: str) -> str:
-    """The text as a YAML scalar that every reader takes as text: a JSON string."""
+    """Returns the text as a JSON string, which is a YAML scalar that is always read as text."""
     return json.dumps(text)

@@ -1,9 +1,8 @@
 """Waivers, which are known violations with an owner and an expiry date, and the effective verdicts of results.
 
-Pure functions. A waiver changes the effective verdict of a result, never the verdict, and only if the device fails
-exactly as the waiver describes. The waiver of a defect names the fingerprint of the defect, and holds for all rows and
-sweeps that show the defect with at most the severity in the waiver. Not for the file of waivers (waiver_file.py), nor
-for verdicts (judging/).
+The functions are pure. A waiver changes only the effective verdict of a result, and only if the device fails exactly as
+the waiver describes. The waiver of a defect names the fingerprint of the defect. It holds for all rows and sweeps that
+show the defect with at most the severity in the waiver. waiver_file.py reads waivers.
 """
 
 import re
@@ -22,7 +21,8 @@ from conformance.yamldoc.nodes import Location
 
 @dataclass(frozen=True)
 class WaiverScope:
-    """The stacks on which a waiver holds: the driver, and the first and the last kernel; an empty field means any.
+    """The stacks on which a waiver holds: the driver, and the first and the last kernel. An empty field allows any
+    value.
 
     The last kernel "7.2" includes every 7.2.x. `firmware` is the whole firmware version that the device reports.
     """
@@ -113,7 +113,7 @@ class KnownOutcome:
         return ""
 
     def _differs_in_points(self, record: ResultRecord) -> str:
-        """The difference in the points of a sweep; empty if there is none.
+        """Returns the difference in the points of a sweep; empty if there is none.
 
         The answers come from the faults of the deviations, because the record has no observation of a point.
         """
@@ -164,9 +164,9 @@ class Waiver(Terms):
 
 @dataclass(frozen=True)
 class DefectWaiver(Terms):
-    """The waiver of a defect that is at most as bad as `worst`.
+    """The waiver of a defect that is at most as severe as `worst`.
 
-    `also` are other fingerprints of the defect. `cases` are the cases in which the defect was seen; the waiver also
+    `also` has further fingerprints of the defect. `cases` are the cases in which the defect was seen; the waiver also
     covers other cases. `unsteady` are the cases that do not always show the defect.
     """
 
@@ -189,7 +189,7 @@ class DefectWaiver(Terms):
         return cause_of(symptom).fingerprint in (self.defect, *self.also)
 
     def problems(self, found: Sequence[Symptom], judged: Collection[str], today: date) -> Iterator[str]:
-        """The problems of the waiver in a run with these symptoms and judged cases; none if no case of the waiver was
+        """Yields the problems of the waiver in a run with these symptoms and judged cases; none if no case of it was
         judged."""
         shown = [symptom for symptom in found if self.is_of(symptom)]
         if shown and self.expires < today:
@@ -217,7 +217,7 @@ def covering(waivers: Sequence[DefectWaiver], record: ResultRecord) -> DefectWai
 
 @dataclass(frozen=True)
 class Waivers:
-    """The waivers of a run on the day `today`: those of cases and rules, and those of defects."""
+    """The waivers of a run on the day `today`: for cases and rules, and for defects."""
 
     file: str
     sha256: str
@@ -226,7 +226,7 @@ class Waivers:
     defects: tuple[DefectWaiver, ...] = ()
 
     def applied(self, record: ResultRecord, header: HeaderRecord) -> ResultRecord:
-        """The result with the waiver that fits, or without a waiver."""
+        """Returns the result with the waiver that fits, or without a waiver."""
         record = {**record, "effective": record["verdict"], "waiver": None}
         if record["verdict"] not in VIOLATIONS:
             return record
@@ -287,10 +287,10 @@ def _format_value(value: object) -> str:
 
 
 def with_effective(record: ResultRecord, header: HeaderRecord, waivers: Waivers | None) -> ResultRecord:
-    """The result with its effective verdict in the run of this header: the verdict itself, WAIVED, or STACK.
+    """Returns the result with its effective verdict in the run of this header: the verdict itself, WAIVED, or STACK.
 
-    Only a run whose subject is a device has STACK. Such a device includes its driver, firmware and provider; the other
-    possible subject of a run is the whole stack.
+    Only a run about a device has STACK. A device includes its driver, firmware and provider; the other possible subject
+    of a run is the whole stack.
     """
     if waivers:
         record = waivers.applied(record, header)

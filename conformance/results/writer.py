@@ -1,4 +1,4 @@
-"""Writes a results file: whole lines, appended during a run. Not for the contents of records (records.py).
+"""Writes a results file: whole lines, appended during a run.
 
 Only one process writes a file at a time: the file is locked while it is open. The kernel unlocks the file when the
 process ends, for any reason.
@@ -26,12 +26,13 @@ from conformance.results.records import Recorded, decode, encode, read_results
 from conformance.results.repeated import Repeated
 from conformance.sweeps.outcome import OUTSIDE, Points
 
-_MANY = 10_000  # in a run with more cases, a value that many results have counts only once
-_ESCAPED = re.compile(rb"\\[bfnrtu]")  # escapes in a line; readers may count the values of such a line differently
+_MANY = 10_000  # in a run with more cases, a value that occurs in many results counts only once
+_ESCAPED = re.compile(rb"\\[bfnrtu]")  # escapes in a line, because of which `parse` may count its values differently
 
 
 def shown_in(case: Case, record: ResultRecord) -> list[Shows]:
-    """The evidence that a case shows. The evidence of a sweep comes from `points_data`, and has rules and verdicts."""
+    """Returns the evidence that a case shows. The evidence of a sweep comes from `points_data`, with rules and
+    verdicts."""
     if "points_data" in record:
         return _of_points(case, Points.of_data(record["points_data"]))
     outcome = record["expected"].get("outcome", case.when.then.outcome)
@@ -72,18 +73,18 @@ class ResultsFile:
     """Appends records to a results file. Each record is passed to the kernel at once, so that a crash of this process
     does not lose it."""
 
-    _keep: int | None = None  # the first new record cuts the file to this length; None: the file is not cut
+    _keep: int | None = None  # the first new record cuts the file to this length; with None, the file is not cut
 
     def __init__(self, path: Path, *, carry_on: bool = False, durable: bool = False) -> None:
         """Creates or opens the file. Raises UserError if the file is in use, or if it has records and `carry_on` is
         false.
 
-        An error in the path has status 2, as a mistake of the user; a full disk has status 3. `durable`: each line is
-        written to disk before the next line, because the kernel under test is that of this host.
+        An error in the path has status 2, as a mistake of the user; a full disk has status 3. With `durable`, each line
+        is on disk before the next line, because this host's kernel is under test.
         """
         self.path = path
         self._durable = durable
-        self._values = 0  # of JSON in the file's records, counted as readers count them
+        self._values = 0  # of JSON in the file's records, counted as in reading
         self._repeated: Repeated | None = None  # only for a run of many cases
         self._content = hashlib.sha256()  # of the bytes that this process has written or read
         with writing(path):
@@ -91,7 +92,7 @@ class ResultsFile:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             self._fd = os.open(path, flags, 0o644)
         try:
-            if not stat.S_ISREG(os.fstat(self._fd).st_mode):  # a FIFO opened for reading and writing does not block
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):  # opening a FIFO for reading and writing does not block
                 raise UserError(f"{path} is not a regular file")
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:
@@ -121,7 +122,7 @@ class ResultsFile:
         """Lets the next record replace the end of a run: a torn line, MISSED cases and the footer.
 
         A session that writes no record, because its start fails, leaves the file unchanged. Returns the records of the
-        earlier sessions. Raises UserError if the end of the file is not that of a results file.
+        earlier sessions. Raises UserError if the file does not end like a results file.
         """
         if recorded is None:
             self._keep = 0
@@ -165,8 +166,8 @@ class ResultsFile:
         return record
 
     def _count(self, record: Record, line: bytes) -> Record:
-        """Counts a record's new values. Repeated values do not count, because they take no memory in readers, nor in
-        the returned record."""
+        """Counts a record's new values. Repeated values do not count, because reading them takes no memory. Returns the
+        record, with repeated values shared."""
         if record["type"] == "header":
             self._repeated = Repeated() if len(record["planned"]) > _MANY else None
         if self._repeated and record["type"] == "result" and not _ESCAPED.search(line):
@@ -179,7 +180,7 @@ class ResultsFile:
         return record
 
     def lacks_room(self, record: ResultRecord) -> str:
-        """The reason why readers would refuse the file with this record as too large; empty if they would accept it."""
+        """Returns the reason why the file with this record would be too large to be read; empty if it would not."""
         data = encode(record)
         if os.fstat(self._fd).st_size + len(data) > MOST_RESULTS_BYTES:
             return f"a file of results has at most {MOST_RESULTS_BYTES:,} bytes, and this one has {len(data):,}"

@@ -2,8 +2,8 @@
 
 A worker is one instance of the kernel or process under test: a guest, or pytest on a device of this host. Several
 workers may run at the same time. Each sends records, one per line. If a worker dies or sends nothing until the
-deadline, its case in flight gets CRASH or HANG, and another worker runs its remaining cases. Not for starting workers
-(fixtures/).
+deadline, its case in flight gets CRASH or HANG, and another worker runs the remaining cases. fixtures/ starts the
+workers.
 """
 
 from conformance.supervision.recording import Recording, RunPlan

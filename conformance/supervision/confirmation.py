@@ -1,10 +1,10 @@
-"""Confirms the violations of a run: tries each again in a fresh worker.
+"""Confirms the violations of a run: tries each violation again in a fresh worker.
 
 One violation of each cause is tried alone, and so is every violation that killed its worker. The others are tried
-together in one worker, in the reverse order of the run. A violation that does not occur there is tried alone too; if a
-violation kills this worker, those after it are tried together again. A violation that does not occur alone depends on
-the cases that ran before it in its worker: a short list of such cases after which it occurs is searched for by halving.
-Verdicts do not change. Not for running a worker (repetition.py).
+together in one worker, in the reverse order of the run. A violation that does not occur in this worker is tried alone
+too. If a violation kills the worker, the violations after it are tried together again. A violation that does not occur
+alone depends on the cases that ran before it in its worker. The suite then searches, by halving, for a short list of
+these cases after which the violation occurs. Verdicts do not change. repetition.py runs the worker.
 """
 
 import functools
@@ -27,13 +27,13 @@ MOST_SEARCHED = 5
 MOST_WORKERS = 16
 # How often a violation is tried alone before it counts as not confirmed.
 REPETITIONS = 3
-# How many violations are tried together in one worker.
+# The number of violations that are tried together in one worker.
 MOST_TOGETHER = 100
 _SAID_EACH = 25
 
 
 class Confirmation:
-    """The violations of one run, and the outcomes of those that were tried again."""
+    """The violations of one run, and the outcomes of trying them again."""
 
     def __init__(self, found: Sequence[Violation], recording: Recording, repeats_losses: bool) -> None:
         """`found` are the violations to try again, and `recording` gets the outcomes.
@@ -88,7 +88,8 @@ class Confirmation:
                 self._recording.listener.say(f"  {self._tried} tried, {left} left")
 
     def _try_together(self, violations: Sequence[Violation], start: Start) -> None:
-        """Tries violations in one worker. Those that do not occur in it with the same verdict are then tried alone.
+        """Tries violations in one worker. Violations that do not occur in it with the same verdict are then tried
+        alone.
 
         Violations after a case that ended the worker are tried together again.
         """
@@ -103,12 +104,13 @@ class Confirmation:
             self._wait(*behind)
 
     def _wait(self, *violations: Violation) -> None:
-        """Lists of several violations are started before single violations, since lists take longer."""
+        """Adds a list of violations to try. Lists of several are tried before single violations, because they take
+        longer."""
         with self._lock:
             self._waiting.insert(0 if len(violations) > 1 else len(self._waiting), violations)
 
     def _confirmed(self, violation: Violation, start: Start) -> ConfirmationRecord | None:
-        """The record about a violation; None if the violation could not be tried again."""
+        """Returns the record about a violation; None if the violation could not be tried again."""
         if violation.first:
             return self._about(violation, True, "run")
         if violation.seen["verdict"] != Verdict.FAIL and "observed" not in violation.seen and not self._repeats_losses:
@@ -127,7 +129,7 @@ class Confirmation:
         return about
 
     def _repeat_more(self, about: ConfirmationRecord, violation: Violation, start: Start) -> None:
-        """Tries a violation that did not occur alone a few more times; if it then occurs, it is unsteady."""
+        """Tries a violation that did not occur alone a few more times. If it then occurs, it is unsteady."""
         more = [each for _ in range(REPETITIONS - 1) if (each := self._last_repeated(start, [violation.name]))]
         seen = [each for each in more if each["verdict"] in VIOLATIONS]
         about["repetitions"] = {"seen": len(seen), "of": 1 + len(more)}
@@ -145,7 +147,8 @@ class Confirmation:
             return self._searched <= MOST_SEARCHED
 
     def _brings_it_back(self, violation: Violation, start: Start) -> list[str]:
-        """The shortest list of cases found after which the violation occurs again; empty if none was found."""
+        """Returns the shortest list of cases, among those tried, after which the violation occurs again; empty if none
+        was found."""
         left = MOST_WORKERS
 
         def occurs(before: Sequence[str]) -> bool:
@@ -155,7 +158,7 @@ class Confirmation:
             return again is not None and _verdict_at(again, violation.point) == violation.seen["verdict"]
 
         if violation.point and occurs(()):
-            return [violation.case]  # the points before it in its own sweep
+            return [violation.case]  # the sweep's points before this point
         needed = list(violation.before)
         if not needed or not occurs(needed):
             return []
@@ -168,12 +171,12 @@ class Confirmation:
         return needed
 
     def _last_repeated(self, start: Start, names: Sequence[str]) -> ResultRecord | None:
-        """The result of the last of these cases, run in one worker; None if the worker did not reach it."""
+        """Runs these cases in one worker; returns the result of the last, or None if the worker did not reach it."""
         return self._repeated(start, names).get(names[-1])
 
     def _repeated(self, start: Start, names: Sequence[str]) -> dict[str, ResultRecord]:
-        """The results of a worker that runs these cases. If a worker does not reach the last case, a few more are
-        tried."""
+        """Returns the results of a worker that runs these cases. If a worker does not reach the last case, tries a few
+        more."""
         plan = self._recording.plan
         cases = {name: case for name in names if (case := plan.suite.find(name))}
         found: dict[str, ResultRecord] = {}
@@ -196,7 +199,7 @@ class Confirmation:
 
 
 def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
-    """The violations to try alone, and those to try together; both in the order of the run."""
+    """Returns the violations to try alone and the violations to try together, each in the order of the run."""
     alone: list[Violation] = []
     like: list[Violation] = []
     seen: set[Cause] = set()

@@ -1,9 +1,7 @@
-"""Judges the observations of a worker in the supervisor, and the death or hang of a worker during a case.
-
-The code under test runs in the worker's process, so a line from a worker is only evidence: rules, level, call and
-source are taken from the plan, and the verdict follows from the observation, as in `rdma-cts judge`; the worker's own
-verdict is only compared. Not for the order of lines (session.py) and not for writing results (recording.py).
-"""
+"""Judges, in the supervisor, the observations of a worker, and the death or hang of a worker during a case. The code
+under test runs in the worker's process, so a line from a worker is only evidence. Rules, level, call and source are
+taken from the plan, and the verdict follows from the observation, as in `rdma-cts judge`; the worker's own verdict is
+only compared."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from conformance.model.verdict import Verdict
 from conformance.results.records import encode, result_record
 from conformance.supervision.worker import WorkerEnd
 
-# The limits of a result for data from a worker; a cut is recorded (docs/results.md has these figures).
+# The limits for data from a worker in a result; data beyond a limit are cut, and the cut is recorded (docs/results.md).
 MOST_LOG_LINES = 200
 MOST_ALARMS = 100
 MOST_OBSERVED_BYTES = 1 << 18
@@ -32,7 +30,8 @@ MOST_EXAMPLES_BYTES = 1 << 22  # the limit for all observations of a sweep toget
 
 @dataclass(frozen=True)
 class Examiner:
-    """Judges the lines of one worker, with its header and its findings about the capabilities of the entry points."""
+    """Judges the lines of one worker, by the worker's header and its findings about the capabilities of the entry
+    points."""
 
     registry: Registry
     basis: Basis
@@ -41,8 +40,8 @@ class Examiner:
     def of(
         cls, registry: Registry, profile: Profile, header: HeaderRecord, offered: OfferedRecord | None = None
     ) -> "Examiner":
-        """The examiner for a worker that has sent this header and these findings. Both have the shape of their
-        types."""
+        """Returns the examiner for a worker that has sent this header and these findings, which have the right
+        shape."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
         found = (
@@ -53,7 +52,8 @@ class Examiner:
         return cls(registry, Basis(found, profile))
 
     def judged(self, case: Case, line: ResultRecord) -> ResultRecord:
-        """The result of a planned case as judged by the supervisor, with the points of a sweep under `points_data`.
+        """Returns the result of a planned case by the supervisor's judgement; a sweep has its points under
+        `points_data`.
 
         The verdict is BROKEN if the line does not have the shape of a result, cannot be judged, or has a different
         verdict.
@@ -84,7 +84,7 @@ class Examiner:
         if line["observed"]:
             seen = conclude(case, self.basis, without_undeclared(line["observed"]), line["kernel"])
             judgement, observed = seen.judgement, seen.observation
-        elif line["verdict"] == Verdict.BROKEN:  # accepted without an observation: it is no verdict on the device
+        elif line["verdict"] == Verdict.BROKEN:  # needs no observation: not a verdict on the device
             judgement, observed = Judgement(Verdict.BROKEN, line["reason"]), {}
         else:
             judgement, observed = Judgement(Verdict.BROKEN, "a verdict without an observation"), {}
@@ -93,7 +93,8 @@ class Examiner:
         )
 
     def _sweep(self, case: Case, line: ResultRecord) -> ResultRecord:
-        # Imported only when a sweep is judged: the import takes a while, and most runs of one case have no sweep.
+        # Imported only when a sweep is judged, because the import takes a while and most runs of one case have no
+        # sweep.
         from conformance.results.case_record import sweep_record
         from conformance.sweeps.judging import rejudge_sweep
         from conformance.sweeps.outcome import Points
@@ -139,13 +140,13 @@ def _bounded(record: ResultRecord, line: ResultRecord) -> ResultRecord:
 
 
 def bounded_log(lines: Sequence[str], decisive: Collection[int] = ()) -> list[str]:
-    """The first, the decisive and the last lines of a log, each cut to the limit; between them, the numbers of lines
-    that are left out."""
+    """Returns the first, the decisive and the last lines of a log, each cut to the limit, with the numbers of omitted
+    lines between them."""
     if len(lines) <= MOST_LOG_LINES:
         return [cut(line) for line in lines]
     half = MOST_LOG_LINES // 2
     found: list[str] = []
-    end = 0  # the end of the lines that are handled already
+    end = 0  # the end of the lines that are already handled
     for number in sorted({*range(half), *decisive, *range(len(lines) - half, len(lines))}):
         if number > end:
             found.append(f"({number - end:,} lines are left out)")
@@ -158,6 +159,6 @@ SILENT = WorkerEnd("no answer within its deadline", kind=FaultKind.HUNG)
 
 
 def loss_of(case: Case, end: WorkerEnd, log: Sequence[str], at: str = "") -> Fault:
-    """The fault; `at` is the last point or sequence that the worker has named."""
+    """Returns the fault; `at` is the last point or sequence that the worker has named."""
     came = (end.what, end.by, at, first_alarm(log), crash_location(log))
     return located(Fault(end.kind, seen=tuple(cut(each) for each in came), site=site_in(log)), case)

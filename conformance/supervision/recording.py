@@ -1,7 +1,6 @@
 """The plan of a run, and its records so far: the header, a result for each finished case, and the file of the records.
 
-Although workers run at the same time, only one thread at a time may use a Recording (supervisor.py). Not for the
-streams of workers (session.py), nor for the file from which a run is resumed (runs/plan.py).
+Although workers run at the same time, only one thread at a time may use a Recording (supervisor.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,8 +50,8 @@ class RunPlan:
     """The cases of a run, and the data that decide on their verdicts.
 
     `facts` are the facts of the header that workers do not know. `reproduction` returns the command that runs one case
-    on the same target; if several devices share the cases, on the device with the given name. `boot_id` returns an id
-    of the boot of the kernel under test if that is the kernel of a host, which may crash together with this process:
+    on the same target or, if several devices share the cases, on the device with the given name. `boot_id` returns an
+    id of the kernel's boot if the kernel of a host is under test. This kernel may crash together with this process, so
     the file then also records the start of each case. `waivers` determine effective verdicts, and `profile` has the
     capabilities that the device must have. `devices` are the names of the devices that a worker may have, if they are
     known. `durations` are the seconds that cases took in an earlier run, by id; they only decide which worker runs
@@ -78,9 +77,9 @@ class RunPlan:
 
 
 NO_WORKER = 0
-_MOST_HEADER_BYTES = 1 << 20  # the limit for the parts of a worker's header that a run uses
+_MOST_HEADER_BYTES = 1 << 20  # the limit in bytes for the parts of a worker's header that a run uses
 _MOST_ROW = 1 << 16  # the limit in characters for a random sequence during which a worker ended
-# The keys of a worker's header that a run's header takes from it.
+# The keys that a run's header takes from a worker's header.
 _FROM_WORKERS = ("type", "schema", "suite", "stack", "env", "device", "under_test", "seed", "argv", "started", "tier")
 
 
@@ -97,19 +96,19 @@ class Recording:
         self.header: HeaderRecord | None = prior.header if prior else None
         self.header_received = False
         self.done: dict[str, ResultRecord] = dict(prior.done) if prior else {}
-        self.took: dict[str, float] = {}  # by case, the seconds that its worker took, for planning the next run
+        self.took: dict[str, float] = {}  # by case, the seconds that the case took, for planning the next run
         self._registry = plan.suite.registry
         self._file = file
         self._prior = prior
         self._confirmations: list[ConfirmationRecord] | None = list(prior.confirmations) or None if prior else None
         self._workers = prior.boots if prior else 0
         self._uncounted: list[DerivedFiles | None] = []
-        self._device_of: dict[int, str] = {}  # by worker, its device, if several devices share the cases
+        self._device_of: dict[int, str] = {}  # the device of each worker, if several devices share the cases
         self._footer: FooterRecord | None = None
 
     @property
     def boot_id(self) -> str:
-        """The id of the present boot of the kernel under test, if that is the kernel of a host; else empty."""
+        """The id of the present boot if the kernel of a host is under test; else empty."""
         return self.plan.boot_id()
 
     @property
@@ -121,8 +120,8 @@ class Recording:
         return Recorded(self.header, list(self.done.values()), self._footer, others=others)
 
     def carry_on(self) -> None:
-        """Begins a further session, if there was an earlier session. Raises UserError if its header belongs to another
-        plan."""
+        """Begins a further session, if there was an earlier one. Raises UserError if the run's header belongs to
+        another plan."""
         prior = self._prior
         if not prior:
             return
@@ -134,7 +133,7 @@ class Recording:
             self.record_loss(self.cases[prior.in_flight], end, None, [], NO_WORKER)
 
     def worker_started(self, derived: DerivedFiles | None = None) -> int:
-        """Counts a worker that was given these derived files; returns its number."""
+        """Counts a worker that was given these derived files; returns the worker's number."""
         self._workers += 1
         if self.header_received:
             self._append_worker(derived)
@@ -178,12 +177,12 @@ class Recording:
             self._device_of[worker] = worker_header["device"].get("name", "")
 
     def examiner(self, worker_header: HeaderRecord, offered: OfferedRecord | None) -> Examiner:
-        """The examiner for the lines of a worker that sent this header. Raises UserError if it has another stack."""
+        """Returns the examiner for the lines of a worker that sent this header. Raises UserError for another stack."""
         self.check(worker_header)
         return Examiner.of(self._registry, self.plan.profile, worker_header, offered)
 
     def _completed(self, worker_header: HeaderRecord) -> HeaderRecord:
-        """The header of the run; only facts that nobody but the worker can know are taken from the worker's header."""
+        """Returns the header of the run. Only facts that nobody else can know are taken from the worker's header."""
         own = {key: value for key, value in worker_header.items() if key in _FROM_WORKERS}
         header = cast(HeaderRecord, {**own, **self.plan.facts, **self._known()})
         header["under_test"] = {**worker_header.get("under_test", {}), **self.plan.facts.get("under_test", {})}
@@ -203,15 +202,14 @@ class Recording:
         self._file.append({**record, "derived": derived} if derived else record)
 
     def case_started(self, record: StartRecord) -> None:
-        """Records that a case is in flight, if a crash of the kernel under test would also end this process."""
+        """Records that a case is in flight, if a crash of the kernel under test also ended this process."""
         if self.boot_id:
             self._file.append(record)
 
     def record_loss(
         self, case: Case, end: WorkerEnd, at: ProgressRecord | None, log: Sequence[str], worker: int
     ) -> None:
-        """Records the case in flight of a worker that died or hung, with the last progress and last output of the
-        worker."""
+        """Records the case in flight of a worker that died or hung, with the worker's last progress and last output."""
         row = at.get("row") if at else None
         judgement = Judgement.of_fault(loss_of(case, end, log, at["point"] if at else ""))
         verdict = Verdict(judgement.verdict)
@@ -237,7 +235,7 @@ class Recording:
         return self.header_received and case in self.cases and case not in self.done
 
     def prepared(self, record: ResultRecord, worker: int) -> ResultRecord:
-        """The result of an expected case, in the form of a record.
+        """Returns the result of an expected case, in the form of a record.
 
         Explaining the deviations of a sweep takes a while; this is the only method that several threads may call.
         """
@@ -260,7 +258,7 @@ class Recording:
         self.listener.result_recorded(record, len(self.done), len(self.cases))
 
     def unconfirmed(self) -> list[Violation]:
-        """The violations that have to be confirmed: those about which the file has no confirmation yet."""
+        """Returns the violations for which the file has no confirmation yet."""
         self._confirmations = self._confirmations or []
         known = {(record["case"], record.get("point", "")) for record in self._confirmations}
         return [each for each in violations(self.done, self.cases) if (each.case, each.point) not in known]

@@ -1,8 +1,5 @@
 """The violations of a run, each with the cases that ran before it in its worker; and the repetition of a few cases in a
-worker. Records nothing.
-
-Not for deciding what to repeat (confirmation.py).
-"""
+worker. confirmation.py decides what to repeat, and records the outcome."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -26,8 +23,8 @@ from conformance.tables.suite import POINT
 class Violation:
     """A violation of a run: of a case, or at a point of a sweep.
 
-    `before` are the cases that ran before it in its worker; `first` is true if no earlier case is known. `cause` is the
-    cause of the defect that the violation shows.
+    `before` has the cases that ran earlier in the worker of `case`; `first` is true if `case` was the worker's first
+    case. `cause` is the cause of the defect that the violation shows.
     """
 
     case: str
@@ -39,15 +36,15 @@ class Violation:
 
     @property
     def name(self) -> str:
-        """The name of the case or the point that shows the violation alone."""
+        """The name of the case, or of the point, to run to see the violation alone."""
         return f"{self.case}{POINT}{self.point}" if self.point else self.case
 
 
 def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -> Iterator[Violation]:
-    """The violations among results, which are in the order of completion.
+    """Yields the violations among results, in the order of completion.
 
-    Violations that random sequences found are left out: each was already repeated when it was shortened. A sweep all of
-    whose points repeat one thing that depends on chance is one violation.
+    Violations that random sequences found are left out: each was already repeated when its sequence was shortened. If
+    all points of a sweep repeat one experiment that involves chance, the sweep is one violation.
     """
     by_worker: dict[int, list[str]] = {}
     for case, record in results.items():
@@ -72,18 +69,19 @@ def violations(results: Mapping[str, ResultRecord], cases: Mapping[str, Case]) -
 
 
 _EVIDENCE_LINES = 30
-# Returns the judge of the lines of a worker that has sent these records; raises UserError if its stack differs.
+# Returns an examiner for the lines of a worker that has sent these records. Raises UserError if the worker's stack
+# differs from the stack of the run.
 NewExaminer = Callable[[HeaderRecord, OfferedRecord | None], Examiner]
 
 
 def repeat(
     worker: Worker, cases: Mapping[str, Case], case_deadline_s: float, examiner: NewExaminer
 ) -> dict[str, ResultRecord]:
-    """The results of the cases that the worker reached, in their order.
+    """Returns the results of the cases that the worker reached, in the order of `cases`.
 
     The worker was started with `cases`. If it dies or is silent for `case_deadline_s` seconds during a case, this case
-    gets CRASH or HANG, and later cases get no result. Raises UserError for the header of another stack. Closes the
-    worker.
+    gets CRASH or HANG, and later cases get no result. Raises UserError if the worker's header is of another stack.
+    Closes the worker.
     """
     hearing = _Hearing(cases, examiner)
     found: dict[str, ResultRecord] = {}
@@ -131,7 +129,7 @@ class _Hearing:
         self._progress: Record | None = None
 
     def take(self, raw: bytes) -> ResultRecord | None:
-        """The result of the case in flight, if the line is this result."""
+        """Handles a line; returns the result of the case in flight if the line has it."""
         record = _read(raw)
         if record is None:
             return None
@@ -156,7 +154,7 @@ class _Hearing:
 
 
 def _read(raw: bytes) -> Record | None:
-    """The record in a line; None if the line is not a record. A result may have any shape; the examiner checks it."""
+    """Returns the record in a line, or None. A result may have any shape, because the examiner checks its shape."""
     try:
         record = decode(raw)
     except ValueError:

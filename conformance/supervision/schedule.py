@@ -1,30 +1,27 @@
 """Chooses the cases of the next worker. The longest cases are handed out first, so that all workers end at about the
-same time.
-
-Not for workers and threads (supervisor.py), nor for storing durations (runs/durations.py).
-"""
+same time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.model.case import Case
 
-# How long it takes to start a worker, in seconds: a batch of cases should take longer.
+# The time to start a worker, in seconds. A batch of cases should take longer.
 START_S = 3.0
 # The duration of a plain call under software emulation, in seconds, for cases that have never been run.
 _CALL_S = 0.01
-# If the durations of this share of the cases are known, the first batches have all the cases.
+# If the durations of at least this share of the cases are known, the first batches have all the cases.
 _WELL_KNOWN = 0.9
 # Otherwise the first batches take this share of the estimated time, and the rest is handed out in smaller batches.
 _FIRST_SHARE = 0.5
 
 
 def expected_s(case: Case, durations: Mapping[str, float]) -> float:
-    """The expected duration of a case in seconds: the known duration, else an estimate from the cost of the case."""
+    """Returns the expected duration of a case in seconds: the known duration, else an estimate from the case's cost."""
     return durations.get(case.id, _CALL_S * case.cost)
 
 
 class Schedule:
-    """The cases that no worker has been given yet."""
+    """The cases that were not given to a worker yet."""
 
     def __init__(self, cases: Sequence[Case], workers: int, durations: Mapping[str, float]) -> None:
         """`cases` are in the order of the run; `workers` is the number of workers; `durations` are in seconds, by case
@@ -43,10 +40,10 @@ class Schedule:
         self._first_s = (share * self._total(ordinary) + self._total(self._kept_memory)) / workers
 
     def take(self) -> list[str]:
-        """The cases for a free worker, in the order of the run; empty if no case is waiting.
+        """Returns the cases for a free worker, in the order of the run; empty if no case is waiting.
 
         First come the cases that need memory kept from forked children, together for one worker, because they take
-        long; then all others that may share a worker; and last the cases that need a worker of their own.
+        long. Then come all other cases that may share a worker, and last the cases that need a worker of their own.
         """
         waiting = [case for case in self._order if case in self._waiting]
         kept = [case for case in waiting if case in self._kept_memory]
@@ -63,7 +60,7 @@ class Schedule:
         return [case for case in self._order if case in self._waiting and case not in apart]
 
     def _batch(self, cases: list[str]) -> list[str]:
-        """The longest of these cases, as many as one worker should run."""
+        """Returns the longest of these cases, as many as one worker should run."""
         total = self._total(cases)
         first, last = self._first_batches > 0, self._first_batches == 1
         self._first_batches -= 1

@@ -1,7 +1,7 @@
 """Reads the stream of one worker until it ends, and records its results.
 
-A line counts only for the case in flight, which the worker has begun but not yet answered; lines before its beginning
-or about other cases are ignored. Not for verdicts (examiner.py) and not for starting another worker (supervisor.py).
+A line counts only for the case in flight, which the worker has begun but not yet answered. Lines before this beginning,
+and lines about other cases, are ignored.
 """
 
 import threading
@@ -25,10 +25,10 @@ EVIDENCE_LINES = 80
 
 @dataclass
 class Shared:
-    """The data that the threads of a run share. A thread must hold the condition `changed` to use them, and notifies it
-    of each change.
+    """The data that the threads of a run share. A thread must hold the condition `changed` to use the data, and
+    notifies the condition of each change.
 
-    `external_ends` has, for each case, how often a worker was killed externally. If `stopped`, the run has ended, so
+    `external_ends` says how often a worker was killed externally during each case. If `stopped`, the run has ended, so
     that the end of a worker is not a result.
     """
 
@@ -41,7 +41,7 @@ class Shared:
 class Session:
     """The supervisor's view of one worker.
 
-    After `listen`, `end_reason` is why the worker ended, `refused` whether it was unable to run any case, and
+    After `listen`, `end_reason` says why the worker ended, `refused` whether it was unable to run any case, and
     `progress` whether starting another worker makes sense.
     """
 
@@ -55,7 +55,7 @@ class Session:
         self._header: HeaderRecord | None = None
         self._examiner: Examiner | None = None  # set when the worker has sent its header
         self._in_flight = ""
-        self._latest = ""  # the case that was begun last, and the time of its beginning
+        self._latest = ""  # the case that was begun last, and the time when it began
         self._begun = 0.0
         self._last_progress: ProgressRecord | None = None  # the last progress of the case in flight
         self._seen: set[str] = set()
@@ -65,7 +65,7 @@ class Session:
         self.progress = False
 
     def listen(self) -> None:
-        """Reads and records until the worker ends, or kills it when its deadline has passed.
+        """Reads and records until the worker ends; kills a worker whose deadline has passed.
 
         Raises UserError if the run was begun on another stack, or if a record cannot be written.
         """
@@ -103,10 +103,10 @@ class Session:
                     until = min(until, self._begun + plan.longest_case_s)
 
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
-        """The record of a line, or the problem of a line that is not a record.
+        """Returns the record in a line, or the problem of a line that is not a record.
 
-        Returns neither for an incomplete last line and for the result of a case that is not in flight. A result is
-        returned as the supervisor judges it.
+        Returns neither for an incomplete last line and for the result of a case that is not in flight. The returned
+        result has the supervisor's judgement.
         """
         if not raw.endswith(b"\n"):
             return None, ""
@@ -197,7 +197,7 @@ class Session:
         self._took()
 
     def _took(self) -> None:
-        """Stores how long the latest case has taken until now; the last call for a case is when the next case
+        """Stores how long the latest case has taken so far. The last call for a case is made when the next case
         begins."""
         if self._latest and not self._in_flight:
             self._recording.took[self._latest] = time.monotonic() - self._begun
@@ -216,7 +216,7 @@ class Session:
         self._worker.kill()
 
     def _endless(self) -> None:
-        """Handles a case that makes progress without end, which is no verdict on the device."""
+        """Handles a case that makes progress without end, which is not a verdict on the device."""
         seconds = self._recording.plan.longest_case_s
         self.end_reason = f"{self._in_flight} was not done within {seconds:,.0f} s, although it made progress"
         self._break(f"it was not done within {seconds:,.0f} s, although it made progress")

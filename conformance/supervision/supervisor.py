@@ -1,7 +1,6 @@
 """Runs the cases of a run in workers, several at a time, until each case has a result.
 
-Each place for a worker has a thread, of which the first is the caller's thread; one lock guards their shared data. Not
-for the records (recording.py), for the stream of a worker (session.py) or for the choice of cases (schedule.py).
+Each place for a worker has a thread; the first of these is the caller's thread. One lock guards their shared data.
 """
 
 import functools
@@ -23,23 +22,23 @@ class Supervisor:
     """One run: its records, and the distribution of its cases to workers."""
 
     def __init__(self, recording: Recording, console: Path) -> None:
-        """`console` is the file with the other output of workers."""
+        """`console` is the file for the output of workers that is not records."""
         self._recording = recording
         self._console = console
         self._end_reason = ""
-        self._shared = Shared(recording)  # its lock guards everything below, and the recording
+        self._shared = Shared(recording)  # the lock of `changed` guards everything below, and the recording
         self._schedule = Schedule((), 1, {})
         self._workers: set[Worker] = set()
         self._started = 0
         self._busy = 0
-        self._refused = False  # a worker has reported that it can run no case
+        self._refused = False  # a worker has reported that it cannot run any case
 
     def run(self, *starts: Start, again: Sequence[Start] = ()) -> FooterRecord:
         """Runs every case, in as many workers as necessary. Records and returns the footer.
 
         Each of `starts` starts one worker at a time. Each of `again` starts a worker in which violations are tried once
         more; without `again`, or if cases are missing, violations are not confirmed. Raises UserError if no worker sent
-        a header or could run a case, or if the stack in a worker's header is not that of the run.
+        a header or could run a case, or if a worker's header is of another stack than the run.
         """
         began = time.monotonic()
         self._recording.carry_on()
@@ -60,8 +59,8 @@ class Supervisor:
         return self._recording.finish(time.monotonic() - began)
 
     def _end_broken(self, error: Exception, duration_s: float) -> None:
-        """Records a footer after a failure of the harness itself; records nothing if the file or the stack was the
-        reason for the failure."""
+        """Records a footer after a failure of the harness itself, but nothing if the file or the stack caused the
+        failure."""
         if isinstance(error, UserError) or not self._recording.header_received:
             return
         reason = f"not run: the harness failed ({type(error).__name__})"
@@ -74,12 +73,12 @@ class Supervisor:
         found = self._recording.unconfirmed()
         if any(not each.first for each in found):
             self._recording.listener.say(f"trying {len(found)} violations again in fresh workers")
-        # On a device of this host, the violation that crashed the process may have damaged the kernel.
+        # On a device of this host, a violation that crashed the process may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
         Confirmation(found, self._recording, repeats_losses).run(*starts)
 
     def _stop(self) -> None:
-        """Ends the run: kills all workers, whose cases in flight get no result."""
+        """Ends the run: kills all workers. Their cases in flight get no result."""
         with self._shared.changed:
             self._shared.stopped = True
             for worker in self._workers:
@@ -100,7 +99,8 @@ class Supervisor:
                 return
 
     def _next_batch(self) -> list[str]:
-        """The cases for the next worker; waits while other workers run, because they may die and leave cases."""
+        """Returns the cases for the next worker; waits while other workers run, because they may die and leave
+        cases."""
         with self._shared.changed:
             while not self._shared.stopped:
                 if batch := self._schedule.take():

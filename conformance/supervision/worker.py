@@ -1,5 +1,5 @@
 """The interfaces that the supervisor uses: workers, how they end, observers of the progress; and threads for several
-workers. Not for the data that these threads share (session.py)."""
+workers."""
 
 import threading
 import time
@@ -10,9 +10,10 @@ from typing import Protocol
 from conformance.model.fault import FaultKind
 from conformance.model.record import DerivedFiles, HeaderRecord, ResultRecord
 
-# The deadline for the first case, in seconds: before it, pytest starts and reads the tables, maybe under emulation.
+# The deadline for the first case, in seconds. Before this case, pytest starts and reads the tables, maybe under
+# emulation.
 START_DEADLINE_S = 180.0
-# The deadline for a worker that uses the processor, because several workers start slowly on a busy host.
+# The deadline for the first case of a worker that uses the processor; several workers start slowly on a busy host.
 LONGEST_START_S = 900.0
 # A case whose worker is killed externally is started at most this many times; then it is BROKEN.
 TRIES = 3
@@ -22,7 +23,7 @@ TRIES = 3
 class WorkerEnd:
     """How a worker ended. If `external`, neither the kernel nor the process under test caused the end.
 
-    Otherwise `kind` is what died, and `by` the signal or status with which a process ended.
+    Otherwise `kind` says what died, and `by` is the signal or status with which a process ended.
     """
 
     what: str = "the kernel or process under test died"
@@ -32,12 +33,13 @@ class WorkerEnd:
 
 
 class Worker(Protocol):
-    """One instance of the process that runs cases; see fixtures.guest.guest.Guest.
+    """An instance of the process that runs cases; see fixtures.guest.guest.Guest.
 
     `next_line` returns a line, an empty line at the end of the stream, or None after `timeout` seconds. `stuck_reason`
-    is why no other worker can use the device, or empty. `held_up` is the external reason why a silent worker did not
-    run, or empty; `busy` is whether it has used the processor since its last line. `kill` may be called from another
-    thread. `derived` summarises the files that other guests had derived and that this worker was given."""
+    says why no other worker can use the device, or is empty. `held_up` is the external reason why a silent worker did
+    not run, or empty; `busy` is whether the worker has used the processor since its last line. `kill` may be called
+    from another thread. `derived` summarises the files of this worker that other guests had derived.
+    """
 
     @property
     def derived(self) -> DerivedFiles | None: ...
@@ -52,7 +54,7 @@ class Worker(Protocol):
 
 
 def starts_slowly(worker: Worker, since: float) -> bool:
-    """Returns whether a worker that was started at this time and has been silent since is busy, and may continue."""
+    """Returns whether a worker that started at `since`, and was silent from then on, is busy and may continue."""
     return time.monotonic() < since + LONGEST_START_S and worker.busy()
 
 
@@ -74,10 +76,10 @@ _JOIN_S = 5.0
 
 
 def run_together(functions: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
-    """Runs the functions in threads, and returns when all have returned. If one raises an exception, calls `stop`,
-    which must make the others return soon.
+    """Runs the functions in threads, and returns when all have returned. If a function raises an exception, calls
+    `stop`, which must make the others return soon.
 
-    Raises that exception, or the first if there are several.
+    Raises the exception, or the first if there are several.
     """
     errors: list[BaseException] = []
 

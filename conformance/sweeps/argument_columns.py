@@ -1,7 +1,7 @@
 """The numeric values of a call's arguments at many points, as arrays, without a Python loop over the points.
 
 The points of a group have the same set-up and therefore the same values of the outer axes; the values of the other
-axes, the inner ones, determine their numbers.
+axes, the inner axes, determine the numbers of the points.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from conformance.sweeps.grouping import PointNumbers
 
 
 class Columns:
-    """Columns of one call in a group."""
+    """The columns of one call in a group."""
 
     def __init__(self, space: Space, outer: Mapping[str, int], context: CaseContext) -> None:
         """`outer` has the values of the axes that the group's points share."""
@@ -30,9 +30,9 @@ class Columns:
         self._inner = [axis for axis in space.axes if axis.name not in outer]
 
     def column(self, argument: Argument | ArgumentTemplate, inner_points: PointNumbers) -> int | array[int]:
-        """An argument modulo 2^64: a number, or an array('Q') with a number for each of `inner_points`.
+        """Returns an argument modulo 2^64: a number, or an array('Q') with a number for each of `inner_points`.
 
-        At points that the sweep's constraint excludes, the numbers have no meaning.
+        Numbers at points that the sweep's constraint excludes have no meaning.
         """
         if not isinstance(argument, Varying | FlagsUnion):
             return self._number(argument)
@@ -64,7 +64,7 @@ class Columns:
         keys = itertools.product(
             *((self._outer[name],) if name in self._outer else range(self._size(name)) for name in part.axes)
         )
-        # A combination that no point of the sweep has is absent.
+        # Combinations that no point of the sweep has are absent.
         table = array("Q", (self._number(part.values[key]) if key in part.values else 0 for key in keys))
         if len(axes) < 2:
             return self._spread(axes[0], table, inner_points) if axes else table[0]

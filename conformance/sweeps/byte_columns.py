@@ -1,7 +1,7 @@
 """The distinct combinations of values in several columns of bytes, and the combination at each index.
 
-A loop in Python would take as long for a point as the verb itself, so operations on bytes, slices and long integers
-handle all indices at once. Each index is handled alone only if there are more than 256 combinations.
+A Python loop would take as long for a point as the verb itself takes, so operations on bytes, slices and long integers
+handle all indices at once. Indices are handled one by one only if there are more than 256 combinations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Combinations:
         return self.ids.index(id_)
 
     def renumbered(self, numbers: Sequence[int]) -> array[int]:
-        """For each index, the 16-bit number that `numbers` has for the id at this index."""
+        """Returns, for each index, the 16-bit number that `numbers` has for the id at this index."""
         if not isinstance(self.ids, bytes):
             return array("H", map(numbers.__getitem__, self.ids))
         padded = [*numbers, *[0] * (_MAX_IDS - len(numbers))]

@@ -1,8 +1,8 @@
 """The shortest Boolean formula that describes a set of points, such as the deviating points, by flags and values.
 
-Axes on which the set does not depend are removed first, and values of an axis between which there is no difference are
-merged; sympy minimises the rest. Points with another expectation are ignored: the formula distinguishes the deviating
-points from the other points with the same expectation. Not for finding deviating points (outcome.py).
+Axes on which the set does not depend are removed first, and values of an axis that make no difference are merged; sympy
+minimises the rest. Points with another expectation are ignored: the formula distinguishes the deviating points from the
+other points with the same expectation.
 """
 
 import functools
@@ -22,15 +22,15 @@ from conformance.sweeps.outcome import OUTSIDE, Points
 
 # sympy takes a third of a second for 8 variables and half a minute for 11. Sets with more variables are split first.
 MAX_VARIABLES = 8
-# A set is split into at most this many parts; a longer formula would not help anybody.
+# The maximum number of parts of a split set; a longer formula would not help anybody.
 _MAX_PARTS = 64
 _MOST_KEPT = 10_000  # the number of sums of products in the cache; default runs of one stack need twenty
-# How many sets are minimised for one sweep, at a third of a second each; no recorded sweep needed ten.
+# The number of sets that are minimised for one sweep, at a third of a second each; no recorded sweep needed ten.
 _MOST_MINIMISED = 70
-# Points that were not tested: whether they would deviate is unknown.
+# The verdicts of points that were not tested; it is unknown whether they would deviate.
 _NOT_TESTED = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 ALWAYS, NEVER = "always", "never"
-_Product: TypeAlias = "Sequence[tuple[int, int, bool]]"  # literals: variable, class of it, negated or not
+_Product: TypeAlias = "Sequence[tuple[int, int, bool]]"  # literals: variable, class, whether negated
 NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
 
 
@@ -55,7 +55,7 @@ class Effort:
 
 
 def explain(points: Points, number: int, effort: Effort | None = None, known: str = "") -> Explanation:
-    """The explanation of the points with the outcome `number`; it has no formula if the effort is spent.
+    """Returns the explanation of the points with the outcome `number`; without a formula if the effort is spent.
 
     `known` is a formula that needs no search.
     """
@@ -75,9 +75,9 @@ def explain(points: Points, number: int, effort: Effort | None = None, known: st
 
 
 def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[str, bool]:
-    """An expression (see model/predicate.py) for a set of points, and whether it is minimal.
+    """Returns an expression (see model/predicate.py) for a set of points, and whether the expression is minimal.
 
-    The expression is true at points where `table` is 2 and false where it is 1; where `table` is 0, it may be either.
+    The expression is true at points where `table` is 2, false where `table` is 1, and either where `table` is 0.
     """
     if find_spec("sympy") is None:
         return NO_SYMPY, False
@@ -86,12 +86,12 @@ def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[
 
 @dataclass(frozen=True)
 class _Variable:
-    """A property of a point: the class of its value on an axis, or a flag, whose classes are `no` and `yes`."""
+    """A property of a point: the class of the point's value on an axis, or a flag, whose classes are `no` and `yes`."""
 
     axis: str
     classes: tuple[tuple[str, ...], ...]
     flag: str = ""
-    rank: int = 0  # its position among the variables in a formula
+    rank: int = 0  # the position among the variables in a formula
 
     def literal(self, number: int) -> str:
         """The literal that is true if a point has the class."""
@@ -113,7 +113,7 @@ def _one_or_more(labels: Sequence[str]) -> str:
 
 
 def _variables_of(space: Space) -> tuple[_Variable, ...]:
-    """The variables of a space, in the order in which the numbers of its points count through their classes."""
+    """Returns the variables of a space, in the order in which the point numbers run through their classes."""
     names = [flag for axis in space.axes for flag in axis.flags]
     found = []
     for axis in space.axes:
@@ -129,8 +129,7 @@ def _variables_of(space: Space) -> tuple[_Variable, ...]:
 
 
 class _Set:
-    """A set of points, described by variables: `table` is 2 at points inside, 1 outside, and 0 at points that do not
-    matter."""
+    """A set of points, by variables. `table` is 2 at points inside, 1 at points outside, and 0 at ignored points."""
 
     def __init__(self, variables: Sequence[_Variable], table: bytes, effort: Effort) -> None:
         self.variables, self.table, self.effort = list(variables), table, effort
@@ -138,7 +137,7 @@ class _Set:
             self._merge(number)
 
     def _slices(self, number: int) -> list[bytes]:
-        """The table's parts for each class of a variable."""
+        """Returns the parts of the table for each class of a variable."""
         size, stride = len(self.variables[number].classes), _points(self.variables[number + 1 :])
         if stride == 1:
             return [self.table[value::size] for value in range(size)]
@@ -158,14 +157,14 @@ class _Set:
             del self.variables[number]
 
     def _merge(self, number: int) -> None:
-        """Merges the classes between which the set does not differ."""
+        """Merges the classes of a variable that make no difference to the set."""
         classes: list[tuple[str, ...]] = []
         merged: list[int] = []
         length = 0
         for labels, part in zip(self.variables[number].classes, self._slices(number), strict=True):
             length, value = len(part), int.from_bytes(part, "little")
             for index, known in enumerate(merged):
-                if b"\3" not in (known | value).to_bytes(length, "little"):  # no point is 1 in one and 2 in the other
+                if b"\3" not in (known | value).to_bytes(length, "little"):  # no point has 1 in one and 2 in the other
                     merged[index] |= value
                     classes[index] += labels
                     break
@@ -175,7 +174,7 @@ class _Set:
         self._replace(number, classes, [value.to_bytes(length, "little") for value in merged])
 
     def formula(self) -> tuple[str, bool]:
-        """The expression, and whether it is minimal."""
+        """Returns the expression, and whether it is minimal."""
         if not self.variables or 1 not in self.table or 2 not in self.table:
             return (ALWAYS if 2 in self.table else NEVER), True
         if self.effort.left <= 0:
@@ -192,7 +191,8 @@ class _Set:
         return self._split(), False
 
     def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
-        """If one class alone determines the result, its literal joined with the formula for the other classes."""
+        """Returns the literal of a class that alone determines the result, joined with the formula for the other
+        classes."""
         others = [other for other in range(len(self.variables[number].classes)) if other != value]
         classes, slices = self.variables[number].classes, self._slices(number)
         self._replace(number, [classes[other] for other in others], [slices[other] for other in others])
@@ -203,7 +203,7 @@ class _Set:
         return f"{literal} {operator} {inner}", minimal
 
     def _split(self) -> str:
-        """The set by the classes of one variable, each described alone."""
+        """Describes the set for each class of one variable separately."""
         if _points(self.variables[:-MAX_VARIABLES]) > min(_MAX_PARTS, self.effort.left):
             return self._no_description()
         terms = []
@@ -219,7 +219,8 @@ class _Set:
         return f"no short description: it depends on {names}"
 
     def _variables(self) -> list[tuple[int, int]]:
-        """The yes-or-no variables, as (variable, class): one for two classes, else one for each class."""
+        """Returns the Boolean variables, as (variable, class): one for a variable with two classes, else one for each
+        class."""
         numbered = enumerate(len(variable.classes) for variable in self.variables)
         return [(number, value) for number, size in numbered for value in ((1,) if size == 2 else range(size))]
 
@@ -286,7 +287,7 @@ def _points(variables: Sequence[_Variable]) -> int:
 
 
 def _parts(expression: object, operator: str) -> Sequence[object]:
-    """The operands of an Or or And; the expression alone if it is neither."""
+    """Returns the operands of an Or or And, or the expression itself as the only operand."""
     if type(expression).__name__ == operator:
         return tuple(expression.args)  # type: ignore[attr-defined]
     return (expression,)

@@ -1,8 +1,5 @@
 """Groups the points of a sweep that share a set-up, determines the order of execution, and creates the case of each
-point.
-
-Not for running them (run.py), nor for resolving rows (tables/row_resolution.py).
-"""
+point. run.py runs the points."""
 
 import itertools
 import random
@@ -27,10 +24,10 @@ PointNumbers = range | array  # type: ignore[type-arg]
 
 @dataclass(frozen=True)
 class Group:
-    """Points with one set-up, in the order in which they are run.
+    """The points with one set-up, in the order in which they are run.
 
-    `inner_points` are the numbers of the points in the product of the inner axes, on which their values differ. `like`
-    is a point with the same set-up, for a group that may be empty.
+    `inner_points` are the numbers of the points in the product of the inner axes, which are the axes on which the
+    points differ. `like` is a point with the same set-up, because a group may be empty.
     """
 
     points: PointNumbers
@@ -69,7 +66,7 @@ def shares_base(sweep: Sweep) -> bool:
 
 
 def _steps(sweep: Sweep) -> list[StepTemplate]:
-    """The steps of a row from the judged one on."""
+    """Returns the judged step of a row and the steps after it."""
     return [sweep.row.when, *sweep.row.afterwards]
 
 
@@ -104,7 +101,7 @@ def groups(sweep: Sweep, outer: Sequence[str], seed: int | None = None, largest:
 
 
 def _offsets(space: Space, axes: Sequence[str]) -> PointNumbers:
-    """The offsets of the points of the product of some axes; all other axes have their first value."""
+    """Returns the offsets of the points in the product of some axes; all other axes have their first value."""
     found: PointNumbers = range(1)
     for name in reversed(axes):
         stride, size = space.strides[name], space.axis(name).size
@@ -160,7 +157,8 @@ class PointTemplate:
             before = tuple(step.at(values, self._entry) for step in row.before)
             self._setup = (key, row.given.at(values), before)
         _, given, before = self._setup
-        # Like dataclasses.replace, but in a tenth of the time: the steps have the entry point of the case already.
+        # Does the same as dataclasses.replace in a tenth of the time; the steps have the entry point of the case
+        # already.
         case = Case.__new__(Case)
         case.__dict__.update(
             self._fields,

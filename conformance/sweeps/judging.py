@@ -1,11 +1,9 @@
-"""Judges the points of a sweep: each combination of expectation and observation is judged once, at its first point.
-
-Not for running a sweep (run.py).
-"""
+"""Judges the points of a sweep: each combination of expectation and observation is judged once, at its first point."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from conformance.judging import Basis, Judgement, conclude, located
 from conformance.model.bounds import MOST_NOTES, cut
@@ -17,7 +15,7 @@ from conformance.model.verdict import Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
 from conformance.sweeps.outcome import OUTSIDE, Outcome, PointObservations, Points, overall
 
-# For the refused call of a set-up, the rule that is violated if the set-up succeeded when it was repeated.
+# The rule that is violated if a call of a set-up is refused and the repeated set-up succeeds, by call.
 _RULE_OF_SETUP = {
     "ibv_reg_mr": "REG-17",
     "ibv_reg_mr_iova": "IOVA-04",
@@ -31,7 +29,7 @@ _HEX = re.compile(r"0x[0-9a-f]+")
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The result of a sweep. `alarms` are kernel errors and leaked resources, each with the points around it.
+    """The result of a sweep. `alarms` has kernel errors and leaked resources, each with the points before and after it.
 
     `log` has the first lines of the kernel's log from all intervals between checks. `fault` is the fault of the first
     alarm.
@@ -46,12 +44,12 @@ class SweepResult:
 
     @property
     def kernel(self) -> KernelEvidence:
-        """The kernel's evidence for the record: the alarms, and the kernel's log if there are any."""
+        """The kernel's evidence for the record: the alarms, and the kernel's log if there are alarms."""
         return {"log": self.log} if self.alarms else {}
 
 
 def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> SweepResult:
-    """Judges recorded points by the present clauses: each point by the example of its outcome. Runs nothing.
+    """Judges recorded points by the present clauses: each point by the example of its outcome.
 
     Raises LookupError for points without examples and for points that the sweep excludes.
     """
@@ -69,7 +67,7 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
     if verdict == Verdict.UNREACHABLE and not alarms and _never_set_up(points):
-        verdict = Verdict.BROKEN  # no point could be set up, so the combinations of arguments are not the reason
+        verdict = Verdict.BROKEN  # no point could be set up, so that the combinations of arguments are not the reason
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{case.sweep.size:,} points: {shares}"
     fault = None
@@ -142,11 +140,26 @@ class PointJudge:
 
 
 def _of_any_point(fault: Fault) -> Fault:
-    """The fault without the parts that differ between points: its place (see judging/circumstances.py), and numbers."""
+    """Returns the fault without the parts that differ between points: the location, and numbers."""
     came = tuple(_HEX.sub("0x…", cut(each)) for each in fault.seen[:MOST_NOTES])
     allowed = tuple(_HEX.sub("0x…", each) for each in fault.expected)
     title = fault.call.partition("(")[0]
     return Fault(**{**{name: getattr(fault, name) for name in WHAT}, "call": title, "expected": allowed, "seen": came})
+
+
+def clauses(case: Case) -> list[dict[str, Any]]:
+    """The clauses of the sweep in the form of the table."""
+    assert case.sweep is not None
+    found = []
+    for clause in case.sweep.clauses:
+        entry: dict[str, Any] = {"if": clause.text} if clause.text else {}
+        entry |= (
+            {"then": format_expectation(clause.then), "rule": clause.rule}
+            if clause.then
+            else {"needs": list(clause.needs)}
+        )
+        found.append(entry)
+    return found
 
 
 def format_expectation(then: Expectation) -> str:

@@ -24,7 +24,7 @@ struct region {
 typedef struct region *(*make_function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 typedef int (*release_function)(struct region *);
 
-/* Values: one for each point (`step` is 1), or one for all points (`step` is 0). */
+/* A value for each point (`step` is 1), or one value for all points (`step` is 0). */
 struct column {
     const uint64_t *values;
     uint64_t step;
@@ -36,11 +36,11 @@ struct call {
 };
 
 struct loop {
-    struct call plain, optional; /* `optional`: at points whose access has a bit of `optional_mask` */
+    struct call plain, optional; /* `optional` is for points whose access has a bit of `optional_mask` */
     struct column access;
     uint64_t optional_mask;
     release_function release;
-    uint64_t context; /* expected in a region, as are the next three: */
+    uint64_t context; /* expected in a region, like the next three: */
     struct column pd, addr, length;
     uint16_t *codes;       /* for each point, 0 if the region is as requested, else errno + 1 */
     struct region *region; /* an unexpected region, which the caller must release */

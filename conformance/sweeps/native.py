@@ -1,7 +1,7 @@
 """The loop of loop.c, compiled once per process if there is a compiler, and its structures.
 
 A call from Python to C takes longer than most verbs; a loop in C takes only the time of the verbs. Without a compiler,
-sweeps have the same results, but take longer. Not for choosing the functions (registration_loop.py).
+sweeps have the same results, but take longer.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class _Loop(ctypes.Structure):
 
 
 class Descriptor(ctypes.Structure):
-    """An open uverbs file descriptor, and space for the single region that loop.c registers on it at a time.
+    """An open uverbs file descriptor, and space for the only region that loop.c registers on it at a time.
 
-    It must live at least as long as the region.
+    The Descriptor must live at least as long as the region.
     """
 
     _fields_ = (("region", IbvMr), ("fd", ctypes.c_int32), ("driver", ctypes.c_uint32))
@@ -101,12 +101,13 @@ def _library() -> ctypes.CDLL | None:
 
 
 def available() -> bool:
-    """Whether the loop can be used; compiles it the first time. Raises UserError if its layout is not LAYOUT."""
+    """Whether the loop can be used; the first call compiles it. Raises UserError if the layout of loop.c is not
+    LAYOUT."""
     return _library() is not None
 
 
 def function(name: str) -> Callable[..., object]:
-    """A function of loop.c that registers or releases a region by the kernel's ABI. Raises LookupError if there is no
+    """Returns a function of loop.c that registers or releases regions by the kernel's ABI. Raises LookupError without a
     compiler."""
     compiled = _library()
     if compiled is None:
@@ -117,7 +118,8 @@ def function(name: str) -> Callable[..., object]:
 
 @dataclass(frozen=True)
 class Call:
-    """A function and its arguments. An argument is a number for all points, or an array('Q') with one for each."""
+    """A function and its arguments. An argument is one number for all points, or an array('Q') with a number for
+    each."""
 
     function: Callable[..., object]
     arguments: Sequence[int | array[int]]

@@ -1,4 +1,4 @@
-"""The observations and outcomes of a sweep's points, and how many points have each.
+"""The observations and outcomes of a sweep's points, and the number of points with each.
 
 An outcome is the record of a point: its verdict, short texts of the expectation and the observation, and the rule.
 Points with equal outcomes share one object, and so do points with equal observations, so that a large space needs
@@ -31,10 +31,10 @@ MAX_OUTCOMES = OUTSIDE - 1
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of points. `expected` and `observed` are short texts for people.
+    """The outcome of points. `expected` and `observed` are short texts for people.
 
-    `clause` is the predicate in the table that determined the expectation, as text. `fault` is what went wrong, without
-    the parts that differ between points.
+    `clause` is the text of the predicate in the table that determined the expectation. `fault` is the fault without the
+    parts that differ between points.
     """
 
     verdict: str
@@ -118,7 +118,7 @@ class Points:
 
     @classmethod
     def of_data(cls, data: PointsFile) -> Points:
-        """The points in a side file. Raises ValueError, KeyError or TypeError for invalid data."""
+        """Returns the points in a side file. Raises ValueError, KeyError or TypeError for invalid data."""
         if wrong := mismatch(data, PointsFile):
             raise ValueError(wrong)
         space = Space.of_data(data["axes"])
@@ -145,8 +145,8 @@ class Points:
 def overall(verdicts: Sequence[str] | set[str]) -> str:
     """The verdict on a sweep whose points have these verdicts.
 
-    It is the worst verdict, without UNSUPPORTED and UNREACHABLE: if a part of a space is unsupported or unreachable,
-    the verdict is that of the other points.
+    It is the worst verdict apart from UNSUPPORTED and UNREACHABLE: if a part of a space is unsupported or unreachable,
+    the other points determine the verdict.
     """
     absent = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
     present = [verdict for verdict in verdicts if verdict not in absent] or list(verdicts)

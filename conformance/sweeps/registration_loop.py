@@ -1,5 +1,5 @@
-"""Registrations and re-registrations at many points by loop.c: the same calls, with the same checks, as
-execution/steps.py makes for a row.
+"""Registrations and re-registrations at many points by loop.c, with the same calls and checks that execution/steps.py
+makes for a row.
 
 Only the first of several equal results is recorded in full. The loop is not used without a compiler, and not for entry
 points other than the device's (the reference implementation, injected violations). Re-registrations are run in Python
@@ -118,9 +118,10 @@ class ReregLoop:
         observe: Callable[[int], Observation],
         release: Callable[..., object],
     ) -> tuple[list[str], dict[int, int]]:
-        """Runs the loop to its end; points at which struct ibv_mr was not as expected are observed in Python.
+        """Runs the loop to its end. Points at which struct ibv_mr was not as expected are observed in Python.
 
-        Returns texts about regions that could not be deregistered, and the indices of these observations by point.
+        Returns texts about regions that could not be deregistered, and the indices of the observations in Python, by
+        point.
         """
         not_released: list[str] = []
         unexpected: dict[int, int] = {}
@@ -205,8 +206,8 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
 
 
 def _is_of_device(entry: Entry) -> bool:
-    """Whether an entry point is the unaltered one of a device; for an entry point of bench/doors.py, whether its
-    library is."""
+    """Whether an entry point is an unaltered entry point of a device or, for one of bench/doors.py, has such a
+    library."""
     return type(entry.library if isinstance(entry, RegMrEx) else entry) in (Libibverbs, Uverbs)
 
 
@@ -270,7 +271,8 @@ class RegistrationLoop:
         return not_released
 
     def _success(self, point: int, record: PointObservations, observe: Callable[[int], Observation]) -> int:
-        """The index of the observation for regions that are as requested; only the first is observed in full."""
+        """Returns the index of the observation of regions that are as requested; only the first region is observed in
+        full."""
         if self._success_number is None:
             self._success_number = record.number(observe(point))
         return self._success_number
@@ -289,7 +291,8 @@ class RegistrationLoop:
     def _calls(
         self, context: CaseContext, pd: Pd, column: Mapping[str, int | array[int]]
     ) -> tuple[native.Call, native.Call, Callable[..., object]]:
-        """The registration, the call that replaces it if an optional flag is set, and the call that deregisters."""
+        """Returns the call that registers, the call that registers with an optional flag, and the call that
+        deregisters."""
         call, access, length, entry = context.case.when.call, column["access"], column["length"], self._entry
         if isinstance(entry, RegMrEx):
             library = cast(Libibverbs, entry.library)

@@ -1,4 +1,4 @@
-"""Runs a sweep: one set-up for all points that share it, one observation for each point.
+"""Runs a sweep: makes one set-up for all points that share it, and one observation for each point.
 
 execution/steps.py makes the calls, as for every row; judging.py judges the points.
 """
@@ -46,16 +46,16 @@ from conformance.sweeps.registration_loop import loop_for
 
 # The minimum number of points between two checks of the kernel's log and counters, and two progress reports.
 CHECK_INTERVAL = 512
-# After this many seconds, progress is also reported within an interval, whose points may wait for completions.
+# After this many seconds, progress is also reported within an interval, because points may wait for completions.
 PROGRESS_S = 5.0
 _LOG_LINES = 40
-# Operations whose messages were lost are repeated at no more than this many points; more losses are no accident.
+# The maximum number of points at which operations with lost messages are repeated; more losses are not an accident.
 _MOST_LOST = 64
 
 
 @dataclass(frozen=True)
 class SweepRun(CaseRun):
-    """A sweep that has been run; its observations are the examples of `result.points`."""
+    """A sweep that has been run. Its observations are the examples in `result.points`."""
 
     result: SweepResult
 
@@ -146,7 +146,8 @@ class _SweepPass:
         self.alarms.append({"what": sentence(fault), "from": text(first), "to": text(last), "fault": data})
 
     def _release_base(self) -> list[str]:
-        """Releases the base objects that the points shared; returns a text for each that the device did not release."""
+        """Releases the base objects that the points shared; returns a text for each object that the device did not
+        release."""
         base, self.base = self.base, None
         if base is None:
             return []
@@ -154,7 +155,7 @@ class _SweepPass:
         return base.left_behind
 
     def _context(self, case: Case) -> CaseContext:
-        """A context with the base objects of the case: the existing objects, if points share them.
+        """Returns a context with the base objects of the case: the existing objects, if points share them.
 
         The queue pairs are renewed when the context is closed, if they were used. Raises SetupRefused.
         """
@@ -182,8 +183,8 @@ class _SweepPass:
     def _group(self, group: Group) -> None:
         """Runs points that share their set-up.
 
-        A refused set-up is repeated once. If that succeeds, the refusal is recorded at the first point and the other
-        points are run.
+        A refused set-up is repeated once. If the repetition succeeds, the refusal is recorded at the first point, and
+        the other points are run.
         """
         refusal = self._attempt(group)
         if refusal is None:
@@ -197,7 +198,7 @@ class _SweepPass:
                 self.record.record(point, not_set_up(refusal))
 
     def _attempt(self, group: Group) -> SetupRefused | None:
-        """Makes the set-up of a group and the calls of its points. Returns the refusal if the set-up was refused."""
+        """Makes the set-up of a group and the calls of its points; returns the refusal if the set-up was refused."""
         points = group.points
         case = self.point_template.case(group.set_up_as)
         try:
@@ -229,8 +230,8 @@ class _SweepPass:
         call_all(context, self.point_template, group.points, self.record, self._report_in_time)
 
     def try_lost_again(self, points: Points) -> bool:
-        """Repeats operations whose message had to arrive, but was lost by an unreliable transport. Returns whether
-        there were such operations."""
+        """Repeats operations whose message had to arrive, but was lost by an unreliable transport; returns whether any
+        were."""
         lost = [
             number
             for number, (outcome, example) in enumerate(zip(points.outcomes, points.examples, strict=True))
@@ -260,8 +261,8 @@ def call_all(
 ) -> None:
     """Makes the calls of each point on the set-up of `context`, and records the observations.
 
-    Handles a batch of points at a time. While batches are quick, they grow, up to the number of exchanges that C can
-    execute in one call. Calls `report` after each batch, with its last point and the number of finished points.
+    Handles a batch of points at a time. While batches are quick, their size grows, up to the number of exchanges that C
+    can execute in one call. Calls `report` after each batch, with the last point and the number of finished points.
     """
     done, size = 0, 1
     while done < len(points):

@@ -1,6 +1,6 @@
 """The runner of each kind of case. Only this module and model/kind.py know all kinds.
 
-A point of a sweep has no runner of its own, because it is run as a row. Not for running a case (execution/runner.py).
+A point of a sweep has no runner of its own, because it is run as a row.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,8 +11,8 @@ from conformance.model.kind import Kind
 from conformance.model.observation import Observation
 from conformance.sweeps.run import run_sweep
 
-# A function that runs random sequences for a case. It is set from outside, because its oracle is in trial/, which the
-# engine does not import.
+# A function that runs random sequences for a case. trial/ sets it, because trial/ has the oracle, and the engine does
+# not import trial/.
 RandomSequences = Callable[[Case, Progress], Observation]
 
 

@@ -1,7 +1,5 @@
-"""Reads a call with its arguments and its expectation: turns YAML nodes with locations into the data of model/case.py.
-
-Not for the objects that exist before a call (given.py) and not for files, rows and their expansion (loader.py).
-"""
+"""Reads a call with its arguments and its expectation: turns YAML nodes with locations into the data of
+model/case.py."""
 
 import re
 
@@ -16,7 +14,7 @@ from conformance.yamldoc.reader import Reader, suggestion
 
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
-# For keys of `then` that messages call by another name: that name.
+# The names in messages of keys of `then`, if they differ from the key.
 _THEN_NAMES = {"mr": "expectation of the MR", "rkey": "expectation of the rkey", "because": "reason of a refusal"}
 _FLAG_WORDS = {"ibv_access_flags": "access flag", "ibv_rereg_mr_flags": "rereg flag", "ibv_send_flags": "send flag"}
 
@@ -36,7 +34,7 @@ def product(step: Step) -> Names:
 
 
 def read_arguments(reader: Reader, call: str, what: str, node: Node, names: Names) -> Arguments:
-    """Reads the arguments of a call, and adds the defaults of those that are left out."""
+    """Reads the arguments of a call, and adds the defaults of omitted arguments."""
     fields = reader.mapping(node, what, CALLS[call])
     arguments: dict[str, Argument] = {}
     if not isinstance(node.value, dict):
@@ -137,7 +135,8 @@ def _bit(reader: Reader, item: Node, enum: str) -> int | None:
 
 
 def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
-    """The mask of `bit N`. The bit must have no name, so that a case about an unknown flag cannot use a known flag."""
+    """Returns the mask of `bit N`. The bit must not have a name, so that a case about an unknown flag uses no known
+    flag."""
     if bit >= INT_BITS:
         reader.note(item.location, f"bit {bit} is beyond the {INT_BITS} bits of an int")
         return None
@@ -167,7 +166,7 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
 
 
 def _expected(reader: Reader, node: Node | None, key: str) -> tuple[str, ...]:
-    """The words that the table gives for a key of `then`."""
+    """Returns the words that the table gives for a key of `then`."""
     spec, name = vocabulary.EXPECTATIONS[key], _THEN_NAMES.get(key, key)
     if spec.several:
         return _one_or_more(reader, node, name, spec.words)

@@ -2,8 +2,8 @@
 
 Works on YAML nodes with their locations, before the nodes are interpreted, so that a mistake in an axis value is
 reported at the location of that value. The expanded rows are in the order of the file, the same on every machine. The
-values of the axis `{unknown bits of: ibv_access_flags}` are derived from verbs/, so that a bit is no longer among them
-once it has a name. Not for the axes of a sweep (sweep_reader.py).
+values of the axis `{unknown bits of: ibv_access_flags}` are derived from verbs/, so that a bit is no longer a value of
+this axis once it has a name. sweep_reader.py reads the axes of a sweep.
 """
 
 import itertools
@@ -120,8 +120,8 @@ def _count(node: Node) -> int:
 def substitute(node: Node, binding: Binding, reader: Reader, used: set[str]) -> Node:
     """Returns the node with its placeholders replaced, and adds the names of the placeholders to `used`.
 
-    The result has the location of the axis value, because a mistake is most likely in the value. If the placeholder
-    is only a part of a text, `within` of the location names that text.
+    The result has the location of the axis value, because a mistake is most likely in the value. If the placeholder is
+    only a part of a text, `within` of the location has the text.
     """
     if isinstance(node.value, dict):
         fields = {key: substitute(value, binding, reader, used) for key, value in node.value.items()}

@@ -1,6 +1,6 @@
 """Reads `given` of a row: its memory, PDs, regions, queue pairs and windows.
 
-Turns YAML nodes with locations into the data of model/case.py. Not for calls and their arguments (arguments.py).
+Turns YAML nodes with locations into the data of model/case.py.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,8 @@ _BUFFERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 @dataclass
 class _Sections:
-    """The sections of `given` by object name. An object of the row replaces one of the table with the same name."""
+    """The sections of `given` by object name. An object of the row replaces an object of the table with the same
+    name."""
 
     named: dict[str, dict[str, Node]] = field(
         default_factory=lambda: {key: {} for key in keys.GIVEN if key not in ("pds", "memlock")}
@@ -55,7 +56,8 @@ class _Sections:
             self.memlock = read_memlock(reader, fields["memlock"])
 
     def _claim(self, reader: Reader, name: str, section: str, location: Location) -> bool:
-        """Reserves a name for a section. A row may replace an object of the table by one of the same kind only."""
+        """Reserves a name for a section. A row may replace an object of the table only by an object of the same
+        kind."""
         owner = self.section_of.setdefault(name, section)
         if owner != section:
             reader.note(location, f"duplicate name {name!r}, which is already in {owner}")

@@ -1,13 +1,13 @@
 """The keys of the files in cases/: the loader accepts only these, and the JSON Schema publishes them.
 
-Not for the arguments of calls and the keys of `then`; these are in model/vocabulary.py.
+The arguments of calls and the keys of `then` are in model/vocabulary.py.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 NEEDS_OF = "needs of"
-# A rule has exactly one of these: a quotation of its document, or the reason why there is none.
+# A rule has exactly one of these keys: a quotation of its document, or the reason for not quoting it.
 QUOTE, UNQUOTED = "quote", "unquoted"
 EVIDENCE, CONDITIONAL = "evidence", "conditional"
 

@@ -1,8 +1,7 @@
-"""Reads tables. The result is frozen cases, or mistakes with their locations.
+"""Reads tables into frozen cases, or mistakes with their locations.
 
-A table is one YAML file in the folder of its verb. Every mistake is reported with file, line and
-column; a table with a mistake gives no cases. Not for reading rules (rules_file.py) and not for running
-cases (execution/runner.py).
+A table is one YAML file in the folder of its verb. Every mistake is reported with file, line and column; a table with a
+mistake gives no cases.
 """
 
 import re
@@ -194,7 +193,7 @@ class _Rows:
         if "rules" in fields and fields["rules"].value == ():
             reader.note(fields["rules"].location, "a case must prove a rule; name at least one")
         needs = list(reader.words(fields.get("needs"), "capability", capability.NAMES))
-        if "sweep" not in fields:  # in a sweep, each point has the needs of the rule in its clause
+        if "sweep" not in fields:  # in a sweep, the clause of each point has the needs of the rule
             needs = list(dict.fromkeys([*needs, *(need for rule in rules for need in self.registry[rule].needs)]))
         sweep: Sweep | None = None
         parts: RowBody | None
@@ -207,7 +206,7 @@ class _Rows:
             parts = read_row_body(reader, self.call, self.given, fields, row)
             needs = list(dict.fromkeys([*needs, *_needs_of_operations(parts), *_needs_of_regions(parts)]))
             kind = BY_CALL.get(parts.when.call, Kind.ROW)
-            if kind is Kind.SEQUENCES:  # sequences only make calls that the device offers
+            if kind is Kind.SEQUENCES:  # sequences make only calls that the device offers
                 needs = []
         if parts is not None and parts.when.call in BY_CALL:
             for key in ("given", "before", "afterwards", "sweep"):
@@ -264,8 +263,8 @@ class _Rows:
 
 
 def _through_door(case: Case, rule: str, registry: Registry) -> Case:
-    """The case with the judged call made by another verb that can do the same. It proves the rule of that verb, which
-    says that all rules of the row also hold for the verb. The needs of that rule are added to the needs of the row."""
+    """Returns the case with another verb in the judged call. The case then proves `rule`, which says that all rules of
+    the row also hold for this verb. The needs of `rule` are added to the needs of the row."""
     needs = registry[rule].needs
     sweep = case.sweep
     if sweep:

@@ -1,6 +1,6 @@
 """Reads a device profile from a file: the name of the driver, and the capabilities that are `present` or `absent`.
 
-Both keys map a capability to the reason. Not for applying a profile to verdicts (judging/).
+Both keys map a capability to the reason.
 """
 
 import hashlib

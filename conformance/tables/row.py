@@ -1,8 +1,7 @@
 """Reads the body of a row: its `given`, the judged call, and the steps before and after the call.
 
 loader.py uses the module for each expanded row. For a row with a sweep, the module also replaces the placeholders for
-axes by values. Not for the arguments of calls (arguments.py), for ids and rules, nor for the templates of a sweep
-(row_resolution.py).
+axes by values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,8 @@ KEYS = ("given", "before", "call", "when", "then", "afterwards")
 
 @dataclass(frozen=True)
 class RowBody:
-    """The set-up, calls and expectations of a row. `names` has the kind of each object that exists at that call."""
+    """The set-up, calls and expectations of a row. `names` has the kind of each object that exists at the judged
+    call."""
 
     given: Given
     before: tuple[Step, ...]
@@ -113,7 +113,7 @@ class RowText:
 def one_at_a_time(axes: Sequence[Axis]) -> Iterator[tuple[int, ...]]:
     """Yields each value of each axis, with the other axes at their first values.
 
-    Of an axis over subsets of flags, only the empty subset and the set of all flags are used.
+    For an axis over subsets of flags, only the empty subset and the set of all flags are used.
     """
     for position, axis in enumerate(axes):
         for value in (0, axis.size - 1) if axis.flags else range(axis.size):
@@ -131,8 +131,7 @@ def entries(node: Node | None) -> Mapping[str, Node]:
 
 
 def format_arguments(step: Step, written: Node | None) -> dict[str, str]:
-    """The arguments of a step as texts. An argument with an axis has its text from the table, with the name of the
-    axis."""
+    """Returns the arguments of a step as texts. The text of an argument with an axis is its text in the table."""
     nodes = entries(written)
     return {
         key: _format(nodes[key]) if key in nodes and names_in(nodes[key]) else format_argument(value)

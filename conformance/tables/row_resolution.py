@@ -2,7 +2,7 @@
 
 An axis can occur in arguments, in expectations and in `given`. Each such part is read once for each combination of the
 values of its axes. Lists of flags are read element by element, because an axis of subsets can have too many values to
-list them. Not for the keys of the sweep itself (sweep_reader.py).
+list. sweep_reader.py reads the keys of the sweep itself.
 """
 
 import functools
@@ -52,7 +52,8 @@ class PartResolver:
         self._reader, self._text, self._inside = reader, text, inside
 
     def varying(self, node: Node, read: _Read[T]) -> Varying[T]:
-        """Resolves a part. `read` gets the part with axes replaced, and returns its value, or None after a mistake."""
+        """Resolves a part. `read` gets the part with its axes replaced, and returns the part's value, or None after a
+        mistake."""
         axes = self._text.axes_in(node)
         names = tuple(axis.name for axis in axes)
         values: dict[tuple[int, ...], T] = {}
@@ -126,7 +127,7 @@ class PartResolver:
                     self._reader.note(node.location, f"duplicate flag {name} at the point {space.text(point)}")
 
     def _flag_columns(self, part: FlagsPart) -> Iterator[tuple[str, int]]:
-        """Yields each flag of a part, with the column of the points at which the part has it."""
+        """Yields each flag of a part, with the column of the points at which the part has this flag."""
         space = self._text.space
         if isinstance(part, Flags):
             yield from ((name, space.everywhere()) for name in part.names)
@@ -179,7 +180,7 @@ def resolve(reader: Reader, text: RowText, inside: int) -> tuple[RowTemplate, Ro
     before = len(reader.mistakes)
     first = text.body([0] * len(text.space.axes), reader)
     if len(reader.mistakes) > before:
-        for key in one_at_a_time(text.space.axes):  # finds mistakes at other values
+        for key in one_at_a_time(text.space.axes):  # finds mistakes at the other values
             text.body(key, reader)
         return None
     template = _row(PartResolver(reader, text, inside), first, text.fields)

@@ -1,7 +1,4 @@
-"""Reads the rules from `rules.yaml` in the folder of each verb. The result is frozen rules, or located mistakes.
-
-Not for the type of a rule (model/rules.py) and not for tables (loader.py).
-"""
+"""Reads the rules from `rules.yaml` in the folder of each verb, into frozen rules or mistakes with their locations."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +14,8 @@ from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"
-# The keys of a predicate that is true if any flag of an enumeration is set, apart from the flags of its exceptions.
+# The keys of a predicate that is true if any flag of an enumeration is set, except the flags that the predicate
+# excludes.
 FLAGS, EXCEPT = "flags of", "except"
 _PREDICATE = re.compile(r"[a-z][a-z0-9_]*")
 

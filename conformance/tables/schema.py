@@ -1,9 +1,9 @@
 """The table language as JSON Schema (2020-12), for editors that check a table while it is written.
 
 The schema is made from the data that the loader also uses (vocabulary.py, model/quantity.py, verbs), so that a new call
-or flag appears without a change here. Shared parts are defined once, under `$defs`. Not for deciding whether a table is
-valid: the loader also checks what a schema cannot express, such as which objects exist and how many cases the rows
-expand to.
+or flag appears without a change here. Shared parts are defined once, under `$defs`. Only the loader decides whether a
+table is valid: it also checks properties that a schema cannot express, such as which objects exist and how many cases
+the rows expand to.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -166,7 +166,7 @@ def _judged(call: str) -> Schema:
 
 
 def _with_arguments(call: str, own: Schema) -> Schema:
-    """A mapping with the arguments of a call and the properties `own`, and no others."""
+    """A mapping that has only the arguments of a call and the properties `own`."""
     return {**_ref(f"arguments of {call}"), "properties": own, "unevaluatedProperties": False}
 
 
@@ -191,7 +191,7 @@ def _mr() -> Schema:
 
 
 def _arguments(call: str) -> Schema:
-    """The arguments of a call. A schema that refers to this schema adds its own properties and excludes all others."""
+    """The arguments of a call. A schema that refers to this schema adds its own properties, and excludes all others."""
     return {"type": "object", "properties": _parameters(call), "required": list(_required(call))}
 
 
@@ -287,7 +287,7 @@ def _named(value: Schema) -> Schema:
 
 
 def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
-    """A mapping with these keys and no others."""
+    """A mapping that has only these keys."""
     return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
 
 

@@ -1,7 +1,7 @@
 """Finds files that would not be read as tables, and tables that would not be run.
 
-A case must not be lost because its file has another suffix, is in the wrong folder, or belongs to a
-verb without a test function. Not for the content of tables (loader.py).
+A case must not be lost because its file has another suffix, is in the wrong folder, or belongs to a verb without a test
+function.
 """
 
 import ast
@@ -78,12 +78,13 @@ def not_run_once(tables: Iterable[tuple[str, str]], cases: Path, root: Path) -> 
 
 
 def _test_functions(folder: Path, root: Path) -> Iterator[Location]:
-    """Yields the locations of the folder's test functions with an argument `case`. Parses the files, runs nothing."""
+    """Yields the locations of the folder's test functions with an argument `case`. Parses the files without running
+    them."""
     for path in sorted(folder.glob("test_*.py")):
         try:
             module = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError):
-            continue  # pytest reports the error, and runs no test of such a file
+            continue  # pytest reports the error, and runs no test of the file
         for each in ast.walk(module):
             if isinstance(each, ast.FunctionDef) and each.name.startswith("test"):
                 arguments = [*each.args.posonlyargs, *each.args.args, *each.args.kwonlyargs]

@@ -1,8 +1,5 @@
 """The suite: all rules and tables, with every case that can be run. Also selections of cases: by verb, by rule, by
-words in the id, or by exact ids of cases and points.
-
-Not for the order of cases and the contents of a tier (tiers.py), nor for running cases.
-"""
+words in the id, or by exact ids of cases and points. tiers.py has the order of cases and the contents of a tier."""
 
 import contextlib
 import hashlib
@@ -29,7 +26,8 @@ from conformance.yamldoc.reader import suggestion
 
 
 def needs_of(registry: Registry, cases: Sequence[Case]) -> tuple[Needs, list[Mistake]]:
-    """The evidence that the rules need, and a mistake for each item that a rule names but none of its cases shows."""
+    """Returns the evidence that the rules need, and a mistake for each item that a rule names but that none of its
+    cases shows."""
     by_rule: dict[str, set[str]] = {rule: set() for rule in registry}
     everything: set[Shown] = set()
     planned = [case for case in of_tier(cases, DEFAULT) if case.kind.traits.proves]
@@ -62,7 +60,7 @@ _READING = ("*.py", "yamldoc/*.py", "verbs/*", "header/*", "model/*.py", "judgin
 class Suite:
     """Rules by id, tables in the order of their paths, and the SHA-256 of all files of tables and rules.
 
-    `unread` is the number of cases of the default tier in the tables that were not read.
+    `unread` is the number of cases of the default tier in tables that were not read.
     """
 
     registry: Registry
@@ -92,7 +90,7 @@ class Suite:
 
     @cached_property
     def smoke(self) -> frozenset[str]:
-        """The ids of the cases of the smallest tier. They are stored, because it takes long to compute them."""
+        """The ids of the cases of the smallest tier. They are stored, because computing them takes long."""
         return frozenset(case.id for case in of_tier(self.cases, SMOKE))
 
     @property
@@ -105,7 +103,7 @@ def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite
     """Returns the project's rules and tables together with those in the folders `extra`.
 
     If an earlier process has read the same files, the suite comes from the cache (cache.py). It then has only the
-    tables in the folders of `verbs`, if any are given. Raises UserError with one line for each mistake.
+    tables in the folders of `verbs`, if `verbs` is not empty. Raises UserError with one line for each mistake.
     """
     for folder in extra:
         if not folder.is_dir():
@@ -128,7 +126,7 @@ def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite
 
 
 def _packed(suite: Suite) -> bytes:
-    """A suite as bytes. The tables of one folder can be read from the bytes without the other tables."""
+    """Returns a suite as bytes, from which the tables of one folder can be read without the other tables."""
     parts: dict[str, list[Table]] = {}
     order = []
     for table in suite.tables:
@@ -150,8 +148,8 @@ def _unpacked(data: bytes, folders: Collection[str]) -> Suite:
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
-    """A digest of all inputs of a suite: Python's version, the modules that read it, and the names and contents of its
-    files.
+    """Returns a digest of all inputs of a suite: Python's version, the modules that read it, and the names and contents
+    of its files.
 
     Raises OSError for a file that cannot be read.
     """
@@ -192,7 +190,7 @@ def tables_digest(folders: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that lists all of them
+_LISTED = {"verb": "describe", "rule": "list --rules", "case": "list"}  # the command that lists them
 
 
 @dataclass(frozen=True)

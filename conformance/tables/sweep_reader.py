@@ -1,7 +1,5 @@
-"""Reads the `sweep` of a row: its axes, the constraint, the number of points, and the expectations.
-
-Not for the parts of the row that depend on axes (row_resolution.py).
-"""
+"""Reads the `sweep` of a row: the axes, the constraint, the number of points, and the expectations. row_resolution.py
+reads the parts of the row that depend on axes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,7 +20,7 @@ from conformance.yamldoc.reader import Reader
 SUBSETS = "subsets of"
 # One factor of `points`: a number, or the number of values of an axis that is derived from an enumeration of flags.
 FACTOR = rf"[1-9][0-9]*|(?:{SUBSETS}|{UNKNOWN}) [a-z_]+"
-_MAX_FLAGS = 20  # more flags would have more subsets than a sweep may have points
+_MAX_FLAGS = 20  # more flags would have more subsets than the allowed number of points
 _LABEL = re.compile(r"[A-Za-z0-9_.:*+-]+")
 
 
@@ -101,7 +99,7 @@ def _stated(reader: Reader, node: Node | None) -> int | None:
 
 
 def _axes_in_constant_parts(fields: Mapping[str, Node]) -> Iterator[tuple[str, Node]]:
-    """The parts of a row that name an axis but must be the same at all points, as (description, part)."""
+    """Yields the parts of a row that name an axis but must be the same at all points, as (description, part)."""
     for key in ("given", "before", "when", "afterwards"):
         if key in fields and isinstance(fields[key].value, str) and names_in(fields[key]):
             yield f"the whole of {key!r}", fields[key]
@@ -148,7 +146,7 @@ def _axis(reader: Reader, name: str, node: Node) -> tuple[Axis | None, tuple[Nod
 
 
 def _words(text: str, value: Node) -> tuple[str, ...]:
-    """The names of an axis value in predicates: the label, and the words of which the value consists."""
+    """Returns the names of an axis value in predicates: the label, and the words in the value."""
     parts = value.value if isinstance(value.value, tuple) else (value,)
     own = (str(part.value).replace(" ", "") for part in parts if isinstance(part.value, str | int))
     return tuple(dict.fromkeys([text, *own]))
@@ -234,7 +232,7 @@ def _clauses(
 
 
 def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iterator[Clause]:
-    """For each operation on an axis that needs a capability: a clause that lets a device without the capability refuse
+    """Yields a clause for each operation on an axis that needs a capability: a device without the capability may refuse
     the operation."""
     for axis in row.space.axes:
         for operation in axis.labels:
@@ -245,7 +243,7 @@ def _operation_clauses(reader: Reader, row: RowText, registry: Registry) -> Iter
 
 
 def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry: Registry) -> Iterator[Clause]:
-    """For each access flag of an axis that needs a capability: a clause that lets a device without the capability
+    """Yields a clause for each access flag of an axis that needs a capability: a device without the capability may
     refuse the call at points with the flag."""
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)

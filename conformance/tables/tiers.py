@@ -1,8 +1,8 @@
-"""Which cases a run has, and in which order: tiers, seeds, and shards for several machines.
+"""Determines the cases of a run and their order: tiers, seeds, and shards for several machines.
 
 Each tier contains the cases of the smaller tiers. The cases of the smallest tier depend only on the tables, so that two
 runs of this tier have the same cases. The contents of a shard depend only on the ids, the shipped durations and the
-number of shards, so that machines agree without communicating. Not for other criteria of a selection (suite.py).
+number of shards, so that machines agree without communicating. suite.py has the other criteria of a selection.
 """
 
 import hashlib
@@ -40,9 +40,10 @@ def left_out(cases: Sequence[Case], planned: Iterable[str]) -> list[str]:
 
 
 def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
-    """For each rule, the cases of tier smoke. If none of these grants or none refuses, the cheapest such case is added.
+    """Returns, for each rule, the cases of tier smoke. If none of them grants (or refuses), adds the cheapest case that
+    does.
 
-    For a rule whose cases all have an open outcome, one of these cases is added.
+    For a rule whose cases all have an open outcome, adds one of these cases.
     """
     chosen = {case.id for case in cases if case.tier == SMOKE}
     showing: dict[tuple[str, str], list[Case]] = {}
@@ -50,7 +51,7 @@ def _every_direction_once(cases: Sequence[Case]) -> list[Case]:
         own = {(rule, each.direction) for rule, each in shown_of_rules(case)}
         for key in own | {(rule, "") for rule in case.rules}:
             showing.setdefault(key, []).append(case)
-    # Items that few cases show come first, because the cases chosen for these items may also show other items.
+    # Items that few cases show come first, because the cases chosen for such items may also show other items.
     for key in sorted(showing, key=lambda key: (not key[1], len(showing[key]), key)):
         if not any(case.id in chosen for case in showing[key]):
             chosen.add(min(showing[key], key=lambda case: (case.cost, len(case.needs), case.id)).id)
@@ -99,7 +100,7 @@ class Shard:
     def part(
         self, items: Sequence[_Item], id_of: Callable[[_Item], str], seconds: Mapping[str, float] | None = None
     ) -> list[_Item]:
-        """The items of this shard, in the order of `items`. Without durations, all items count as equally long.
+        """Returns the items of this shard, in the order of `items`. Without durations, all items count as equally long.
 
         The longest items are assigned first, each to the shard with the least time so far. Raises UserError if this
         shard has no items.

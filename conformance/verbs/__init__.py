@@ -1,8 +1,8 @@
 """Descriptions of the verbs: signatures, structs, enumerations, flags and return codes, as the documents define them.
 
-Tables, judging and reports use the names defined here. Data only: the package needs only the standard library,
-loads no other library and opens no device. The descriptions are taken from the manual pages of rdma-core;
-`conformance.header` compares them with an installed header. Not for what a device does.
+Tables, judging and reports use the names defined here. The package needs only the standard library, loads no other
+library and opens no device. The descriptions are taken from the manual pages of rdma-core; `conformance.header`
+compares them with an installed header.
 """
 
 import re
@@ -48,7 +48,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
 ENUMS: Mapping[str, Enum] = MappingProxyType({enum.name: enum for enum in enums.ALL})
 STRUCTS: Mapping[str, Struct] = MappingProxyType({struct.name: struct for struct in structs.ALL})
 CONSTANTS: Mapping[str, Constant] = MappingProxyType({each.name: each for each in enums.CONSTANTS})
-# The optional access flags, as a mask. A stack ignores each of these bits that it does not know.
+# The optional access flags, as a mask. A stack ignores the bits of this mask that it does not know.
 OPTIONAL_ACCESS = enums.OPTIONAL_RANGE.value
 
 # Definitions that only a vendor's page has. They are separate, so that mainline tables cannot refer to them.
@@ -64,7 +64,7 @@ def dialects(name: str) -> tuple[str, ...]:
 
 
 def of_method(name: str) -> Verb:
-    """Returns the verb for the name of an entry's method, such as `reg_mr`. Raises AttributeError if it is unknown."""
+    """Returns the verb of an entry's method, such as `reg_mr`. Raises AttributeError for an unknown name."""
     if f"ibv_{name}" not in VERBS:
         raise AttributeError(f"no verb ibv_{name}")
     return VERBS[f"ibv_{name}"]
@@ -76,7 +76,8 @@ def enum_in(dialect: str, name: str) -> Enum:
 
 
 def structs_in(verb: Verb) -> tuple[Struct, ...]:
-    """Returns the described structs that a verb's arguments and result contain or point to, the nearest ones first."""
+    """Returns the described structs in a verb's arguments and result, and those that they point to, the nearest
+    first."""
     known = STRUCTS if verb.dialect == MAINLINE else {**STRUCTS, **VENDOR_STRUCTS}
     found: list[Struct] = []
     ctypes = [verb.returns, *(each.ctype for each in verb.parameters)]

@@ -1,4 +1,4 @@
-"""ibv_advise_mr(3): advice to the kernel about the use of on-demand regions. Data only."""
+"""ibv_advise_mr(3): advice to the kernel about the use of on-demand regions."""
 
 import errno
 

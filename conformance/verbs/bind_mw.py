@@ -1,4 +1,4 @@
-"""ibv_bind_mw(3) and ibv_alloc_mw(3): allocating, binding and deallocating memory windows. Data only."""
+"""ibv_bind_mw(3) and ibv_alloc_mw(3): allocating, binding and deallocating memory windows."""
 
 from conformance.verbs.types import Convention, Linkage, Parameter, Verb
 

@@ -1,4 +1,4 @@
-"""ibv_alloc_buf(3): buffers that a provider allocates, and their registration. Data only."""
+"""ibv_alloc_buf(3): buffers that a provider allocates, and their registration."""
 
 from conformance.verbs.types import Convention, Linkage, Parameter, Verb
 

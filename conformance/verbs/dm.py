@@ -1,4 +1,4 @@
-"""ibv_alloc_dm(3): memory of the device, copies to and from it, and its registration. Data only."""
+"""ibv_alloc_dm(3): memory of the device, copies to and from this memory, and its registration."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""ibv_alloc_dmah(3): dma handles, which ibv_reg_mr_ex takes. Data only."""
+"""ibv_alloc_dmah(3): dma handles, which are arguments of ibv_reg_mr_ex."""
 
 from conformance.verbs.types import Convention, Linkage, Parameter, Verb
 

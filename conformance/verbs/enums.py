@@ -1,7 +1,6 @@
 """All enumerations that the manual pages of the memory-region verbs use, with their numbers.
 
-The names are from the pages; the numbers are those of rdma-core 65's verbs.h. Not for what a device
-supports (model/capability.py).
+The names are from the pages; the numbers are from the verbs.h of rdma-core 65.
 """
 
 from conformance.verbs.types import EXPERIMENTAL, Constant, Enum, EnumValue
@@ -162,7 +161,8 @@ UVERBS_ADVISE_FLAG = Enum(
     flags=True,
     document="<rdma/ib_user_ioctl_verbs.h>",
 )
-# verbs_api.h has an IBV name for the flag but not for the enumeration. The name below is like that of the advice.
+# verbs_api.h has an IBV name for the flag but not for the enumeration. The name below is formed like the name of the
+# advice.
 ADVISE_FLAG = Enum(
     "ibv_advise_mr_flag",
     "IBV_ADVISE_MR_FLAG_",

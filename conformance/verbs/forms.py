@@ -1,8 +1,8 @@
-"""How the arguments of a verb are written in tables: derived from its parameters.
+"""Derives the form of a verb's arguments in tables from the verb's parameters.
 
-The C type and the enumeration of a parameter determine the form of the argument. The parameter itself says what they do
-not show: a default, a descriptor that stands for a dma-buf, a struct that tables write field by field. Not for
-arguments of calls that are not verbs; model/vocabulary.py describes these.
+The C type and the enumeration of a parameter determine the form of the argument. The parameter itself has the facts
+that these two do not show: a default, a descriptor that stands for a dma-buf, a struct that tables write field by
+field. model/vocabulary.py describes the arguments of calls that are not verbs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,8 @@ def product_of(verb: Verb) -> tuple[str, str] | None:
 
 
 def leaves_objects(verb: Verb) -> bool:
-    """Whether a verb leaves every existing region, window and queue pair unchanged. It may create a new one."""
+    """Whether a verb leaves every existing region, window and queue pair unchanged. The verb may create a new
+    object."""
     return not verb.destroys and not {spec.of for spec in arguments_of(verb).values() if spec.kind == "object"} & {
         "mr",
         "window",

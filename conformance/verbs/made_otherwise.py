@@ -1,4 +1,4 @@
-"""Null regions, imports, parent and thread domains, and the deallocation of a domain. Data only."""
+"""Null regions, imports, parent and thread domains, and the deallocation of a domain."""
 
 from functools import partial
 

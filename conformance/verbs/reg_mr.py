@@ -1,4 +1,4 @@
-"""ibv_reg_mr(3): the verbs that register a memory region, and the verb that deregisters it. Data only."""
+"""ibv_reg_mr(3): the verbs that register a memory region, and the verb that deregisters it."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""ibv_rereg_mr in both dialects: that of the manual page, and that of a vendor's experimental verb. Data only."""
+"""ibv_rereg_mr in both dialects: the verb of the manual page, and a vendor's experimental verb."""
 
 from conformance.verbs.enums import REREG_CODES
 from conformance.verbs.structs import SIZE_T_AS_INT
@@ -55,7 +55,7 @@ REREG_MR = Verb(
     return_codes=(
         _code("ERR_INPUT", "the library refused the arguments", OLD_VALID),
         _code("ERR_DONT_FORK_NEW", "the new range could not be marked as not copied on fork", OLD_VALID),
-        _code("ERR_DO_FORK_OLD", "the old range could not be marked as copied on fork again", NEW_VALID),
+        _code("ERR_DO_FORK_OLD", "the old range could not again be marked as copied on fork", NEW_VALID),
         _code("ERR_CMD", "the command failed", UNUSABLE),
         _code(
             "ERR_CMD_AND_DO_FORK_NEW", "the command failed, and the new range is left in a wrong fork state", UNUSABLE
@@ -66,8 +66,8 @@ REREG_MR = Verb(
         "After any failure the region must still be deregistered with ibv_dereg_mr.",
     ),
     discrepancies=(
-        "The vendor's dialect ignores an argument whose flag is not set; "
-        "the mainline library refuses access without CHANGE_ACCESS, which its manual page does not mention.",
+        "The vendor's dialect ignores an argument whose flag is not set; without CHANGE_ACCESS, the mainline library "
+        "refuses an `access` other than 0, which its manual page does not mention.",
         "The vendor's dialect returns the value of errno; this manual page has five codes instead.",
     ),
 )
@@ -112,6 +112,6 @@ EXPERIMENTAL_REREG_MR = Verb(
         "A shared region that is given a new translation is no longer shared.",
         "A region on peer memory (PeerDirect) cannot be re-registered.",
     ),
-    discrepancies=("The mainline verb of this name takes no attr and an int for access.",),
+    discrepancies=("In the mainline verb of this name, `access` is an int, and there is no `attr`.",),
     dialect=EXPERIMENTAL,
 )

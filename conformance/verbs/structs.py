@@ -1,8 +1,7 @@
 """The structs in the arguments and results of the memory-region verbs, with fields in the order of their offsets.
 
-The types are those of the manual pages and verbs.h. Printed listings of the API have the same fields, but
-`int length` instead of size_t; such fields have a `discrepancy`. Not for the work requests of traffic, which
-the bindings make.
+The types come from the manual pages and verbs.h. Printed listings of the API have the same fields, but `int length`
+instead of size_t; these fields have a `discrepancy`.
 """
 
 from conformance.verbs.types import EXPERIMENTAL, Field, Struct

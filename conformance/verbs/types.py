@@ -23,7 +23,8 @@ class Convention(ClosedSet):
 
 
 class Linkage(ClosedSet):
-    """The way in which verbs.h provides a verb; it decides whether other languages can call the verb by its symbol."""
+    """The form in which verbs.h provides a verb. The form decides whether other languages can call the verb by its
+    symbol."""
 
     EXPORTED = "a function that libibverbs exports"
     MACRO = "a macro over a function that libibverbs exports"
@@ -53,7 +54,7 @@ class Enum:
     """One enumeration of the API, with the common prefix of its enumerators.
 
     `flags` says that the values are bits to be ORed. `alias_of` is the enumeration that a macro of verbs_api.h
-    substitutes for this one. Tables use the short name of an enumerator, which is the part after the prefix.
+    substitutes for this enumeration. Tables use the short name of an enumerator, which is the part after the prefix.
     """
 
     name: str
@@ -107,7 +108,7 @@ class Enum:
 
     def names_of(self, mask: int) -> list[str]:
         """Returns the short names of the set bits in order of value, then one text "0x…" for all unnamed bits."""
-        # A C int with the top bit set is a negative number in Python; the names are those of its 32 bits.
+        # A C int with the top bit set is a negative number in Python; its 32 bits determine the names.
         bits = mask & 0xFFFFFFFF if mask < 0 else mask
         known = {each.value: each.name for each in self.values if each.value is not None and not each.mask}
         names = [self.short(known[bit]) for bit in sorted(known) if bits & bit]
@@ -115,7 +116,7 @@ class Enum:
         return [*names, hex(rest)] if rest else names
 
     def name_of(self, value: int) -> str:
-        """Returns the short name of one value, or the number as text if it has none. Not for flags."""
+        """Returns the short name of one value, or the number as text if the value has no name."""
         for each in self.values:
             if each.value == value:
                 return self.short(each.name)
@@ -189,8 +190,8 @@ class Parameter:
 
     For an object that is passed by pointer, `enum` and `allowed` restrict the type of the object. The C type determines
     the form of the argument in tables (forms.py), with `default` and `nullable` as in ArgumentSpec, unless `table` has
-    another form. For a struct, tables have the arguments `written_as` instead. `implied`: tables do not have the
-    argument.
+    another form. For a struct, tables have the arguments `written_as` instead. `implied` says that tables do not have
+    the argument.
     """
 
     name: str
@@ -232,7 +233,7 @@ class Verb:
     statements that do not belong to a single argument. `discrepancies` say where a document contradicts itself, another
     document or the header. `command` is the kernel's command for the verb, from enum ib_uverbs_write_cmds or enum
     uverbs_methods_mr; it is empty if the suite does not call the command at the uverbs entry. `only_in_tables` are
-    arguments that a table has in addition to those of the prototype. `destroys`: the verb destroys an object.
+    arguments that a table has in addition to those of the prototype. `destroys` says that the verb destroys an object.
     """
 
     name: str

@@ -1,11 +1,11 @@
 """Reads a YAML document into nodes with locations. Input is bounded; bad input never causes a traceback.
 
-Each `Node` has the line and column of its value, so that later checks can report the location of a
-mistake. Not for the meaning of the content, which `tables/loader.py` and other readers check.
+Each `Node` has the line and column of its value, so that later checks can report the location of a mistake.
+`tables/loader.py` and other modules check the meaning of the content.
 
-Uses PyYAML's event stream and not its loaders, because events need no recursion (deep nesting is an error
-message, not a crash), construct no Python objects, and show duplicate keys and aliases. Mistakes after which
-the structure can still be read are collected and reported together.
+Uses PyYAML's event stream and not its loaders, because events need no recursion (deep nesting is an error message, not
+a crash), construct no Python objects, and show duplicate keys and aliases. Mistakes after which the structure can still
+be read are collected and reported together.
 """
 
 import errno
@@ -26,7 +26,7 @@ MAX_NUMBER = (1 << 64) - 1
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+)")
 _BOOLEANS = {"true": True, "false": False}
-# Words that YAML 1.1 readers convert to booleans, although the writer usually means text.
+# Words that parsers of YAML 1.1 convert to booleans, although the writer usually means text.
 _AMBIGUOUS = {"yes", "no", "on", "off", "y", "n", "true", "false"}
 # Characters that YAML allows, but after which YAML and editors count lines or columns differently.
 _MISLEADING = re.compile("\ufeff|[\x85\u2028\u2029]|\r(?!\n)")
@@ -47,8 +47,8 @@ class Location:
 
     Line 0 stands for the whole file; messages then show only the path.
 
-    `within` is appended to messages. It says where the value at this location was inserted, for example
-    into which text with the placeholder of an axis.
+    `within` is appended to messages. It says where the value at this location was inserted, for example into which text
+    with an axis's placeholder.
     """
 
     file: str
@@ -275,7 +275,7 @@ class _Builder:
         return True
 
     def _reject_indirection(self, event: yaml.NodeEvent, location: Location) -> None:
-        """Reports aliases, anchors and tags: with any of these, a value is not the text that a person sees."""
+        """Reports aliases, anchors and tags: a value with any of these is not the text that a person sees."""
         if isinstance(event, yaml.AliasEvent):
             self.note(location, f"aliases are not allowed (*{event.anchor}); write the value out")
         elif event.anchor is not None:

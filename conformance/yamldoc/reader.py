@@ -1,8 +1,7 @@
 """Typed access to YAML nodes with locations. Collects every mistake instead of stopping at the first mistake.
 
-Each method of `Reader` returns the value of a node. If the node is of the wrong type, the method
-records a mistake and returns None or an empty value. Used for tables, rules and all other files that
-people write. Not for the meaning of a particular file.
+Each method of `Reader` returns the value of a node. If the node is of the wrong type, the method records a mistake and
+returns None or an empty value. Used for tables, rules and all other files that people write.
 """
 
 import difflib
@@ -23,7 +22,7 @@ def suggestion(word: str, known: Collection[str]) -> str:
     by_lower = {name.lower(): name for name in known}
     folder, slash, _ = (word := word[:100].lower()).rpartition("/")
     beside = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
-    # Words in the same folder are compared first, because a comparison with thousands of words takes seconds.
+    # Words in the same folder are compared first, because comparing with thousands of words takes seconds.
     if near := next(filter(None, (difflib.get_close_matches(word, names, n=1) for names in (beside, by_lower))), None):
         return f" (did you mean {by_lower[near[0]]}?)"
     return f" (known: {', '.join(known)})" if 0 < len(known) <= 16 else ""
@@ -41,7 +40,7 @@ class Reader:
         return list(self._mistakes)
 
     def note(self, location: Location, message: str) -> None:
-        """Records a mistake. The same message at the same location, as from two cases of a row, is recorded once."""
+        """Records a mistake. A message that two cases of a row give at the same location is recorded once."""
         self._mistakes.setdefault(Mistake(location, message))
 
     def mapping(

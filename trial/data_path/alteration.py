@@ -1,8 +1,8 @@
 """Alterations of the data path: an alteration sees each request before it is posted and each completion before it is
 polled.
 
-Real requests are posted, on real queue pairs. For a request that only the altered device carries out, a request of zero
-bytes is posted and this module moves the bytes; a request that only the altered device refuses is posted with a key
+Real requests are posted on real queue pairs. For a request that only the altered device carries out, a request of zero
+bytes is posted, and this module moves the bytes. A request that only the altered device refuses is posted with a key
 that does not exist.
 """
 
@@ -25,7 +25,7 @@ class DataPath(ReplacedPath):
     """Passes every request and completion on unchanged; the base of all alterations of the data path."""
 
     def peer(self, queue: QueuePair) -> QueuePair | None:
-        """The queue pair to which this one is connected, if it has posted anything yet."""
+        """Returns the queue pair to which `queue` is connected, if that queue pair has posted anything yet."""
         for pair in reversed(self.pairs):
             numbers = pair.requester.number, pair.responder.number
             if queue.number in numbers:
@@ -51,18 +51,19 @@ class DataPath(ReplacedPath):
         return not failed and int.from_bytes(attributes.raw[:4], "little") == _STATES.value_of("RTS")
 
     def gather(self, elements: Sequence[Element]) -> bytes | None:
-        """The contents of local SGEs; None if they cannot be read."""
+        """Returns the contents of local SGEs; None if they cannot be read."""
         parts = [content_at(self.local(each), each.length) for each in elements]
         return None if None in parts else b"".join(part or b"" for part in parts)
 
     def scatter(self, elements: Sequence[Element], content: bytes) -> None:
-        """Writes `content` to local SGEs until it is used up."""
+        """Writes `content` to local SGEs, one after the other."""
         for each in elements:
             put(self.local(each), content[: each.length])
             content = content[each.length :]
 
     def place(self, sent: Sent) -> int:
-        """The address in this process of a request's remote range, by region or window, valid or not."""
+        """Returns the address in this process of a request's remote range, even if its region or window is no longer
+        valid."""
         every = (
             "",
             "deregistered",
@@ -99,7 +100,7 @@ class DataPath(ReplacedPath):
         self.replace(sent, request)
 
     def updated(self, sent: Sent, old: int) -> int:
-        """The value that an atomic stores in place of `old`."""
+        """Returns the value that an atomic stores in place of `old`."""
         if sent.opcode == COMPARE_SWAP:
             return sent.swap if old == sent.compare_add else old
         return (old + sent.compare_add) % _WORD
@@ -118,8 +119,8 @@ class DataPath(ReplacedPath):
         request.rkey = _NO_KEY
 
     def after(self, number: int, action: Callable[[], None]) -> None:
-        """Calls `action` at the first call of the data path after the next completion of the queue pair `number` was
-        polled."""
+        """Calls `action` at the first call of the data path after the next poll of a completion of queue pair
+        `number`."""
         self._polled.discard(number)
         self._later.append((lambda: number in self._polled, action))
 

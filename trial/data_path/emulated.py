@@ -1,7 +1,6 @@
-"""The provider's functions on top of the reference: requests and completions pass through struct ibv_context as on the
-real stack, so that alterations of the data path can be tried without a device. trial/inside.py tries them on the real
-stack.
-"""
+"""The provider's functions on top of the reference. Requests and completions pass through struct ibv_context as on the
+real stack, so that alterations of the data path can be tried without a device. trial/inside.py tries the alterations on
+the real stack."""
 
 import ctypes
 import socket
@@ -33,7 +32,7 @@ _KINDS = {"RC": 2, "RC_SRQ": 2, "UC": 3, "UD": 4, "XRC_SEND": 9}
 _NAMES = {number: name for name, number in WR_OPCODES.items()}
 _STATUSES = {wc_status(number): number for number in range(24)}
 _OPCODES = {wc_opcode(number): number for number in (*range(10), 128, 129)}
-_IDLE = 8  # after this number of polls without a completion, no completion is expected
+_IDLE = 8  # the number of polls without a completion after which no completion is expected
 
 
 class Provider:

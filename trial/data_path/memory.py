@@ -1,4 +1,4 @@
-"""Reads and writes this process's memory; an address without memory causes no crash."""
+"""Reads and writes this process's memory, without a crash at an address without memory."""
 
 import ctypes
 import functools
@@ -31,7 +31,7 @@ def content_at(addr: int, length: int) -> bytes | None:
 
 
 def put(addr: int, content: bytes) -> bool:
-    """Writes the bytes to `addr`; False if the memory is not mapped or read-only."""
+    """Writes the bytes to `addr`; returns False if the memory is not mapped or is read-only."""
     if not content:
         return True
     buffer = (ctypes.c_char * len(content)).from_buffer_copy(content)

@@ -1,6 +1,6 @@
 """The state of a device that carries out requests: regions, bindings of windows, queue pairs, requests in flight.
 
-An alteration uses it to decide what it would do with a request; the real device has its own state.
+By this state, an alteration decides what to do with a request; the real device has its own state.
 """
 
 from collections import deque
@@ -13,10 +13,10 @@ from trial.data_path.structures import ATOMICS, COMPLETED_AS, READ, WRITES, Elem
 
 @dataclass
 class Region:
-    """A registered region: `length` bytes at the address `addr`, which its keys address from `iova`.
+    """A registered region: `length` bytes at the address `addr`. In accesses with its keys, they begin at `iova`.
 
-    `ended` is "" for a valid region, "deregistered", or "changed" for the region before a re-registration. `pd`
-    is struct ibv_pd *.
+    `ended` is "" for a valid region, "deregistered", or "changed" for the region before a re-registration. `pd` is
+    struct ibv_pd *.
     """
 
     addr: int
@@ -30,7 +30,7 @@ class Region:
     ended: str = ""
 
     def place(self, iova: int, length: int) -> int | None:
-        """The address in this process of `length` bytes at `iova`; None if they are not all in the region."""
+        """Returns the address in this process of `length` bytes at `iova`; None unless all bytes are in the region."""
         offset = iova - self.iova
         return self.addr + offset if offset >= 0 and offset + length <= self.length else None
 
@@ -55,7 +55,7 @@ class Binding:
     ended: str = ""
 
     def place(self, iova: int, length: int) -> int | None:
-        """The address in this process of `length` bytes at `iova`; None if they are not all in the window."""
+        """Returns the address in this process of `length` bytes at `iova`; None unless all bytes are in the window."""
         base = 0 if self.access & ZERO_BASED else self.addr
         inside = base <= iova and iova + length <= base + self.length
         return self.region.place(self.addr + iova - base, length) if inside and self.region else None
@@ -63,10 +63,8 @@ class Binding:
 
 @dataclass
 class Sent:
-    """A request in a send queue. `completed_as` is the opcode of its completion, and `byte_len` the byte_len to report,
-    if not None. An alteration may set `status` to a status that is reported instead of success, and use `note` for its
-    own data.
-    """
+    """A request in a send queue. `byte_len`, if not None, is the byte_len to report. An alteration may set `status` to
+    a status that is reported instead of success, and use `note` for its own data."""
 
     wr_id: int
     opcode: int
@@ -110,7 +108,7 @@ class Sent:
 
 @dataclass
 class Posted:
-    """A request in a receive queue. `before` are the contents of its elements when it was posted."""
+    """A request in a receive queue. `before` has the contents of its elements when the request was posted."""
 
     wr_id: int
     elements: tuple[Element, ...]
@@ -131,7 +129,7 @@ class QueuePair:
     arriving: deque[int] = field(default_factory=deque)  # lengths to report in receives with immediate data
 
     def take_sent(self, wr_id: int) -> Sent | None:
-        """Removes and returns the request that has completed; unsignaled requests before it have completed as well."""
+        """Removes and returns the completed request; earlier unsignaled requests have completed as well."""
         if all(each.wr_id != wr_id for each in self.sent):
             return None
         while (sent := self.sent.popleft()).wr_id != wr_id:
@@ -157,15 +155,15 @@ class Objects:
         return (each for each in self.regions if not each.ended)
 
     def region(self, rkey: int, ended: Iterable[str] = ("",)) -> Region | None:
-        """The newest region with this rkey. Without `ended`, only a registered region is returned."""
+        """Returns the newest region with this rkey; without `ended`, only a registered region."""
         return next((each for each in reversed(self.regions) if each.rkey == rkey and each.ended in ended), None)
 
     def source(self, lkey: int, ended: Iterable[str] = ("",)) -> Region | None:
-        """The newest region with this lkey. Without `ended`, only a registered region is returned."""
+        """Returns the newest region with this lkey; without `ended`, only a registered region."""
         return next((each for each in reversed(self.regions) if each.lkey == lkey and each.ended in ended), None)
 
     def binding(self, rkey: int, ended: Iterable[str] = ("",)) -> Binding | None:
-        """The newest binding with this key. Without `ended`, only a valid binding is returned."""
+        """Returns the newest binding with this key; without `ended`, only a valid binding."""
         return next((each for each in reversed(self.bindings) if each.rkey == rkey and each.ended in ended), None)
 
     def bound(self, window: int) -> Binding | None:

@@ -1,7 +1,8 @@
 """Replaces the provider's functions in struct ibv_context by Python functions, and restores them.
 
 ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_bind_mw and the allocation of windows are inline functions of the header
-that call them, so that every caller in this process is reached: Python, pyverbs and C.
+that call the provider's functions. The replacements therefore reach every caller in this process: Python, pyverbs and
+C.
 """
 
 import ctypes
@@ -21,7 +22,7 @@ FUNCTIONS: dict[str, tuple[int, Any]] = {
     "post_send": (25, _Posting),
     "post_recv": (26, _Posting),
 }
-# Replacements are kept, because a caller may have read the address of one and may call it after its removal.
+# Replacements are kept, because a caller may have read the address of a replacement, and may call it after its removal.
 _kept: list[Any] = []
 
 

@@ -1,6 +1,5 @@
-"""The replaced functions record regions, windows and requests, and call the hooks of an alteration. alteration.py has
-the functions that an alteration can use.
-"""
+"""The replaced functions, which record regions, windows and requests, and call the hooks of an alteration.
+alteration.py has the functions that an alteration can use."""
 
 import ctypes
 from collections.abc import Callable
@@ -55,36 +54,37 @@ class ReplacedPath(Alteration):
     # The hooks that a violation overrides
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
-        """Called before a request is posted, and may change the request. An errno as return value refuses the
-        request."""
+        """Called before a request is posted; may change the request. If the hook returns an errno, the request is
+        refused."""
         return None
 
     def receiving(self, queue: QueuePair, posted: Posted, request: ReceiveRequest) -> None:
-        """Called before a receive is posted, and may change the receive."""
+        """Called before a receive is posted; may change the receive."""
 
     def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
-        """Called before the completion of a request is polled, and may change the completion. False suppresses it."""
+        """Called before the completion of a request is polled; may change the completion. Returns False to suppress
+        it."""
         return True
 
     def received(self, queue: QueuePair, posted: Posted, wc: WorkCompletion) -> None:
-        """Called before the completion of a receive is polled, and may change the completion."""
+        """Called before the completion of a receive is polled; may change the completion."""
 
     def binding(self, queue: QueuePair, sent: Sent, info: Info) -> bool:
-        """Called before a bind is posted, in either way, and may change the bind. False replaces it by a request that
-        does nothing."""
+        """Called before a bind of either kind is posted; may change the bind. Returns False to replace the bind by a
+        request that does nothing."""
         return True
 
     # Functions for both the hooks and the replaced functions
 
     def local(self, element: Element) -> int:
-        """The address in this process of a local element, found through its region, even if the region has ended."""
+        """Returns the address in this process of a local element by its region, even if the region has ended."""
         region = self.objects.source(element.lkey, ("", "deregistered", "changed"))
         place = region.place(element.addr, element.length) if region else None
         return element.addr if place is None else place
 
     def replace(self, sent: Sent, request: SendRequest) -> None:
-        """Posts a WRITE of zero bytes, which needs no key, in place of the request; its completion is reported as that
-        of the request."""
+        """Posts a WRITE of zero bytes, which needs no key, in place of the request; its completion is reported as the
+        request's."""
         with_imm = request.opcode == WRITE_WITH_IMM
         request.opcode = WRITE_WITH_IMM if with_imm else WRITE
         request.count, request.elements = 0, None
@@ -94,7 +94,7 @@ class ReplacedPath(Alteration):
     # The replaced functions
 
     def bench(self, real: Bench) -> Any:
-        """The bench on which cases run: the real one, with the data path altered."""
+        """Returns the bench on which cases run: the real bench with an altered data path."""
         pd = real.alloc_pd()
         replacements: dict[str, Callable[..., int]] = {
             "alloc_mw": self._alloc_mw,
@@ -319,11 +319,11 @@ class DataPathBench(Wrapper):
     """The real bench, which also records registrations and connections."""
 
     def entry(self, name: str) -> AlteredEntry:
-        """The calls of an entry; their regions are recorded."""
+        """Returns an entry whose regions are recorded."""
         return AlteredEntry(self.real.entry(name), self.alteration)
 
     def pair(self, *arguments: Any) -> Any:
-        """A pair of queue pairs, which is recorded."""
+        """Makes and records a pair of queue pairs."""
         pair = self.real.pair(*arguments)
         self.alteration.pairs.append(pair)
         return pair

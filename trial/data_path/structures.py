@@ -1,7 +1,7 @@
 """The structures that a program passes to ibv_post_send, ibv_post_recv, ibv_poll_cq and ibv_bind_mw.
 
-The layouts are those of <infiniband/verbs.h>, which are part of the library's stable ABI. Unlike in device/posting.py,
-each field can be changed.
+The layouts are from <infiniband/verbs.h>, and are part of the library's stable ABI. Unlike in device/posting.py, each
+field can be changed.
 """
 
 import ctypes
@@ -133,7 +133,7 @@ class WorkCompletion(ctypes.Structure):
 
 
 def elements_at(address: int, count: int) -> tuple[Element, ...]:
-    """Copies of the elements of a scatter/gather list."""
+    """Returns copies of the elements of a scatter/gather list."""
     if not address or count <= 0:
         return ()
     return tuple(Element.from_buffer_copy(each) for each in (Element * count).from_address(address))

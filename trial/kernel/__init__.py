@@ -1,7 +1,7 @@
-"""Mutants of real drivers: changes of the mended rxe or of siw that break a rule, or that make a choice which the
-documents leave open.
+"""Mutants of real drivers: changes of the mended rxe, or of siw, that break a rule or make a choice that the documents
+leave open.
 
-They are in `rxe/` and `siw/`, in one file for each file of the driver. mutant.py reads them, modules.py compiles them,
-inside.py runs cases in the guest, guest.py communicates with the guest, trying.py judges, report.py reports. The mended
-stack itself is in fixtures/guest/mended/.
+The mutants are in `rxe/` and `siw/`, with one file for each file of the driver. mutant.py reads them, modules.py
+compiles them, inside.py runs cases in the guest, guest.py communicates with the guest, trying.py judges, and report.py
+reports. The mended stack itself is in fixtures/guest/mended/.
 """

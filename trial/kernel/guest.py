@@ -1,4 +1,4 @@
-"""A guest in which mutants of the driver are tried one after the other, seen from the host's side of its port.
+"""A guest in which mutants of the driver are tried one after the other, on the host's side of its port.
 
 The program in the guest is inside.py; trying.py judges the outcomes.
 """
@@ -32,10 +32,10 @@ from fixtures.guest.under_test import Prepared, UnderTest
 from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS
 
-SILENCE_S = 120.0  # as in a run: a program that makes no progress for this time hangs
-_LOADING_S = 900.0  # the time for a guest that is booted to load everything
+SILENCE_S = 120.0  # as in a run, a program that makes no progress for this time hangs
+_LOADING_S = 900.0  # the time in which a booted guest has to load everything
 _PYTHON = "exec python3 -m trial.kernel.inside"
-# The guest gets its cases in an order on its port, and not in its template, so that a changed row needs no new
+# The guest gets its cases in an order over its port, and not in its template, so that a changed row needs no new
 # template.
 _LEFT_OUT = ("cases", "conftest.py", "tox.ini")
 _MORE = (
@@ -48,8 +48,8 @@ _MORE = (
 
 
 class Lost(Exception):
-    """The guest has died (`verdict` is CRASH), hangs (HANG) or does not exchange modules (BROKEN). `case` is the case
-    that was running."""
+    """A guest that has died (`verdict` is CRASH), hangs (HANG) or does not exchange modules (BROKEN). `case` is the
+    case that was running."""
 
     def __init__(self, verdict: Verdict, where: str, case: str = "") -> None:
         super().__init__(f"{verdict} {where}".strip())
@@ -68,12 +68,12 @@ class Answer:
 
 
 class NoSession(Exception):
-    """No case was run; the text says why."""
+    """The reason why no case was run."""
 
 
 class Guests:
-    """Makes guests with the software under test; `seed` shuffles the points of sweeps. Make each guest in the thread
-    that uses it."""
+    """Makes guests with the software under test; `seed` shuffles the points of sweeps. Each guest must be made in the
+    thread that uses it."""
 
     def __init__(
         self, under_test: UnderTest, driver: Driver, out: Path, say: Callable[[str], None], seed: int | None = None
@@ -84,7 +84,7 @@ class Guests:
         self._starter = Starter(cache_directory(), say)
 
     def start(self, cases: Sequence[Case]) -> MutantGuest:
-        """A new guest, which has these cases and the driver without a mutant."""
+        """Returns a new guest with these cases and the driver without a mutant."""
         if self._prepared is None:
             self._prepared = self._under_test.lay_out(Path(self._stage.name))
         prepared, console = self._prepared, self._out / "console.log"
@@ -108,14 +108,14 @@ class Guests:
 class MutantGuest:
     def __init__(self, guest: Guest, cases: Sequence[Case], seed: int | None) -> None:
         self._guest = guest
-        self.module: Path | None = None  # None: the driver with which it was started
+        self.module: Path | None = None  # None stands for the driver with which the guest was started
         self.loads = 0
-        self._next("before its first order")  # data that come while the port is closed are lost
+        self._next("before its first order")  # data that arrive while the port is closed are lost
         self._order(cases=_packed(pickle.dumps(list(cases))), seed=seed)
 
     def load(self, module: Path) -> str:
-        """Replaces the driver's module, and the provider if a provider is next to the module; returns the reason if the
-        module does not load, or an empty text. Raises Lost."""
+        """Replaces the driver's module, and the provider if one is next to the module; returns why the module does not
+        load, or an empty text. Raises Lost."""
         if self.module == module:
             return ""
         self.module, self.loads = module, self.loads + 1
@@ -129,7 +129,7 @@ class MutantGuest:
         return str(answer["reason"])
 
     def run(self, cases: Sequence[str], all_of_them: bool = False, watched: bool = True) -> Iterator[Answer]:
-        """Runs the cases until one reports a violation or all have been run. Raises Lost and NoSession."""
+        """Runs the cases until one reports a violation, or all with `all_of_them`. Raises Lost and NoSession."""
         self._order(run=list(cases), all=all_of_them, watched=watched)
         running, began = "", time.monotonic()
         while True:
@@ -154,7 +154,7 @@ class MutantGuest:
                     return
 
     def outcomes(self, program: bytes, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Runs other tests in a packed Python program; yields each test's name and outcome. Raises Lost."""
+        """Runs a packed Python program with other tests; yields each test's name and outcome. Raises Lost."""
         self._order(program=_packed(program), arguments=list(arguments))
         running = ""
         while (answer := self._next(f"in {running}", running))["event"] != "done":

@@ -39,9 +39,9 @@ from trial.running import run_context, violations_by
 
 _FILE, _PROGRAM = Path("/tmp/mutant.ko"), Path("/tmp/tests.pyz")
 _PROVIDERS = Path("/usr/lib/x86_64-linux-gnu/libibverbs")
-# Writing to this file makes the kernel report again warnings that it reports only once.
+# After a write to this file, the kernel again reports warnings that it reports only once.
 _ONCE = Path("/sys/kernel/debug/clear_warn_once")
-# KFENCE watches every object that the kernel allocates during a case, while KFENCE has room.
+# KFENCE watches every object that the kernel allocates during a case, as long as KFENCE has room.
 _FENCE, _EVERY_OBJECT = Path("/sys/module/kfence/parameters"), "1000000"
 _FENCED, _FRAME = Path("/sys/kernel/debug/kfence"), re.compile(r"^ ([\w.]+)\+", re.MULTILINE)
 _TICK_S, _FREED_S, _POLL_S = 0.004, 3.0, 0.1  # a grace period may have to pass before an object is freed
@@ -50,9 +50,8 @@ _PROGRESS_S = 2.0
 
 
 class Orders:
-    """The two directions of the port: orders come in lines, answers go in lines. `seed` shuffles the points of sweeps;
-    if cases are `watched`, KFENCE watches the kernel's allocations during each of them.
-    """
+    """The port: reads orders and writes answers, as lines. `seed` shuffles the points of sweeps; if cases are
+    `watched`, KFENCE watches the kernel's allocations during each of them."""
 
     def __init__(self, port: str) -> None:
         self._port = os.open(port, os.O_RDWR | os.O_CLOEXEC)
@@ -72,9 +71,8 @@ class Orders:
 
 
 def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
-    """Runs the cases in this process until one reports a violation or all have been run, and writes the outcome of
-    each. Returns whether a case reported a violation, or no session could begin.
-    """
+    """Runs the cases in this process until one reports a violation, or all with `all_of_them`, and writes the outcome
+    of each. Returns whether a case reported a violation, or no session could begin."""
     obey_locked_memory_limit()
     try:
         device = Device(DEVICE)
@@ -96,7 +94,7 @@ def run(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> bool:
 
 
 def _violates(case: Case, context: Any, orders: Orders) -> bool:
-    _ONCE.write_text("1")  # preflight or an earlier case may have caused the warning that this case should see
+    _ONCE.write_text("1")  # preflight or an earlier case may have caused the same warning as this case
     orders.answer("begins", case=case.id)
     last, began = time.monotonic(), time.monotonic()
 
@@ -119,7 +117,7 @@ def _violates(case: Case, context: Any, orders: Orders) -> bool:
 
 
 def in_child(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a process of their own, whose end releases what they hold; returns its status, 0 without a
+    """Runs the cases in a child, whose end releases their objects; returns the child's status, 0 without a
     violation."""
     child = os.fork()
     if child == 0:
@@ -142,8 +140,9 @@ def watch(on: bool) -> None:
 
 
 def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int:
-    """Runs the cases in a child that KFENCE watches; the child's status. If no case reports a violation although the
-    driver keeps memory after the child's end, each case is run alone, and the case after which memory is kept fails."""
+    """Runs the cases in a child that KFENCE watches; returns the child's status. If no case reports a violation, but
+    the driver keeps memory after the child's end, each case is run alone, and the case after which memory is kept
+    fails."""
     watch(True)
     watch(False)
     before = _kept()
@@ -160,9 +159,8 @@ def run_watched(cases: Sequence[Case], orders: Orders, all_of_them: bool) -> int
 
 
 def _kept() -> Counter[str]:
-    """The objects watched by KFENCE that the driver has allocated and that were not freed, by the functions that led to
-    the allocation. Only allocations by modules count, because the kernel keeps some of its own objects for later.
-    """
+    """Counts the objects watched by KFENCE that the driver has allocated and not freed, by the functions that led to
+    the allocation. Only allocations by modules count, because the kernel keeps some of its own objects for later."""
     found = Counter[str]()
     for each in (_FENCED / "objects").read_text().split("---\n"):
         stack, _, freed = each.partition("allocated by")[2].partition("\n")[2].partition("\n\n")
@@ -172,7 +170,7 @@ def _kept() -> Counter[str]:
 
 
 def _kept_since(before: Counter[str]) -> Counter[str]:
-    for cache in Path("/sys/kernel/slab").glob("kmalloc-*/shrink"):  # frees what waits for others to be freed with
+    for cache in Path("/sys/kernel/slab").glob("kmalloc-*/shrink"):  # frees objects that wait to be freed in a batch
         cache.write_text("1")
     until = time.monotonic() + _FREED_S
     while (more := _kept() - before) and time.monotonic() < until:
@@ -181,7 +179,7 @@ def _kept_since(before: Counter[str]) -> Counter[str]:
 
 
 def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
-    """Runs a Python program that is packed in one file, and passes on its lines of JSON; returns its status."""
+    """Runs a Python program that is packed in one file, and forwards its lines of JSON; returns its status."""
     _PROGRAM.write_bytes(unpacked(packed))
     command = [sys.executable, str(_PROGRAM), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
@@ -192,7 +190,7 @@ def run_program(packed: str, arguments: Sequence[str], orders: Orders) -> int:
 
 
 def exchange_provider(packed: str) -> None:
-    """Replaces the guest's provider, or restores it; a process that has already loaded a provider keeps it."""
+    """Replaces or restores the guest's provider. A process that has already loaded a provider keeps it."""
     (file,) = _PROVIDERS.glob("librxe-rdmav*.so")
     kept = file.with_suffix(".kept")
     if kept.exists():

@@ -16,11 +16,11 @@ from fixtures.guest.image import Image
 from fixtures.guest.mending import Mender, mender
 from fixtures.guest.recipe import Recipe
 
-KEPT = 2000  # modules in the cache; the least recently used ones are removed
+KEPT = 2000  # the number of modules in the cache; the least recently used are removed
 
 
 class NotMade(Exception):
-    """The module of a mutant could not be made. `fits` is true if the anchors fit and only the compiler has refused the
+    """A module of a mutant that could not be made. `fits` is true if the anchors fit, and only the compiler refused the
     source."""
 
     def __init__(self, reason: str, fits: bool) -> None:
@@ -29,8 +29,8 @@ class NotMade(Exception):
 
 
 class Modules:
-    """The modules of sets of mutants. Each set is applied over the driver's sources, which for rxe are the mended
-    ones."""
+    """The modules of sets of mutants. Each set is applied to the driver's sources, which are the mended sources for
+    rxe."""
 
     def __init__(self, recipe: Recipe, image: Image, cache: Path, driver: Driver) -> None:
         self._recipe, self._image, self._cache = recipe, image, cache
@@ -44,16 +44,15 @@ class Modules:
             self._unmutated = apply(changes, shop.pristine)[0]
 
     def check(self, changes: Sequence[Change]) -> dict[str, str]:
-        """The sources with these changes. Raises NotMade if the changes do not fit, alone or together."""
+        """Returns the sources with these changes. Raises NotMade if the changes do not fit, alone or together."""
         texts, misfits = apply(changes, self._unmutated)
         if misfits:
             raise NotMade(next(iter(misfits.values())), fits=False)
         return texts
 
     def of(self, changes: Sequence[Change]) -> Path:
-        """The module with these changes; compiles it if it is not in the cache. Raises NotMade. If the changes concern
-        the provider, the changed provider is next to the module, with the same name.
-        """
+        """Returns the module with these changes; compiles it if it is not in the cache. If the changes concern the
+        provider, the changed provider is next to the module, with the same name. Raises NotMade."""
         texts = self.check(changes)
         path = self._folder / f"{_digest(self._image.kernel_version, texts)}.ko"
         if not path.exists():

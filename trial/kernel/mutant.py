@@ -1,4 +1,5 @@
-"""The mutants of a driver: anchored edits of its sources (of the mended ones for rxe), several documents in one file.
+"""The mutants of a driver: anchored edits of its sources (for rxe, of the mended sources), with several mutants in one
+file.
 
 An anchor may lie in the text of a change of the mended stack. modules.py compiles a mutant.
 """
@@ -22,11 +23,11 @@ _SEPARATOR = b"---\n"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of the driver that violates `rules`; `kind` is the sort of mistake.
+    """A change of the driver that violates `rules`; `kind` is the kind of mistake.
 
-    `kills`: the change can end the kernel; `leaks`: its module may not be unloadable. A `permitted` mutant violates
-    nothing, but does not follow the recommendations of the rules `departs_from`. `equivalent` is the reason why no
-    program can see the change, or the document that leaves it open.
+    `kills` says that the change can end the kernel, and `leaks` that it may be impossible to unload the module. A
+    `permitted` mutant violates no rule, but does not follow the recommendations of the rules `departs_from`.
+    `equivalent` is the reason why no program can see the change, or the document that leaves the behaviour open.
     """
 
     change: Change
@@ -58,7 +59,7 @@ class Mutant:
 
 
 def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
-    """All mutants of a driver, by file. Raises UserError (status 2) that names each mistake by file and line."""
+    """Returns all mutants of a driver, by file. Raises UserError (status 2) with file and line of each mistake."""
     reader, found, names = Reader(), list[Mutant](), dict[str, str]()
     for path in sorted(folder.glob("*.yaml")):
         for node in _documents(path):
@@ -75,7 +76,7 @@ def read_mutants(folder: Path = FOLDER / DEFAULT_DRIVER) -> tuple[Mutant, ...]:
 def chosen_mutants(
     known: Sequence[Mutant], names: Sequence[str] = (), rules: Sequence[str] = (), files: Sequence[str] = ()
 ) -> list[Mutant]:
-    """The mutants of these names, rules and files, or all. Raises UserError (status 2)."""
+    """Returns the mutants with these names, rules and files, or all mutants. Raises UserError (status 2)."""
     for options, of in (
         (names, [each.name for each in known]),
         (rules, sorted({rule for each in known for rule in each.rules})),

@@ -1,7 +1,8 @@
-"""rdma-core's own tests on mutants of the driver, in the guests of the trial: the first test that detects each of them.
+"""Runs rdma-core's own tests on mutants of the driver, in the guests of the trial, to find the first test that detects
+each mutant.
 
-A test counts if it passes with the mended driver, and fails twice with the mutant. Several mutants share a module,
-because a hundred tests take minutes; if a test fails, the mutants that cause the failure are found by trying halves.
+A test detects a mutant if it passes with the mended driver, and fails twice with the mutant. Several mutants share a
+module, because a hundred tests take minutes. If a test fails, trying halves finds the mutants that cause the failure.
 trying.py runs the cases.
 """
 
@@ -39,8 +40,8 @@ class Peers:
         self._unmutated: dict[str, bool] = {}
 
     def seen(self, mutants: Sequence[Mutant]) -> Iterator[tuple[str, str]]:
-        """Each mutant's name with the first test that detects it, or an empty text. Mutants that may harm their guest
-        are left out."""
+        """Yields each mutant's name with the first test that detects the mutant, or an empty text. Mutants that may
+        harm their guest are left out."""
         waiting = [each for each in mutants if not (each.kills or each.leaks)]
         while waiting:
             together, _ = self._trial.combined(waiting)
@@ -58,8 +59,8 @@ class Peers:
             yield from ((each.name, "") for each in together)
 
     def _blamed(self, test: str, mutants: Sequence[Mutant]) -> list[Mutant]:
-        """The mutants with which a test fails alone too, among mutants that together made it fail; found by trying
-        halves."""
+        """Returns the mutants that each make a test fail, among mutants that together make it fail; finds them by
+        trying halves."""
         half = len(mutants) // 2
         parts = (mutants[:half], mutants[half:]) if half else (mutants,)
         failing = [part for part in parts if part and self._failing(part, test)[0]]
@@ -72,7 +73,7 @@ class Peers:
         return self._unmutated[test]
 
     def _failing(self, mutants: Sequence[Mutant], tests: str) -> tuple[list[str], bool]:
-        """The tests of a module that fail with the mutants, and whether the guest has run all tests."""
+        """Returns the tests of a module that fail with the mutants, and whether the guest has run all tests."""
         module, failing = self._modules.of([each.change for each in mutants]), list[str]()
         try:
             if self._trial.ready().load(module):  # objects that earlier tests have left may keep the driver in use

@@ -1,4 +1,4 @@
-"""The report of a trial of mutants of the driver: kernel.json, which keeps each mutant's last outcome, and a table.
+"""The report of a trial of mutants of the driver: kernel.json, which has each mutant's last outcome, and a table.
 
 trying.py finds the outcomes.
 """
@@ -29,7 +29,7 @@ from trial.kernel.trying import (
 SCHEMA = "rdma-cts-kernel-trial/1"
 _FILE = "kernel.json"
 KILLED = (BY_ITS_RULE, ELSEWHERE)
-# The outcomes that count in the figures: those of mutants that were run, or should have been run.
+# The outcomes that count in the figures: of mutants that were run, or should have been run.
 COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
 _COLUMNS = (*COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
 
@@ -37,7 +37,7 @@ History = dict[str, dict[str, Any]]
 
 
 def read_history(folder: Path | None) -> History:
-    """The findings of an earlier trial by the mutants' names. Raises UserError (status 2) if the file is not such a
+    """Returns the findings of an earlier trial by the mutants' names. Raises UserError (status 2) if the file is not a
     report."""
     if folder is None:
         return {}
@@ -62,7 +62,7 @@ def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
 
 
 def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
-    """Mutants that were killed before and are not killed now: a regression of the suite."""
+    """Returns mutants that were killed before and are not killed now, which is a regression of the suite."""
     return [
         each
         for each in findings
@@ -87,7 +87,7 @@ def summary(findings: Sequence[Finding], lost: Sequence[Finding], seconds: float
 
 
 def table(findings: Sequence[Mapping[str, Any]]) -> str:
-    """The outcomes by kind of mistake, and the mutants that were not killed, in Markdown."""
+    """Returns the outcomes by kind of mistake, and the mutants that were not killed, in Markdown."""
     kinds = sorted({each["kind"] for each in findings})
     used = [outcome for outcome in _COLUMNS if any(each["outcome"] == outcome for each in findings)]
     lines = [f"| kind | {' | '.join(used)} |", "|---|" + "---:|" * len(used)]
@@ -107,8 +107,8 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
-    """For mutants on which rdma-core's own tests were run: the numbers detected by those tests and by the cases, by
-    kind of mistake."""
+    """Returns, for mutants on which rdma-core's own tests were run, the numbers that these tests and the cases detect,
+    by kind of mistake."""
     tried = [each for each in findings if each.get("peer") is not None]
     if not tried:
         return []

@@ -1,7 +1,9 @@
-"""Tries mutants of the driver: finds out whether cases of the violated rules fail, only other cases, or none.
+"""Tries mutants of the driver: finds out whether cases of the violated rules fail, only other cases fail, or none
+fails.
 
-A case counts if it reports a rule as violated twice with the mutant, and not without it. Mutants that no case of their
-rules detects are combined in one module, with which the whole default tier is run. guest.py starts the guests.
+A case detects a mutant if it reports a rule as violated twice with the mutant, and not without the mutant. Mutants that
+no case of their rules detects are combined in one module, with which the whole default tier is run. guest.py starts the
+guests.
 """
 
 import collections
@@ -23,18 +25,17 @@ from trial.kernel.mutant import Mutant
 BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = "killed by its rule", "killed elsewhere", "survived", "BROKEN"
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
-TOGETHER = 22  # mutants in one module
-_LOADS = 40  # modules loaded in one guest: each leaves some resources behind
-_TRIES = 3  # tries of a mutant in a new guest, after a guest that died without a case to blame
+TOGETHER = 22  # the number of mutants in one module
+_LOADS = 40  # the number of modules loaded in one guest, because each leaves some resources behind
+_TRIES = 3  # the number of tries of a mutant in new guests, after a guest died while no case ran
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of a mutant. `by` are the cases that detected the mutant; `reason` and `verdict` are those of the
-    first of them (or of a guest lost between cases). `tried` is the number of cases that were run, and `seconds`
-    the time that they took. `peer` is the first of rdma-core's own tests that detected the mutant, empty if none
-    did, and None if those tests were not run.
-    """
+    """The outcome of a mutant. `by` has the cases that detected the mutant; `reason` and `verdict` belong to the first
+    of them (or to a guest lost between cases). `tried` is the number of cases that were run, and `seconds` their
+    duration. `peer` is the first of rdma-core's own tests that detected the mutant, empty if none did, and None if
+    these tests were not run."""
 
     name: str
     file: str
@@ -58,11 +59,12 @@ def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
 
 
 def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
-    """The cases of the default tier that a driver can fail: rows before sweeps, and cases that may crash a kernel last.
-    With a seed, in random order.
+    """Returns the cases of the default tier that a driver can fail: rows before sweeps, and cases that may crash a
+    kernel last; with a seed, in random order.
 
-    Neighbouring cases of a table are similar, so the first case of each table comes before the second ones, to detect a
-    mutant sooner. Leaves out comparisons with a header, and cases about fork protection, which test the library.
+    Neighbouring cases of a table are similar. The first case of each table therefore comes before all second cases, to
+    detect a mutant sooner. Leaves out comparisons with a header, and cases about fork protection, which test the
+    library.
     """
     found = [
         case for case in of_tier(cases, DEFAULT) if case.kind in (Kind.ROW, Kind.SWEEP) and not case.needs_kept_memory
@@ -79,13 +81,13 @@ def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
 
 
 def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
-    """Whether a mutant violates one of the rules, or the rule from which one of them was split off (REG-09 for
+    """Whether a mutant violates one of the rules, or a rule from which one of them was split off (REG-09 for
     REG-09a)."""
     return any(rule in mutant.rules or rule.rstrip(ascii_lowercase) in mutant.rules for rule in rules)
 
 
 def own_cases(mutant: Mutant, cases: Sequence[Case]) -> list[str]:
-    """The cases of the rules that a mutant violates; all cases for a permitted one."""
+    """Returns the cases of the rules that a mutant violates; all cases for a permitted mutant."""
     return [case.id for case in cases if mutant.permitted or _violated(mutant, case.rules)]
 
 
@@ -158,18 +160,19 @@ class Trial:
         return Answer(lost.case, lost.verdict, tuple(rules), str(lost), 0.0)
 
     def _with_rules(self, answer: Answer) -> Answer:
-        """The guest's answer; if the process under test has ended in the case, the case's rules are added."""
+        """Returns the guest's answer; if the process under test has ended in the case, with the case's rules."""
         if answer.verdict != Verdict.CRASH:
             return answer
         return replace(answer, rules=next(tuple(case.rules) for case in self._cases if case.id == answer.case))
 
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
-        """The outcome of a detection; empty if it does not count."""
+        """Returns the outcome of a detection; empty if it does not count."""
         rules = self._confirmed(answer, module, mutant)
         return "" if not rules else BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
 
     def _confirmed(self, answer: Answer, module: Any, *mutants: Mutant) -> set[str]:
-        """The rules that a case reports as violated twice with the mutants in a module, and not without them."""
+        """Returns the rules that a case reports as violated twice with the mutants in a module, and not without
+        them."""
         without = {*self._without(answer.case).rules, *(rule for each in mutants for rule in each.departs_from)}
         if set(answer.rules) <= without:
             return set()
@@ -186,13 +189,13 @@ class Trial:
         return self._unmutated[case]
 
     def _fails_anyway(self, name: str) -> bool:
-        """Whether a case is known to report all of its rules without a mutant, so that it need not be run with a
+        """Whether a case is known to report all of its rules without a mutant. It then need not be run with a
         mutant."""
         rules = next(case.rules for case in self._cases if case.id == name)
         return name in self._unmutated and set(rules) <= set(self._unmutated[name].rules)
 
     def _once(self, case: str, module: Any) -> Answer:
-        """One case with a module, in a new guest if the previous one is lost."""
+        """Runs one case with a module, in a new guest if the previous guest is lost."""
         for _ in range(_TRIES):
             try:
                 guest = self.ready()
@@ -219,9 +222,8 @@ class Trial:
 
     def try_together(self, survivors: Sequence[Mutant]) -> Iterator[Finding]:
         """Runs all cases on survivors, or permitted mutants, combined in one module. If a case detects the module, each
-        mutant in it is run alone with that case. If the edits of several mutants touch the same words, all of these but
-        the first wait for another module.
-        """
+        mutant in the module is run alone with this case. If the edits of several mutants touch the same words, all but
+        the first of these mutants wait for another module."""
         waiting = list(survivors)
         while waiting:
             together, module = self.combined(waiting)
@@ -244,7 +246,7 @@ class Trial:
             rest = [mutant for mutant in together if mutant.name not in killed]
             waiting = [mutant for mutant in waiting if mutant not in together]
             if killed and rest:
-                waiting = [*rest, *waiting]  # they are tried again without the mutants that may have hidden them
+                waiting = [*rest, *waiting]  # the mutants are tried again without the mutants that may have hidden them
                 continue
             for mutant in rest:
                 reason = f"together with others, {names[0]} failed" if names else ""
@@ -252,7 +254,7 @@ class Trial:
                 yield finding(mutant, outcome, reason=reason, tried=len(self._cases))
 
     def combined(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], Any]:
-        """As many of the mutants as fit into one module, and the module."""
+        """Returns as many of the mutants as fit into one module, and the module."""
         together: list[Mutant] = []
         module = self._plain
         for mutant in mutants:
@@ -268,7 +270,7 @@ class Trial:
         return together, module
 
     def _failing(self, module: Any, watched: bool) -> dict[str, Answer]:
-        """The cases, among all cases, that report a violation with a module. Raises Lost and NoSession."""
+        """Returns the cases, among all cases, that report a violation with a module. Raises Lost and NoSession."""
         failing: dict[str, Answer] = {}
         names = collections.deque(case.id for case in self._cases)
         while names:

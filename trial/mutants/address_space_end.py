@@ -1,4 +1,4 @@
-"""Ends of operations and of advice that are computed in 64 bits, and pages of large regions that begin again."""
+"""Ends of operations and of advice that are computed in 64 bits, and page numbers of large regions that wrap."""
 
 from reference.device import Device
 from reference.memory import SPACE
@@ -11,7 +11,7 @@ class _EndWraps(Device):
     """An operation that passes the end of the address space is made at the region's beginning."""
 
     def wrapped(self, region: Region, addr: int, length: int) -> int | None:
-        """The address in this process of an operation that passes a check because its end is computed modulo 2^64; None
-        for any other operation."""
+        """Returns the address in this process of an operation that passes a check because its end is computed modulo
+        2^64, else None."""
         within = (addr + length) % SPACE <= region.iova + region.length
         return region.addr if addr >= region.iova and addr + length >= SPACE and within else None

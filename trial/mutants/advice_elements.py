@@ -1,4 +1,4 @@
-"""Advice: lists of which only some elements are followed or checked."""
+"""Advice: lists whose elements are only partly followed or checked."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from reference.device import Device
 
 
 class _SomeElementsServed(Device):
-    """All elements of a list are checked, and only some are followed."""
+    """All elements of a list are checked, but only some are followed."""
 
     def setup(self) -> None:
         self.now_served: list[tuple[int, int]] = []

@@ -12,7 +12,7 @@ from trial.violation import violates
 
 @violates("REG-07", written="blind")
 class FailedCompareGivesTheCompareValue(Device):
-    """A compare-and-swap that does not match gives back the value it was compared with, not the one in memory."""
+    """A compare-and-swap that does not match returns the compared value, not the value in memory."""
 
     def scatter(self, queue: Queue, sges: Sequence[Sge], content: bytes) -> bool:
         return super().scatter(queue, sges, self._instead or content)

@@ -17,7 +17,7 @@ Wanted = tuple[Domain, int, int, int, int]
 
 
 class Knowing(Device):
-    """A device that knows which regions are of dma-bufs, and when it registers one."""
+    """A device that knows which regions are of dma-bufs, and whether it is registering such a region."""
 
     registering = False
 
@@ -25,7 +25,7 @@ class Knowing(Device):
         self.of_buffers: set[int] = set()
 
     def register_dmabuf(self, pd: int, offset: int, length: int, iova: int, fd: int, access: int) -> Region:
-        """A region of a dma-buf. Raises Refused."""
+        """Registers a region of a dma-buf. Raises Refused."""
         self.registering = True
         try:
             made = super().register_dmabuf(pd, offset, length, iova, fd, access)
@@ -42,7 +42,7 @@ class Watching(Device):
     transport = ""
 
     def carry_out(self, queue: Queue, request: SendRequest) -> str:
-        """Does what a request asks for; its status."""
+        """Carries out a request; returns its status."""
         self.opcode, self.transport = request.opcode, queue.kind
         try:
             return super().carry_out(queue, request)
@@ -51,7 +51,7 @@ class Watching(Device):
 
 
 class SharedReceives(Device):
-    """Receives of a shared receive queue are checked less than others."""
+    """Receives of a shared receive queue are checked less than other receives."""
 
     def memory_of_sge(self, queue: Queue, sge: Sge, write: bool) -> int | None:
         found = super().memory_of_sge(queue, sge, write)
@@ -61,8 +61,7 @@ class SharedReceives(Device):
         return found
 
     def unchecked(self, queue: Queue, region: Region, sge: Sge) -> int | None:
-        """The address of an element that is carried out here although it would be refused in another receive queue, or
-        None."""
+        """Returns the address for an element that another receive queue would refuse, or None."""
         return None
 
 
@@ -80,13 +79,13 @@ class Remembering(Device):
         return found
 
     def former(self, region: Region, *flags: int) -> Region | None:
-        """The region before its last change, if that had all the flags; else None."""
+        """Returns the region before its last change if the change had all these flags; else None."""
         before, change = self.formers().get(region.handle, (None, None))
         return before if change and all(change.flags & flag for flag in flags) else None
 
 
 def granted(region: Region, right: int, wrongly: int, by: int) -> bool:
-    """Whether a region has a right; for the right `wrongly`, the right `by` counts too."""
+    """Whether a region has a right; the right `by` wrongly counts as the right `wrongly`."""
     return region.access & right == right or (right == wrongly and region.access & by == by)
 
 

@@ -5,7 +5,7 @@ from reference.objects import Region
 
 
 class _Haunted(Device):
-    """A device that remembers the regions that are gone."""
+    """A device that remembers deregistered regions."""
 
     def setup(self) -> None:
         self.ghosts: dict[int, Region] = {}

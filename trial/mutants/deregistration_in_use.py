@@ -22,7 +22,7 @@ class _Unbinding(Device):
 
 @violates("DEREG-02", written="blind")
 class InvalidatedWindowStillCounts(Device):
-    """After a window's invalidation its region cannot be deregistered until the window is deallocated."""
+    """After the invalidation of a window, its region cannot be deregistered until the window is deallocated."""
 
     _invalidating = False
 
@@ -47,7 +47,8 @@ class InvalidatedWindowStillCounts(Device):
 
 @violates("DEREG-04", written="blind")
 class ReceivesResolvedWhenPosted(Watching):
-    """A posted receive is looked up when it is posted: after deregistration a message still lands there."""
+    """The lkey of a receive is looked up when the receive is posted: after a deregistration, a message still arrives
+    there."""
 
     def setup(self) -> None:
         super().setup()
@@ -69,7 +70,7 @@ class ReceivesResolvedWhenPosted(Watching):
 
 @violates("DEREG-04", written="blind")
 class SecondElementOfAReceiveOutlives(Device):
-    """All elements of a posted receive but the first are still filled after their region's deregistration."""
+    """All elements of a posted receive, except the first, are still filled after the deregistration of their region."""
 
     def setup(self) -> None:
         self._posted: dict[int, Region] = {}

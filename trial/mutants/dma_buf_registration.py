@@ -1,12 +1,11 @@
-"""dma-bufs: what is registered and what is refused."""
+"""dma-bufs: registrations that are granted and refused."""
 
 from reference.device import Device
 from reference.objects import Refused
 
 
 class _LastBuffer(Device):
-    """If a descriptor would be refused with the errno `excused`, the dma-buf that was registered last is used
-    instead."""
+    """If a descriptor would be refused with the errno `excused`, the last registered dma-buf is used instead."""
 
     excused = 0
     _last = (0, 0)

@@ -1,4 +1,4 @@
-"""Where a region begins and ends, of any length."""
+"""The beginning and the end of regions of any length."""
 
 from reference.device import Device
 from reference.objects import Region
@@ -9,7 +9,7 @@ GIB = 1 << 30
 
 @permits("REG-20", written="blind")
 class HandlesAreReused(Device):
-    """The handle of a deregistered region is given to the next one."""
+    """The handle of a deregistered region is given to the next region."""
 
     def setup(self) -> None:
         self._free: list[int] = []

@@ -14,7 +14,7 @@ _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class _Shared(Device):
-    """A region whose pages the child shares: after the fork the device uses the child's copy."""
+    """After a fork, the device uses the child's copy of the pages of a region."""
 
     def setup(self) -> None:
         self.copies: list[object] = []
@@ -32,11 +32,11 @@ class _Shared(Device):
         return self.stale(found, length, write)
 
     def stale(self, addr: int, length: int, write: bool) -> int:
-        """The address at which the device finds the bytes."""
+        """Returns the address at which the device finds the bytes."""
         raise NotImplementedError
 
     def elsewhere(self, length: int) -> int:
-        """The address of new memory of this length."""
+        """Returns the address of new memory of this length."""
         buffer = ctypes.create_string_buffer(length)
         self.copies.append(buffer)
         return ctypes.addressof(buffer)

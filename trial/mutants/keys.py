@@ -1,4 +1,4 @@
-"""Keys: unknown, ended, of other objects and other processes."""
+"""Keys that are unknown, that have ended, and that belong to other objects or other processes."""
 
 from reference.device import Device
 from trial.violation import permits

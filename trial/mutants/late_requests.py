@@ -1,4 +1,4 @@
-"""Requests that are carried out once more after the key that they were posted with has ended."""
+"""Requests that are carried out once more after their key has ended."""
 
 from collections import deque
 from collections.abc import Callable
@@ -22,7 +22,8 @@ class _Polled(deque[Completion]):
 
 
 class _Late(Device):
-    """Requests can be late. `pending` has the key of each request, a function that repeats it, and how often."""
+    """Requests can be late. `pending` has the key of each request, a function that repeats it, and the number of
+    repetitions."""
 
     late_writes = late_reads = False
 
@@ -46,7 +47,7 @@ class _Late(Device):
         return status
 
     def remember(self, late: bool, queue: Queue, request: SendRequest, length: int, reading: bool) -> None:
-        """Notes a request that was made."""
+        """Notes a request that was carried out."""
         there = self.target(queue, request, length) if late and length else None
         here = self.memory_of_sge(queue, request.sges[0], write=reading) if there else None
         if not there or not here:

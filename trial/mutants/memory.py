@@ -13,17 +13,18 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class _Careless(Device):
-    """A device that does not check memory when only the access changes, and then writes despite its protection."""
+    """A device that does not check memory when only the access changes, and that then writes despite the memory's
+    protection."""
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        """The errno for a change that could not be registered."""
+        """Returns the errno for a change that could not be registered, or 0."""
         if flags & CHANGE_TRANSLATION or not flags & CHANGE_ACCESS:
             return super().change_fault(addr, length, access, flags)
         return self.access_fault(access)
 
 
 def forced(addr: int, content: bytes) -> bool:
-    """Writes this process's memory despite its protection; False where that is impossible."""
+    """Writes to this process's memory despite its protection; returns False if that is impossible."""
     try:
         memory = os.open("/proc/self/mem", os.O_RDWR)
         try:
@@ -35,7 +36,7 @@ def forced(addr: int, content: bytes) -> bool:
 
 
 class _RightsUnchecked(Device):
-    """A device that grants rights to write over read-only memory by a change of access, and writes by force."""
+    """A device on which CHANGE_ACCESS can give rights to write to read-only memory, and which then writes by force."""
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
         """Checks the memory only for a new translation."""

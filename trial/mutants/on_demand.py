@@ -1,4 +1,4 @@
-"""On-demand regions, and implicit ones."""
+"""On-demand regions, and implicit on-demand regions."""
 
 from reference.memory import Memory
 

@@ -1,4 +1,4 @@
-"""Pages of on-demand regions: which pages the device brings in, for which access, and when."""
+"""Pages of on-demand regions: the pages that the device faults in, for which access, and when."""
 
 import ctypes
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from reference.objects import ON_DEMAND, REMOTE_ATOMIC, REMOTE_READ, Domain, Reg
 
 
 class _Use(NamedTuple):
-    """One access of an on-demand region: its first byte in this process, its length, and what it does."""
+    """One access to an on-demand region: its first byte in this process, its length, and its kind."""
 
     addr: int
     length: int
@@ -26,7 +26,7 @@ class _DevicePages(Device):
         self.kept: list[object] = []
 
     def used(self, region: Region) -> dict[int, bool]:
-        """By address, the pages of a region that have been used, and whether one of the uses was a write."""
+        """Returns the addresses of the pages of a region that have been used, each with whether a use was a write."""
         return self.uses.setdefault(region.handle, {})
 
     def remote(self, rkey: int, domain: Domain, queue: int, addr: int, length: int, right: int) -> int | None:
@@ -46,15 +46,15 @@ class _DevicePages(Device):
         return answer
 
     def pages_of(self, addr: int, length: int) -> range:
-        """The addresses of the pages of a range."""
+        """Returns the addresses of the pages of a range."""
         return range(addr // PAGE * PAGE, addr + length, PAGE)
 
     def placed(self, use: _Use, region: Region) -> int | None:
-        """The address at which the device finds the bytes; None if it refuses."""
+        """Returns the address at which the device finds the bytes; None if it refuses."""
         raise NotImplementedError
 
     def elsewhere(self, use: _Use) -> int:
-        """Memory that only the device uses, with the present contents of the pages."""
+        """Returns memory that only the device uses, with the present contents of the pages."""
         content = self.memory.read(use.addr, use.length) or bytes(use.length)
         buffer = ctypes.create_string_buffer(content, use.length)
         self.kept.append(buffer)

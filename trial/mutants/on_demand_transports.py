@@ -1,5 +1,5 @@
-"""On-demand memory by transport: declared operations that are not carried out, windows over it, and advice for its
-addresses."""
+"""On-demand memory by transport: declared operations that are not carried out, and windows and advice on this
+memory."""
 
 from reference.device import Device
 from reference.objects import ON_DEMAND, Region, Window

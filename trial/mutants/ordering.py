@@ -9,7 +9,7 @@ from trial.violation import permits, violates
 
 @violates("REG-14", written="blind")
 class RelaxedWritesCompleteTooEarly(Device):
-    """The last byte of a write to a relaxed region comes only after its completion, with the next request."""
+    """The last byte of a write to a relaxed region arrives only after the write's completion, with the next request."""
 
     def setup(self) -> None:
         self._late: list[tuple[int, bytes]] = []

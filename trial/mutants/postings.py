@@ -1,4 +1,4 @@
-"""Postings by the builders of ibv_wr_post(3): the requests that are carried out, when, and by which key."""
+"""Postings by the builders of ibv_wr_post(3): which requests are carried out, when, and with which key."""
 
 from conformance.bench.work_requests import SendRequest
 

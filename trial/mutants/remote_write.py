@@ -1,4 +1,4 @@
-"""Mutants that violate REG-05, REMOTE_WRITE, or make a choice that it leaves open. Short mutants are in
+"""Mutants that violate REG-05, REMOTE_WRITE, or make a choice that the rule leaves open. Short mutants are in
 remote_write.yaml."""
 
 from conformance.bench.work_requests import SendRequest

@@ -6,7 +6,7 @@ from reference.reregistration import Change
 
 
 class _Hurt(Device):
-    """The state of a region after the vendor's verb has failed."""
+    """A failure of the vendor's verb changes the region."""
 
     def setup(self) -> None:
         self._hurt: set[int] = set()

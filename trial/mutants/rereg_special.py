@@ -1,4 +1,4 @@
-"""Re-registration of on-demand regions, of those with an hca_va, and of those with bound windows."""
+"""Re-registration of on-demand regions, of regions with an hca_va, and of regions with bound windows."""
 
 from reference.objects import LOCAL_WRITE, MW_BIND
 

@@ -10,7 +10,7 @@ from trial.violation import violates
 
 @violates("REREG-01", written="blind")
 class OldRangeStaysOpen(Device):
-    """After a new translation the old range can still be read by key."""
+    """After a new translation, a key can still read the old range."""
 
     def setup(self) -> None:
         self._old: dict[int, Region] = {}

@@ -1,4 +1,4 @@
-"""Access through a window after its region was changed by ibv_rereg_mr."""
+"""Access through a window after ibv_rereg_mr has changed its region."""
 
 from reference.device import Device
 from reference.objects import Region

@@ -1,4 +1,4 @@
-"""Refused requests that never complete: a program that waits for their completion waits forever."""
+"""Refused requests that never complete, so that a program waits for their completion forever."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ _RELIABLE = ("RC", "XRC", "XRC_SEND")
 
 
 def _silent(self: Device, queue: Queue, request: SendRequest, status: str, of: Callable[[str, str], bool]) -> None:
-    """Completes a request, unless it was refused on a reliable queue pair and is of a kind that never completes."""
+    """Completes a request, unless a reliable queue pair has refused it and `of` says that it never completes."""
     if queue.kind in _RELIABLE and status != "SUCCESS" and of(request.opcode, status):
         self.fail(queue)
     else:

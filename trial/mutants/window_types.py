@@ -11,7 +11,7 @@ from trial.violation import violates
 
 @violates("BIND-15", written="blind")
 class NewKeyIsTheDevicesOwn(Device):
-    """A second bind of a type 2 window takes the key that follows its own, not the one in the request."""
+    """A second bind of a type 2 window gives the window the key after its present key, not the key in the request."""
 
     def posted_bind(self, queue: Queue, request: SendRequest) -> str:
         window = self.window_behind(request.window)
@@ -30,7 +30,7 @@ class NewKeyIsTheDevicesOwn(Device):
 
 @violates("BIND-15", written="blind")
 class InvalidatedKeyServesOneMoreRead(Device):
-    """After a local invalidation the key serves one more remote read."""
+    """After a local invalidation, the key still works for one remote read."""
 
     def setup(self) -> None:
         self._last: dict[int, Window] = {}

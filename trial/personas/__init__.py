@@ -1,7 +1,7 @@
-"""Personas: references that behave as the drivers of known devices may, each with the places in the driver's source.
+"""Personas: references that behave as drivers of known devices may, with references to the drivers' sources.
 
 A persona is data: capabilities that a driver lacks or misdeclares, and a combination of permitted behaviours. It has
-only some of the driver's mistakes: only cases of the rules that the persona names may fail on it.
+only some of the driver's mistakes. Only cases of the rules that the persona names may fail on it.
 """
 
 from trial.personas.persona import Persona

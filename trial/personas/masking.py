@@ -1,4 +1,4 @@
-"""Behaviours that hide seeded violations: a driver with the behaviour answers the same with and without the
+"""Behaviours that hide seeded violations: a driver with such a behaviour gives the same answers with and without the
 violation."""
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     WindowsOfTwoGigabytes: ("end-of-a-bind-wraps", "huge-lengths-are-signed", "wrapping-bind-is-cut-at-the-region"),
     # Advice without FLUSH does nothing, on any region.
     OnlyFlushedAdviceIsFollowed: ("asynchronous-advice-for-every-domain",),
-    # A re-registration keeps the keys, so there is no old key.
+    # A re-registration keeps the keys, so that no old key exists.
     KeysKept: ("old-key-serves",),
     # A region without LOCAL_WRITE has no REMOTE_WRITE either, and is refused for lack of that right.
     ReadSinksNeedRemoteWrite: ("reads-write-anything",),
@@ -51,7 +51,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     # The old key has been assigned to a new region.
     LowestFreeKey: ("posted-receives-keep-their-region",),
     LastKeyComesBack: ("posted-receives-keep-their-region",),
-    # Every address is a pointer, so that no address is wrong by an offset.
+    # Every address is a pointer, so that no address can be wrong by an offset.
     ZeroBasedIsDropped: ("zero-based-from-the-page", "zero-based-to-the-pages-end"),
     # Peers address every region by the address of its memory.
     HcaVaIsDropped: (
@@ -75,7 +75,7 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
     ),
     # A posted bind of zero bytes is refused.
     NoEmptyTypeTwo: ("no-bytes-are-the-whole-region",),
-    # No region waits for a window, and no change is refused for one.
+    # Bound windows do not prevent the deregistration or a change of a region.
     WindowsHoldNothing: (
         "windows-outlive-their-deallocation",
         "refused-changes-move-the-region",
@@ -92,5 +92,5 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
 
 
 def masked(persona: Persona) -> frozenset[str]:
-    """The names of the violations that a persona's behaviours mask."""
+    """Returns the names of the violations that a persona's behaviours mask."""
     return frozenset(name for kind, names in MASKS.items() if kind in persona.behaves for name in names)

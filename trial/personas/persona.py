@@ -1,4 +1,4 @@
-"""One persona: the missing capabilities and the behaviours of a driver, and the reference that is made of it."""
+"""One persona: the missing capabilities and the behaviours of a driver, and the reference made from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,8 @@ from reference.stack import Stack
 from trial.personas.sysfs_port import ETHERNET, SysfsPort
 
 _REACHED = ("swap", "persistent_memory", "pci_bar")
-# Capabilities that no driver on Linux has, because drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr refuses them.
+# Capabilities that no driver on Linux has, because ib_uverbs_reg_mr in drivers/infiniband/core/uverbs_cmd.c refuses
+# them.
 _NOT_ON_LINUX = ("iova_page_offset",)
 # The rules that every driver on Linux violates for that reason, each with its place in the source.
 _VIOLATED_ON_LINUX = {"IOVA-02a": "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr"}
@@ -18,14 +19,13 @@ _RAW = "raw_registration"
 
 @dataclass(frozen=True)
 class Persona:
-    """A driver as the suite may meet it. Each value of the mappings is its place in the driver's source: `file:
-    function`.
+    """A driver that the suite may meet. Each value of the mappings is a place in the driver's source: `file: function`.
 
-    `lacks` are capabilities that it does not have. `claims` are those of the lacking capabilities that the driver
-    nevertheless declares, `hides` capabilities that it has without declaring them. `behaves` are classes that override
-    one decision of the reference; `mistakes` are the rules that some of them violate. `raw_registration` is the reason
-    why the kernel's commands do not suffice to register memory without the driver's own part. `port` is the device's
-    port as sysfs shows it before the device is opened.
+    `lacks` has the capabilities that the driver does not have, `claims` the lacking capabilities that it nevertheless
+    declares, and `hides` the capabilities that it has without declaring them. `behaves` has classes that each override
+    one decision of the reference, and `mistakes` the rules that some of these classes violate. `raw_registration` is
+    the reason why the kernel's commands cannot register memory without the driver's own part. `port` is the device's
+    port in sysfs before the device is opened.
     """
 
     name: str
@@ -51,14 +51,14 @@ class Persona:
         return Stack(self.name, lacks, frozenset(reaches), frozenset(self.claims), frozenset(self.hides))
 
     def kind(self, base: type[Device] = Device) -> type[Device]:
-        """The reference with these behaviours; the methods of `base`, a reference with a violation, are called
+        """Returns the reference with these behaviours; the methods of `base`, a reference with a violation, are called
         first."""
         kinds = (base, *self.behaves) if base is not Device else (*self.behaves,)
         return type(f"{base.__name__}On{self.name}", kinds, {"setup": _set_up_all})
 
 
 def _set_up_all(device: Device) -> None:
-    """Calls the `setup` of each combined class; none of them calls that of another."""
+    """Calls the `setup` of each combined class, because no `setup` calls another."""
     for kind in reversed(type(device).__mro__):
         own = vars(kind).get("setup")
         if own is not None and own is not _set_up_all:

@@ -1,5 +1,4 @@
-"""Permitted behaviours of drivers: queue pairs, posting, and completions. Personas are made of them (table.py names the
-drivers)."""
+"""Permitted behaviours of drivers for queue pairs, posting, and completions. table.py combines them to personas."""
 
 import errno
 from collections.abc import Sequence
@@ -38,7 +37,7 @@ class NoQueryOfQueuePairs(Device):
 
 
 class TerminatedIsAnotherState(Device):
-    """A queue pair that has failed by itself is terminated, which ibv_query_qp reports as the state SQE."""
+    """A queue pair that fails without ibv_modify_qp is terminated; ibv_query_qp reports this as the state SQE."""
 
     def query_qp(self, queue: Queue) -> str:
         state = super().query_qp(queue)
@@ -46,7 +45,7 @@ class TerminatedIsAnotherState(Device):
 
 
 class ReadsAndWritesNeedNoRight(Device):
-    """A peer can read and write whatever rights the queue pair has; atomics need their right."""
+    """A peer can read and write without rights of the queue pair; atomics need their right."""
 
     free = REMOTE_READ | REMOTE_WRITE
 
@@ -69,7 +68,7 @@ class OperationsAreNotCompared(Device):
 
 
 class DeadAfterReset(Device):
-    """A queue pair goes through RESET and is connected again, but nothing that it sends arrives any more."""
+    """A queue pair can be connected again after RESET, but nothing that it sends arrives any more."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -86,7 +85,7 @@ class DeadAfterReset(Device):
 
 
 class NoInitAfterReset(Device):
-    """A queue pair that was moved to RESET cannot leave it again."""
+    """A queue pair that was moved to RESET cannot leave this state."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -152,7 +151,7 @@ class NegativeErrnoWhenPosted(Device):
 
 
 class EverySendIsSignaled(Device):
-    """A request without SIGNALED is not accepted, nor is a request with another flag than SIGNALED or INLINE."""
+    """A request without SIGNALED, or with another flag than SIGNALED and INLINE, is not accepted."""
 
     def post_send(self, queue: Queue, request: SendRequest) -> int:
         signaled = request.flags & SIGNALED or queue.sq_sig_all
@@ -185,7 +184,7 @@ class ReadsHaveOneElement(Device):
 
 
 class UnreliableWritesOnDemandAreLost(Device):
-    """An RDMA WRITE over UC to on-demand memory is lost, because the device does not bring the pages in."""
+    """An RDMA WRITE over UC to on-demand memory is lost, because the device does not fault the pages in."""
 
     def target(self, queue: Queue, request: SendRequest, length: int) -> int | None:
         region = self.found(request.rkey)
@@ -198,7 +197,8 @@ class UnreliableWritesOnDemandAreLost(Device):
 
 
 class ReadSinksNeedRemoteWrite(Device):
-    """The memory that receives the answer of an RDMA READ must have REMOTE_WRITE: the answer is a tagged message."""
+    """The memory that receives the response of an RDMA READ must have REMOTE_WRITE: the response is a tagged
+    message."""
 
     def read(self, queue: Queue, request: SendRequest) -> str:
         for sge in request.sges:
@@ -216,7 +216,7 @@ class OwnErrorsAreAccessErrors(Device):
 
 
 class InvalidRequestsAreOperationErrors(Device):
-    """The peer's answer that a request is invalid completes as if the peer could not carry it out."""
+    """A request that the peer reports as invalid completes as if the peer could not carry it out."""
 
     def complete(self, queue: Queue, request: SendRequest, status: str) -> None:
         super().complete(queue, request, "REM_OP_ERR" if status == "REM_INV_REQ_ERR" else status)

@@ -1,8 +1,5 @@
-"""Permitted behaviours of drivers: registration and re-registration.
-
-Personas are made of them (table.py names the drivers). Each behaviour is a Device that overrides one decision.
-They are combined with each other, and with seeded violations.
-"""
+"""Permitted behaviours of drivers for registration and re-registration. Each behaviour is a Device that overrides one
+decision. table.py combines them to personas; trials combine personas with seeded violations."""
 
 import errno
 import itertools
@@ -45,14 +42,14 @@ class HugePagesNotOffered(Device):
 
 
 class PinningFaultsAreEfault(Device):
-    """If memory cannot be pinned, for whatever reason, the errno is EFAULT."""
+    """If memory cannot be pinned for any reason, the errno is EFAULT."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         return errno.EFAULT if super().range_fault(addr, length, access) else 0
 
 
 class PinningFaultsAreEnomem(Device):
-    """If memory cannot be pinned, for whatever reason, the errno is ENOMEM."""
+    """If memory cannot be pinned for any reason, the errno is ENOMEM."""
 
     def range_fault(self, addr: int, length: int, access: int) -> int:
         return errno.ENOMEM if super().range_fault(addr, length, access) else 0
@@ -67,7 +64,7 @@ class NoBytesWithinAPage(Device):
 
 
 class EmptyArgumentsHaveNoErrno(Device):
-    """The library refuses a region at address 0, and one of zero bytes, without a reason in errno."""
+    """The library refuses a region at address 0, and a region of zero bytes, without setting errno."""
 
     _without_reason = False
 
@@ -80,7 +77,7 @@ class EmptyArgumentsHaveNoErrno(Device):
 
 
 class PinnedForWriting(Device):
-    """Memory is pinned for writing wherever it can be written, so that a change of the rights needs no new pin."""
+    """Writable memory is pinned for writing, so that a change of the rights needs no new pin."""
 
     def not_there(self, addr: int, length: int, access: int) -> bool:
         return not self.memory.fault_in(addr, length, write=True) and super().not_there(addr, length, access)
@@ -94,14 +91,14 @@ class ZeroBasedIsDropped(Device):
 
 
 class HcaVaIsDropped(Device):
-    """A region is addressed by the address of its memory, whatever hca_va is."""
+    """A region is addressed by the address of its memory; hca_va is ignored."""
 
     def register(self, pd: int, addr: int, length: int, hca_va: int, access: int) -> Region:
         return super().register(pd, addr, length, addr, access)
 
 
 class HugePagesKeepTheirOffset(Device):
-    """With ON_DEMAND and HUGETLB, a request accesses the byte whose offset in its huge page is that of the iova."""
+    """With ON_DEMAND and HUGETLB, a request accesses the byte whose offset in its huge page is equal to the iova's."""
 
     def place(self, region: Region, addr: int, length: int) -> int | None:
         at = super().place(region, addr, length)
@@ -126,7 +123,7 @@ class TwoKeys(Device):
 
 
 class LowestFreeKey(Device):
-    """A new region gets the lowest free index, with the tag 0, so that the key of the previous region is used again."""
+    """A new region gets the lowest free index and the tag 0, so that the key of a previous region is used again."""
 
     def new_key(self) -> int:
         return next(index << 8 for index in itertools.count(1) if index << 8 not in self.keys)
@@ -174,7 +171,8 @@ class NoChangeIsACommandError(Device):
 
 
 class NoChangeAfterAFailedOne(Device):
-    """A region whose re-registration has failed refuses every further re-registration; it can only be deregistered."""
+    """After a failed re-registration, every further re-registration of the region is refused; it can only be
+    deregistered."""
 
     def change(self, handle: int, change: Change) -> Region:
         if handle in self.regions and not self.regions[handle].usable:
@@ -203,8 +201,8 @@ class LongLengthsAreRefusedUnselected(Device):
 
 
 class NoWritingOfReadOnlyPins(Device):
-    """A CHANGE_ACCESS with a right to write is refused if the region's present memory cannot be written, even if the
-    same call changes the memory."""
+    """A CHANGE_ACCESS with a right to write is refused if the region's present memory is not writable, even if the same
+    call changes the memory."""
 
     def change(self, handle: int, change: Change) -> Region:
         region = self.regions.get(handle)

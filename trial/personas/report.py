@@ -1,4 +1,4 @@
-"""The report of personas as text and JSON: a table of personas and verdicts, and the failures to be mended."""
+"""The report of personas as text and JSON: a table of personas and verdicts, and the failures to mend."""
 
 import json
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ _TIMES = ("violations", "killed", "processor, s")
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """A table in Markdown. The violations are those that are offered on the persona; without violations, no case counts
-    as vacuous."""
+    """Returns a table in Markdown. It has the violations that are offered on each persona; without violations, no case
+    counts as vacuous."""
     lines = [f"| {' | '.join((*_HEAD, *_TIMES))} |", "|---" * len((*_HEAD, *_TIMES)) + "|"]
     for each in outcomes:
         vacuous = len(each.vacuous) if each.findings else ""
@@ -29,7 +29,8 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def behaviours(persona: Persona) -> str:
-    """The behaviours and missing capabilities of a persona, one line each, with the place in its driver's source."""
+    """Returns the behaviours and missing capabilities of a persona, one line each, with the place in its driver's
+    source."""
     lines = [persona.name]
     lines += [f"  {(kind.__doc__ or '').strip()} ({where})" for kind, where in persona.behaves.items()]
     lines += [f"  declares {name} and lacks it ({where})" for name, where in persona.claims.items()]
@@ -39,7 +40,7 @@ def behaviours(persona: Persona) -> str:
 
 
 def faults(outcomes: Sequence[Outcome]) -> list[str]:
-    """A line for each case that should not fail or is BROKEN, and for each violation that was not killed."""
+    """Returns a line for each case that fails wrongly or is BROKEN, and for each violation that was not killed."""
     lines = []
     for each in outcomes:
         lines += [f"{each.persona}: {wrong}" for wrong in (*each.wrong, *(f"BROKEN {id_}" for id_ in each.broken))]

@@ -1,6 +1,5 @@
-"""The port of a persona's device as the kernel shows it in files below /sys; data only. As on a device,
-conformance/device/port.py chooses among its GIDs.
-"""
+"""The port of a persona's device in files below /sys. As on a device, conformance/device/port.py chooses a GID of the
+port."""
 
 import tempfile
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ _V1, _V2 = "IB/RoCE v1", "RoCE v2"
 
 @dataclass(frozen=True)
 class SysfsPort:
-    """A port: the type of its device's node, its link layer, and its GIDs as (address, type, network interface).
+    """A port: the node type of its device, its link layer, and its GIDs as (address, type, network interface).
 
-    `chosen` is the index of the GID that traffic has to use, `state` that of the port as sysfs shows it.
+    `chosen` is the index of the GID that traffic has to use, and `state` the state of the port in sysfs.
     """
 
     node: str
@@ -29,7 +28,8 @@ class SysfsPort:
     state: str = "4: ACTIVE"
 
     def begin(self) -> tuple[Transport, int]:
-        """The first findings of a run about the port: the transport and the index of the GID. Raises UserError."""
+        """Returns the first findings of a run about the port: the transport and the index of the GID. Raises
+        UserError."""
         with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
             root = Path(name)
             self._write(root)
@@ -39,8 +39,8 @@ class SysfsPort:
             return transport_of(root / "infiniband" / _NAME, 1), chosen
 
     def _write(self, root: Path) -> None:
-        """Writes the files. A file that the kernel would refuse to read, such as the interface of a GID that has none,
-        is left out."""
+        """Writes the files. Files that the kernel would refuse to read, such as the interface of a GID without one, are
+        left out."""
         device = root / "infiniband" / _NAME
         files = {"node_type": self.node, "ports/1/link_layer": self.link_layer, "ports/1/state": self.state}
         for index, (address, kind, interface) in enumerate(self.gids):

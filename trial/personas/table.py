@@ -1,7 +1,7 @@
-"""The personas, as data. The paths beginning with `drivers/` and `include/` are of Linux, the others of rdma-core.
+"""The personas. The paths that begin with `drivers/` and `include/` are of Linux, the others of rdma-core.
 
-The sources are those of Linux 7.2 and of rdma-core 691953d. The behaviours themselves are in registering.py,
-queueing.py, windows.py, and among the permitted variants of the mutants, some of which were found in drivers.
+The sources are Linux 7.2 and rdma-core 691953d. The behaviours themselves are in registering.py, queueing.py and
+windows.py; some are permitted variants of the mutants.
 """
 
 from collections.abc import Mapping
@@ -414,7 +414,7 @@ _MADE_OTHERWISE = {
 
 
 def _absent(driver: Persona) -> dict[str, str]:
-    """Verbs that a provider lacks, which the library therefore refuses."""
+    """Returns the verbs that a provider lacks, so that the library refuses them."""
     return {name: where for where, (name, having) in _MADE_OTHERWISE.items() if driver not in having}
 
 

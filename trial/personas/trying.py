@@ -1,9 +1,8 @@
-"""Tries the suite on personas: without a mistake, where no case may fail, and with each seeded violation.
-
-A violation is offered on a persona if a case that passes there kills the violation on the plain reference, also when
-the plain reference has only the persona's capabilities: the persona then has the behaviour that the violation breaks.
-Such a violation must be killed there as well, unless a behaviour of the persona masks it (masking.py).
-"""
+"""Tries the suite on personas: without a seeded violation, where no case may fail, and with each seeded violation. A
+violation is offered on a persona if a case that passes on the persona kills the violation on the plain reference, also
+when the plain reference has only the persona's capabilities: the persona then has the behaviour that the violation
+breaks. A violation that is offered must be killed on the persona, unless a behaviour of the persona masks it
+(masking.py)."""
 
 import collections
 import gc
@@ -28,11 +27,11 @@ from trial.violation import Violation
 
 @dataclass(frozen=True)
 class CleanRun:
-    """The cases on a persona without a mistake. `passed` are the ids of the cases that pass.
+    """The cases on a persona without a seeded violation. `passed` has the ids of the cases that pass.
 
-    `failed` are the failing cases as (id, rules, reason), a sweep once for each rule that it shows violated. `broken`
-    are the BROKEN cases as `id: reason`, `findings` the findings of preflight, and `processor_s` this process's
-    processor time.
+    `failed` has the failing cases as (id, rules, reason), and a sweep once for each rule that it shows violated.
+    `broken` has the BROKEN cases as `id: reason`, `findings` the findings of preflight, and `processor_s` the processor
+    time of this process.
     """
 
     persona: str
@@ -46,12 +45,11 @@ class CleanRun:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one persona. `findings` are the findings of the violations that are offered there. `right` is the
+    """The outcome of one persona. `findings` are about the violations that are offered on the persona. `right` is the
     number of cases that pass and are not vacuous, or that fail for a rule that the driver violates. `wrong` has a line
     for each case that fails and should not, and for each rule that the driver violates although no case fails; `broken`
-    has a line for each BROKEN case. Both have to be mended. `vacuous` are cases that pass and detect none of the
-    violations offered on the persona, although they detect one of these on the plain reference.
-    """
+    has a line for each BROKEN case. Both have to be mended. `vacuous` has the cases that pass and detect none of the
+    violations offered on the persona, although they detect one of these violations on the plain reference."""
 
     persona: str
     verdicts: Mapping[str, int]
@@ -64,12 +62,12 @@ class Outcome:
     vacuous: tuple[str, ...] = ()
 
     def count(self, outcome: str) -> int:
-        """The number of violations with an outcome."""
+        """Returns the number of violations with an outcome."""
         return sum(each.outcome == outcome for each in self.findings)
 
     @property
     def passed(self) -> bool:
-        """Whether only cases of rules that the driver really violates failed, and every violation was killed."""
+        """Whether only cases of rules that the driver really violates have failed, and every violation was killed."""
         return not self.wrong and not self.broken and self.count(KILLED) == len(self.findings)
 
     def as_data(self) -> dict[str, Any]:
@@ -94,7 +92,7 @@ def run_clean(persona: Persona, cases: Sequence[Case]) -> CleanRun:
             elif judgement.verdict == Verdict.BROKEN:
                 broken.append(f"{case.id}: {judgement.reason}")
             elif judgement.verdict in VIOLATIONS:
-                # Each deviating point of a sweep is about one rule; a row that fails may be about any of its rules.
+                # Each deviating point of a sweep is about one rule; a row that fails may violate any of its rules.
                 about = [(rule,) for rule in sorted(rules)] if case.sweep else [case.rules]
                 failed += [(case.id, each, judgement.reason) for each in about]
     return CleanRun(
@@ -134,7 +132,7 @@ def outcome(
 def try_on(
     persona: Persona, clean: CleanRun, violation: Violation, killers: Collection[str], cases: Sequence[Case]
 ) -> Finding | None:
-    """Tries a violation on a persona; None if it is not offered there. `killers` kill it on the plain reference."""
+    """Tries a violation on a persona; returns None if it is not offered. `killers` kill it on the plain reference."""
     passing = [case for case in cases if case.id in clean.passed]
     suited = [case for case in passing if case.id in killers]
     if not suited:
@@ -154,7 +152,7 @@ def try_on(
 def try_personas(
     personas: Sequence[Persona], violations: Sequence[Violation], cases: Sequence[Case], jobs: int = 0
 ) -> Iterator[Outcome]:
-    """Runs the cases on each persona, then tries the violations there; yields the outcomes in order."""
+    """Runs the cases on each persona, then tries the violations on it; yields the outcomes in order."""
     named = [each.name for each in personas]
     gc.freeze()  # the cases are kept, and shared with the child processes
     cleans = list(in_processes(lambda number: run_clean(personas[number], cases), named, jobs))

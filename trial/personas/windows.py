@@ -1,4 +1,4 @@
-"""Permitted behaviours of drivers: memory windows. Personas are made of them (table.py names the drivers)."""
+"""Permitted behaviours of drivers for memory windows. table.py combines them to personas."""
 
 import errno
 
@@ -51,14 +51,14 @@ class WindowsHoldNothing(Device):
 
 
 class NoRightToBind(Device):
-    """Windows are bound to a region whether it has MW_BIND or not."""
+    """Windows can be bound to a region without MW_BIND."""
 
     def forbids_binding(self, region: Region) -> bool:
         return False
 
 
 class BindsCheckedAtAccess(Device):
-    """A bind that could be posted succeeds; access that the region forbids is refused when the window is used."""
+    """A posted bind always succeeds; access that the region forbids is refused when the window is used."""
 
     def bind_refused(self, *_: object) -> bool:
         return False
@@ -107,7 +107,7 @@ class BindsOnReliableConnectionsOnly(Device):
 
 
 class WindowsCannotBeBound(Device):
-    """Windows can be allocated and deallocated, though no bind of them can be posted."""
+    """Windows can be allocated and deallocated, but no bind can be posted."""
 
     def alloc_mw(self, pd: int, kind: int) -> Window:
         domain = self.domain_of(pd)

@@ -10,7 +10,7 @@ _KNOWN = _ACCESS.mask_of(*_ACCESS.short_names)
 
 
 def _refused(entry: Entry, code: int) -> Return:
-    """A registration that an entry refuses."""
+    """Returns the result of a registration that an entry refuses."""
     return Return(0, code) if entry.name == "libibverbs" else Return(code, code)
 
 
@@ -18,7 +18,7 @@ class Rights(Alteration):
     """Registers with other access flags than requested."""
 
     def rights(self, access: int) -> int:
-        """The access flags to request from the real device."""
+        """Returns the access flags to request from the real device."""
         return access
 
     def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:
@@ -26,10 +26,10 @@ class Rights(Alteration):
 
 
 class Extent(Alteration):
-    """Registers another range than requested; the structure has the requested one."""
+    """Registers another range than requested; the structure has the requested range."""
 
     def extent(self, addr: int, length: int) -> tuple[int, int]:
-        """The range to request from the real device."""
+        """Returns the range to request from the real device."""
         return addr, length
 
     def register(self, entry: Entry, verb: str, pd: Pd, where: tuple[int, ...], access: int) -> Return:

@@ -12,7 +12,7 @@ class WindowRights(Alteration):
     """Binds windows with other access flags than requested."""
 
     def rights(self, access: int) -> int:
-        """The access flags to request from the real device."""
+        """Returns the access flags to request from the real device."""
         return access
 
     def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:

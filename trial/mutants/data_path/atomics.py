@@ -1,4 +1,4 @@
-"""Violations of atomics that are granted: what they return and what they store."""
+"""Violations in the returned and stored values of granted atomics."""
 
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
@@ -9,7 +9,7 @@ _HALF = 1 << 32
 
 
 class _Atomic(DataPath):
-    """Changes what a successful atomic has left behind."""
+    """Changes the effect of a successful atomic."""
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
         if sent.atomic:

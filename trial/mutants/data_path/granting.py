@@ -1,6 +1,6 @@
 """Violations that grant what must be refused: keys that have ended, and missing rights.
 
-Each one chooses the address at which a request is carried out that the real device refuses.
+Each violation chooses the address at which a request that the real device refuses is carried out.
 """
 
 from reference.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
@@ -14,7 +14,8 @@ class Granting(DataPath):
     """Carries out requests that must be refused."""
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
-        """The address at which a request is carried out although it must be refused; None for any other request."""
+        """Returns the address at which a request is carried out although it must be refused; None for any other
+        request."""
         return None
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
@@ -24,7 +25,7 @@ class Granting(DataPath):
         return None
 
     def lacking(self, queue: QueuePair, sent: Sent, right: int) -> Region | None:
-        """The region that a request names within its range and PD, if the region lacks the right."""
+        """Returns the region of a request that is within the region's range and PD, if the region lacks the right."""
         region = self.objects.region(sent.rkey)
         inside = region is not None and region.place(sent.remote_addr, sent.length) is not None
         here = region is not None and region.pd == self.peer_pd(queue)
@@ -32,10 +33,10 @@ class Granting(DataPath):
 
 
 class _Ended(Granting):
-    """A deregistered region's key still gives access to the region for some requests."""
+    """The key of a deregistered region still works for some requests."""
 
     def opens(self, queue: QueuePair, sent: Sent, region: Region) -> bool:
-        """Whether the key still gives access to the region for this request."""
+        """Whether the key still works for this request."""
         return False
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:

@@ -1,4 +1,4 @@
-"""Violations by requests that are refused and nevertheless move bytes."""
+"""Violations by refused requests that nevertheless move bytes."""
 
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at
@@ -9,7 +9,7 @@ _LOC_PROT_ERR = 4
 
 
 class _Refused(DataPath):
-    """Does something for a request that the real device has refused."""
+    """Gives a request that the real device has refused an effect."""
 
     def completed(self, queue: QueuePair, sent: Sent, wc: WorkCompletion) -> bool:
         if wc.status in REFUSED and (sent.reads or sent.writes or sent.atomic):
@@ -20,9 +20,9 @@ class _Refused(DataPath):
         """Moves bytes."""
 
     def leak(self, sent: Sent, length: int) -> None:
-        """Fills the requester's elements with the first `length` bytes that a READ has asked for."""
+        """Fills the requester's elements with the first `length` bytes that a READ has requested."""
         self.scatter(sent.elements, content_at(self.place(sent), min(length, sent.length)) or b"")
 
     def region_of(self, sent: Sent) -> Region | None:
-        """The registered region that the request names."""
+        """Returns the registered region that the request names."""
         return self.objects.region(sent.rkey)

@@ -25,7 +25,7 @@ class _OtherDomain(Granting):
 
 @violates("REREG-02")
 class OldDomainReadsOn(_OtherDomain):
-    """After a change of the PD, queue pairs of the old one can still read the region."""
+    """After a change of the PD, queue pairs of the old PD can still read the region."""
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
         found = super().granted(queue, sent)
@@ -76,12 +76,12 @@ class ReadsFillUnwritableMemory(Granting):
 
 
 class _Iova(Granting):
-    """A region can be reached at another address than from its hca_va on."""
+    """A region can also be reached at an address other than its hca_va."""
 
     zero = False
 
     def shifted(self, remote_addr: int, region: Region) -> int:
-        """The address at which the request is carried out in place of `remote_addr`."""
+        """Returns the address at which the request is carried out in place of `remote_addr`."""
         return remote_addr - region.addr + region.iova
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:

@@ -1,4 +1,4 @@
-"""Violations in the data of a READ or a received message: bytes that come late, not at all, or changed."""
+"""Violations in the data of a READ or a received message: bytes that arrive late, not at all, or changed."""
 
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import Posted, QueuePair, Sent
@@ -8,7 +8,7 @@ _PACKET, _PAGE = 1024, 4096
 
 
 class _Read(DataPath):
-    """Changes what a successful READ has left behind. `before` are the contents of the READ's elements before it."""
+    """Changes the effect of a successful READ. `before` has the contents of the READ's elements before the READ."""
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
         if sent.reads and sent.length:
@@ -25,7 +25,7 @@ class _Read(DataPath):
 
 
 class _Received(DataPath):
-    """Changes what a received message has left in the elements of its receive."""
+    """Changes a received message in the elements of its receive."""
 
     def received(self, queue: QueuePair, posted: Posted, wc: WorkCompletion) -> None:
         if wc.status == SUCCESS and wc.opcode == 128 and wc.byte_len and None not in posted.before:

@@ -1,4 +1,4 @@
-"""Violations that refuse what must work."""
+"""Violations that refuse requests that must succeed."""
 
 from trial.data_path.alteration import DataPath
 from trial.data_path.objects import QueuePair, Sent

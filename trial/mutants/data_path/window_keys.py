@@ -1,4 +1,4 @@
-"""Violations in the access by a window's key: after it has ended, without a right, outside of the window."""
+"""Violations in the access by a window's key: by a key that has ended, without a right, outside of the window."""
 
 from reference.objects import REMOTE_READ
 from trial.data_path.objects import Binding, QueuePair, Sent
@@ -7,12 +7,12 @@ from trial.violation import violates
 
 
 class _EndedBinding(Granting):
-    """A window's key still gives access to the window for some requests after the key has ended."""
+    """A window's key that has ended still works for some requests."""
 
     ended: tuple[str, ...] = ("rebound",)
 
     def opens(self, sent: Sent, binding: Binding) -> bool:
-        """Whether the ended key still gives access to the window for this request."""
+        """Whether the ended key still works for this request."""
         return sent.reads and bool(binding.access & REMOTE_READ)
 
     def granted(self, queue: QueuePair, sent: Sent) -> int | None:
@@ -28,7 +28,7 @@ class ReboundKeyReads(_EndedBinding):
 
 
 class _ByWindow(Granting):
-    """A window grants what its rights do not."""
+    """A window grants requests that its rights do not allow."""
 
     def grants(self, queue: QueuePair, sent: Sent, binding: Binding) -> bool:
         """Whether the window grants the request although it must not."""

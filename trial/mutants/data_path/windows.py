@@ -1,4 +1,4 @@
-"""Violations of binds and invalidations: not made, not reported, in another order."""
+"""Violations by binds and invalidations that are not made, not reported, or made in another order."""
 
 import ctypes
 from collections.abc import Callable
@@ -15,7 +15,7 @@ class _Invalidating(DataPath):
     """An invalidation that must fail completes with success and does nothing."""
 
     def nothing(self, sent: Sent) -> bool:
-        """Whether the key is one that must not be invalidated."""
+        """Whether the key must not be invalidated."""
         return False
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
@@ -26,7 +26,7 @@ class _Invalidating(DataPath):
 
 @violates("BIND-13")
 class BindsOvertaken(DataPath):
-    """A bind is executed after the request that is posted after it."""
+    """A bind is executed after the next request."""
 
     def setup(self) -> None:
         self._held: dict[int, Callable[[], int]] = {}

@@ -1,4 +1,4 @@
-"""Violations in the data of a WRITE: bytes that come late, short, long, torn, or in the wrong place."""
+"""Violations in the data of a WRITE: bytes that arrive late, or in a wrong number, order or place."""
 
 from trial.data_path.alteration import DataPath
 from trial.data_path.memory import content_at, put
@@ -10,7 +10,7 @@ _PACKET, _PAGE = 1024, 4096
 
 
 class _Written(DataPath):
-    """Changes what a successful WRITE has left behind. `before` are the bytes of the target before the WRITE."""
+    """Changes the effect of a successful WRITE. `before` has the bytes of the target before the WRITE."""
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
         if sent.writes and sent.length:
@@ -26,7 +26,7 @@ class _Written(DataPath):
         """Changes the bytes at `place`."""
 
     def delay(self, queue: QueuePair, place: int, before: bytes) -> None:
-        """Restores the old bytes, and writes the new ones after the next completion at the peer was polled."""
+        """Restores the old bytes, and writes the new bytes after the next poll of a completion at the peer."""
         arrived = content_at(place, len(before))
         if arrived is not None and (peer := self.peer(queue)):
             put(place, before)
@@ -42,7 +42,7 @@ class _Shortened(DataPath):
     """Posts a request with fewer bytes."""
 
     def kept(self, sent: Sent) -> int:
-        """The number of bytes of the request that are kept."""
+        """Returns the number of bytes of the request that are kept."""
         return sent.length
 
     def sending(self, queue: QueuePair, sent: Sent, request: SendRequest) -> int | None:
