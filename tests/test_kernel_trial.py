@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -23,7 +26,7 @@ from trial.kernel import inside, report
 from trial.kernel.guest import Answer, Guests, Lost, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, read_mutants
-from trial.kernel.peers import Peers
+from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
 from trial.kernel.trying import (
     ACCEPTED,
     BROKEN,
@@ -295,11 +298,39 @@ def test_rdma_cores_tests_count_if_they_pass_without_the_mutant_and_fail_twice_w
     (tmp_path / "test_mr.py").write_text("")
     driver = WithPeers()
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
-    peers = Peers(tmp_path, trial, cast(Modules, driver))
+    peers = Peers(*rdma_core(tmp_path), trial, cast(Modules, driver))
     several = [mutant(name) for name in ("seen", "not-seen", "flaky", "hangs", "late")]
     assert dict(peers.seen(several)) == {"seen": "good", "not-seen": "", "flaky": "", "hangs": "stuck", "late": "weak"}
     with pytest.raises(UserError, match=r"there is no test_mr\.py"):
-        Peers(tmp_path / "elsewhere", trial, cast(Modules, driver))
+        rdma_core(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"there is no such program"):
+        rdma_unit_test(tmp_path / "elsewhere")
+
+
+def test_rdma_unit_test_goes_on_after_a_test_that_ends_its_program(tmp_path: Path) -> None:
+    """The program is a script: its first run skips a test and dies within the next, its second run has the rest."""
+    (tmp_path / "program").write_text("""#!/bin/sh
+case "$*" in
+*-A.skips:A.dies)
+    printf '%s\\n' "[ RUN      ] A.fails" "[  FAILED  ] A.fails, where GetParam() = 1" \\
+        "[ RUN      ] A.good" "[       OK ] A.good (1 ms)" "[  FAILED  ] A.fails" ;;
+*)
+    printf '%s\\n' "[ RUN      ] A.skips" "[  SKIPPED ] A.skips (0 ms)" "[ RUN      ] A.dies"
+    kill $$ ;;
+esac
+""")
+    program, parts = rdma_unit_test(tmp_path / "program")
+    (tmp_path / "tests.pyz").write_bytes(program)
+    ran = subprocess.run(
+        [sys.executable, tmp_path / "tests.pyz", "rxe0", parts[0]], capture_output=True, text=True, check=True
+    )
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [(each["test"], each["outcome"]) for each in lines if each["outcome"]] == [
+        ("A.skips", "skipped"),
+        ("A.dies", "ended with status -15"),
+        ("A.fails", "failed"),
+        ("A.good", "passed"),
+    ]
 
 
 def test_the_table_compares_detections_by_kind(tmp_path: Path) -> None:

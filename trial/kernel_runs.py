@@ -5,7 +5,6 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from trial.kernel import report
 from trial.kernel.guest import Guests
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
-from trial.kernel.peers import Peers
+from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
 from trial.kernel.trying import ACCEPTED, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
 _SHARE = 10  # a night tries 1/_SHARE of the mutants that were killed in the last trial
@@ -60,6 +59,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="also try rdma-core's own tests, in DIR, on each mutant; those in --before are tried with nothing else",
+    )
+    command.add_argument(
+        "--rdma-unit-test",
+        type=Path,
+        metavar="PROGRAM",
+        help="the same with Google's rdma-unit-test, as trial/kernel/build-rdma-unit-test.sh makes it",
     )
     command.add_argument("--list", action="store_true", help="only list the mutants")
     command.add_argument("-v", "--verbose", action="store_true", help="print a line for each mutant")
@@ -95,8 +100,12 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     began, findings = time.monotonic(), dict[str, Finding]()
     guests = Guests(under_test, driver, out, say, arguments.seed)
     trial = Trial(cases, modules, guests, say if arguments.verbose else lambda _: None)
-    theirs = arguments.rdma_core_tests and Peers(arguments.rdma_core_tests, trial, modules)
-    if theirs:  # only rdma-core's tests are run; the outcomes of the cases are kept from the earlier trial
+    theirs = {}
+    if arguments.rdma_core_tests:
+        theirs["peer"] = Peers(*rdma_core(arguments.rdma_core_tests), trial, modules)
+    if arguments.rdma_unit_test:
+        theirs["unit_test"] = Peers(*rdma_unit_test(arguments.rdma_unit_test), trial, modules)
+    if theirs:  # only the peers' tests are run; the outcomes of the cases are kept from the earlier trial
         findings |= {each.name: Finding(**before[each.name]) for each in chosen if each.name in before}
     try:
         for found in _findings(trial, [each for each in chosen if each.name not in findings], arguments):
@@ -104,19 +113,19 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
             report.write(out, findings.values(), before)
             if arguments.verbose or len(chosen) == 1:
                 print(f"{report.line(found)} ({found.tried} cases, {found.seconds:.0f} s)", flush=True)
-        if theirs:
+        for peer, peers in theirs.items():
             asked = {
                 each.name
                 for each in findings.values()
                 if each.outcome in report.COUNTED
-                and each.peer is None
+                and getattr(each, peer) is None
                 and each.verdict not in (Verdict.HANG, Verdict.CRASH)
             }
-            for name, test in theirs.seen([each for each in chosen if each.name in asked]):
-                findings[name] = replace(findings[name], peer=test)
+            for name, test in peers.seen([each for each in chosen if each.name in asked]):
+                findings[name] = Finding(**{**findings[name].as_data(), peer: test})
                 report.write(out, findings.values(), before)
                 if arguments.verbose:
-                    print(f"{name}: {test or 'no test of rdma-core'}", flush=True)
+                    print(f"{name}: {test or 'no test of the peer'}", flush=True)
     finally:
         trial.close()
     lost = report.regressions(findings.values(), before)
@@ -172,5 +181,7 @@ def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
             failed += 1
             print(f"{mutant.file}/{mutant.name}: {error}", flush=True)
     took = modules.seconds
-    print(f"{len(chosen) - failed} modules are there; {len(took)} compiled in {sum(took):.0f} s, {failed} could not be")
+    print(
+        f"{len(chosen) - failed} modules are ready; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile"
+    )
     return 1 if failed else 0

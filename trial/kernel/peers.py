@@ -1,14 +1,13 @@
-"""Runs rdma-core's own tests on mutants of the driver, in the guests of the trial, to find the first test that detects
-each mutant.
+"""The tests of others on mutants of the driver, in the guests of the trial: the first test that detects each mutant.
 
-A test detects a mutant if it passes with the mended driver, and fails twice with the mutant. Several mutants share a
-module, because a hundred tests take minutes. If a test fails, trying halves finds the mutants that cause the failure.
-trying.py runs the cases.
+They are rdma-core's own tests, and Google's rdma-unit-test as build-rdma-unit-test.sh makes it. A test counts if it
+passes with the mended driver, fails with the mutant and others in one module, because a hundred tests take minutes, and
+then fails twice with the mutant alone. trying.py runs the cases.
 """
 
 import io
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from conformance.errors import UserError
@@ -20,23 +19,18 @@ from trial.kernel.mutant import Mutant
 from trial.kernel.trying import Trial
 
 # The test modules of rdma-core about regions, windows and requests on any provider.
-MODULES = ("atomic", "mr", "odp", "parent_domain", "pd", "qpex", "relaxed_ordering", "shared_pd", "srq")
+_MODULES = ("atomic", "mr", "odp", "parent_domain", "pd", "qpex", "relaxed_ordering", "shared_pd", "srq")
+# Patterns of the tests of rdma-unit-test about the same.
+_PATTERNS = ("*Mr*Test.*:*Mw*Test.*:*Buffer*Test.*:*Access*Test.*:*Pd*Test.*:HugePage*", "*LoopbackRc*.*")
 _PASSED, _SKIPPED = "passed", "skipped"
 
 
 class Peers:
-    """The tests of a source tree of rdma-core, in the guests of a trial."""
+    """The tests of a peer in the guests of a trial: a packed program that runs them, and the parts that it runs them
+    in."""
 
-    def __init__(self, tests: Path, trial: Trial, modules: Modules) -> None:
-        if not (tests / "test_mr.py").is_file():
-            raise UserError(f"--rdma-core-tests {tests}: there is no test_mr.py", status=2)
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as archive:
-            archive.write(ROOT / "benchmarks" / "rdma_core_tests.py", "__main__.py")
-            archive.writestr("tests/__init__.py", "")  # their tests look for a folder
-            for file in sorted(tests.glob("[a-z]*.py")):
-                archive.write(file, f"tests/{file.name}")
-        self._program, self._trial, self._modules = packed.getvalue(), trial, modules
+    def __init__(self, program: bytes, parts: Sequence[str], trial: Trial, modules: Modules) -> None:
+        self._program, self._parts, self._trial, self._modules = program, parts, trial, modules
         self._unmutated: dict[str, bool] = {}
 
     def seen(self, mutants: Sequence[Mutant]) -> Iterator[tuple[str, str]]:
@@ -46,44 +40,71 @@ class Peers:
         while waiting:
             together, _ = self._trial.combined(waiting)
             waiting = [each for each in waiting if each not in together]
-            for module in MODULES:
-                ended = False
-                while together and not ended:
-                    failing, ended = self._failing(together, f"test_{module}")
-                    several = len(together)
-                    for test in failing:
-                        blamed = self._blamed(test, together) if self._passes(test) else []
-                        yield from ((each.name, test) for each in blamed)
-                        together = [each for each in together if each not in blamed]
-                    ended = ended or len(together) == several
+            for part in self._parts:
+                detected = together
+                while together and detected:  # again without these mutants, which may have hidden others
+                    suspected = self._passing(self._failing(together, [part])[0])
+                    by = {each: self._alone(each, suspected) for each in together if suspected}
+                    detected = [each for each in together if by.get(each)]
+                    yield from ((each.name, by[each]) for each in detected)
+                    together = [each for each in together if each not in detected]
             yield from ((each.name, "") for each in together)
 
-    def _blamed(self, test: str, mutants: Sequence[Mutant]) -> list[Mutant]:
-        """Returns the mutants that each make a test fail, among mutants that together make it fail; finds them by
-        trying halves."""
-        half = len(mutants) // 2
-        parts = (mutants[:half], mutants[half:]) if half else (mutants,)
-        failing = [part for part in parts if part and self._failing(part, test)[0]]
-        return [each for part in failing for each in (self._blamed(test, part) if half else part)]
+    def _alone(self, mutant: Mutant, tests: Sequence[str]) -> str:
+        """The first of these tests that fails twice with the mutant alone, or an empty text."""
+        failing, _ = self._failing([mutant], tests)
+        again, _ = self._failing([mutant], failing) if failing else (failing, True)
+        return next((test for test in failing if test in again), "")
 
-    def _passes(self, test: str) -> bool:
-        """Whether a test passes with the mended driver."""
-        if test not in self._unmutated:
-            self._unmutated[test] = not self._failing([], test)[0]
-        return self._unmutated[test]
+    def _passing(self, tests: Sequence[str]) -> list[str]:
+        """The tests among these that pass with the mended driver."""
+        waiting, ended = [each for each in tests if each not in self._unmutated], False
+        while waiting and not ended:
+            failing, ended = self._failing([], waiting)
+            waiting = [each for each in waiting if each not in failing]
+            self._unmutated |= dict.fromkeys(failing, False)
+            if ended or not failing:
+                self._unmutated |= dict.fromkeys(waiting, ended)
+                break
+        return [each for each in tests if self._unmutated[each]]
 
-    def _failing(self, mutants: Sequence[Mutant], tests: str) -> tuple[list[str], bool]:
-        """Returns the tests of a module that fail with the mutants, and whether the guest has run all tests."""
+    def _failing(self, mutants: Sequence[Mutant], tests: Sequence[str]) -> tuple[list[str], bool]:
+        """The tests among these, or in these parts, that fail with the mutants, and whether the guest has run all."""
         module, failing = self._modules.of([each.change for each in mutants]), list[str]()
         try:
             if self._trial.ready().load(module):  # objects that earlier tests have left may keep the driver in use
                 self._trial.close()
                 if self._trial.ready().load(module):
                     return failing, True
-            for test, outcome in self._trial.ready().outcomes(self._program, [DEVICE, tests]):
+            for test, outcome in self._trial.ready().outcomes(self._program, [DEVICE, *tests]):
                 if outcome not in (_PASSED, _SKIPPED):
                     failing.append(test)
         except Lost as lost:
             self._trial.close()
             return [*failing, lost.case] if lost.case else failing, False
         return failing, True
+
+
+def rdma_core(tests: Path) -> tuple[bytes, Sequence[str]]:
+    """The program and the parts of the tests in a folder of rdma-core. Raises UserError (status 2)."""
+    if not (tests / "test_mr.py").is_file():
+        raise UserError(f"--rdma-core-tests {tests}: there is no test_mr.py", status=2)
+    files = {f"tests/{file.name}": file.read_bytes() for file in sorted(tests.glob("[a-z]*.py"))}
+    files["tests/__init__.py"] = b""  # their tests look for a folder
+    return _packed(ROOT / "benchmarks" / "rdma_core_tests.py", files), [f"test_{module}" for module in _MODULES]
+
+
+def rdma_unit_test(program: Path) -> tuple[bytes, Sequence[str]]:
+    """The program and the parts of rdma-unit-test. Raises UserError (status 2)."""
+    if not program.is_file():
+        raise UserError(f"--rdma-unit-test {program}: there is no such program", status=2)
+    return _packed(Path(__file__).with_name("unit_tests.py"), {"program": program.read_bytes()}), _PATTERNS
+
+
+def _packed(main: Path, files: Mapping[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.write(main, "__main__.py")
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return packed.getvalue()

@@ -28,6 +28,8 @@ from trial.kernel.trying import (
 
 SCHEMA = "rdma-cts-kernel-trial/1"
 _FILE = "kernel.json"
+# The fields of a finding that have a peer's tests.
+PEERS = {"peer": "rdma-core's tests", "unit_test": "rdma-unit-test"}
 KILLED = (BY_ITS_RULE, ELSEWHERE)
 # The outcomes that count in the figures: of mutants that were run, or should have been run.
 COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
@@ -107,16 +109,17 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _beside(findings: Sequence[Mapping[str, Any]], kinds: Sequence[str]) -> list[str]:
-    """Returns, for mutants on which rdma-core's own tests were run, the numbers that these tests and the cases detect,
-    by kind of mistake."""
-    tried = [each for each in findings if each.get("peer") is not None]
-    if not tried:
-        return []
-    lines = ["", "| kind | tried | by both | by the cases alone | by rdma-core's tests alone | by neither |"]
-    lines.append("|---|" + "---:|" * 5)
-    for kind in (*kinds, "all"):
-        of = [(each["outcome"] in KILLED, bool(each["peer"])) for each in tried if kind in (each["kind"], "all")]
-        counts = (of.count(which) for which in ((True, True), (True, False), (False, True), (False, False)))
-        if of:
-            lines.append(f"| {kind} | {len(of)} | {' | '.join(map(str, counts))} |")
+    """For mutants on which a peer's tests were run: the numbers detected by those tests and by the cases, by kind of
+    mistake."""
+    lines = []
+    for peer, tests in PEERS.items():
+        tried = [each for each in findings if each.get(peer) is not None]
+        if tried:
+            lines += ["", f"| kind | tried | by both | by the cases alone | by {tests} alone | by neither |"]
+            lines.append("|---|" + "---:|" * 5)
+        for kind in (*kinds, "all") if tried else ():
+            of = [(each["outcome"] in KILLED, bool(each[peer])) for each in tried if kind in (each["kind"], "all")]
+            counts = (of.count(which) for which in ((True, True), (True, False), (False, True), (False, False)))
+            if of:
+                lines.append(f"| {kind} | {len(of)} | {' | '.join(map(str, counts))} |")
     return lines

@@ -35,7 +35,7 @@ class Finding:
     """The outcome of a mutant. `by` has the cases that detected the mutant; `reason` and `verdict` belong to the first
     of them (or to a guest lost between cases). `tried` is the number of cases that were run, and `seconds` their
     duration. `peer` is the first of rdma-core's own tests that detected the mutant, empty if none did, and None if
-    these tests were not run."""
+    these tests were not run; `unit_test` is the same of Google's rdma-unit-test."""
 
     name: str
     file: str
@@ -49,6 +49,7 @@ class Finding:
     tried: int = 0
     seconds: float = 0.0
     peer: str | None = None
+    unit_test: str | None = None
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)

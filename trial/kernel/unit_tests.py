@@ -1,0 +1,50 @@
+"""Runs tests of Google's rdma-unit-test on a device, inside the guest.
+
+    python3 unit_tests.pyz DEVICE TEST [TEST...]
+
+The archive has the program that build-rdma-unit-test.sh makes; tests are names or patterns of googletest. Prints JSON
+lines: one when a test begins and one with its outcome. If the program ends within a test, it is started again for the
+tests after it.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+_MTU = 1024  # of the device, whose network device has 1500
+_OUTCOMES = {"RUN": "", "OK": "passed", "SKIPPED": "skipped", "FAILED": "failed"}
+_LINE = re.compile(rf"\[ +({'|'.join(_OUTCOMES)}) +\] ([^\s,]+)")
+
+
+def main() -> None:
+    device, *chosen = sys.argv[1:]
+    with zipfile.ZipFile(sys.argv[0]) as archive:
+        program = Path(archive.extract("program", Path(sys.argv[0]).parent))
+    program.chmod(0o755)
+    ran = list[str]()
+    running = "the first"
+    while running:
+        running = ""
+        tests = f"--gtest_filter={':'.join(chosen)}-{':'.join(ran)}"
+        command = [str(program), f"--device_name={device}", "--ipv4_only", f"--verbs_mtu={_MTU}", tests]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            for found in filter(None, map(_LINE.match, process.stdout)):
+                outcome, test = found.groups()
+                if outcome == "RUN":
+                    running = test
+                    ran.append(test)
+                elif test != running:  # in the summary at the end
+                    continue
+                else:
+                    running = ""
+                print(json.dumps({"test": test, "outcome": _OUTCOMES[outcome]}), flush=True)
+        if running:
+            print(json.dumps({"test": running, "outcome": f"ended with status {process.returncode}"}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
