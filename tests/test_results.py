@@ -352,7 +352,7 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
     monkeypatch.setattr(records, "MOST_VALUES", most)
     monkeypatch.setattr(writer, "_MANY", len(lines) - 1)
     path = tmp_path / "large" / "results.jsonl"
-    kept = []
+    kept: list[Any] = []
     for part in (lines[:20], lines[20:]):
         earlier = read_results(path) if path.exists() else None
         with closing(ResultsFile(path, carry_on=True)) as file:
