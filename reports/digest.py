@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, shorts_in, worst_severity
 from conformance.errors import UserError
@@ -489,8 +490,9 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
     where = name or str(directory)
     header = completed(plain(recorded.header))
     found: dict[str, ResultRecord] = {}
+    shared: dict[tuple[str, int], Any] = {}
     for record in recorded.results:
-        result: ResultRecord = record if recorded.is_shown else plain(completed(record))
+        result = record if recorded.is_shown else _shown(record, shared)
         found[result["case"]] = result
     by_case: dict[str, ResultRecord] = {}  # in the planned order, not in the order of completion
     never: ResultRecord = {**RESULT, "reason": "planned but never recorded"}
@@ -525,6 +527,17 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
         suite,
         bool(good) and not suite,
     )
+
+
+def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRecord:
+    """The completed result without control characters; what several results share stays shared, by key and identity."""
+    known = {key: shared[key, id(value)] for key, value in record.items() if (key, id(value)) in shared}
+    rest: Any = {key: value for key, value in record.items() if key not in known}
+    whole: Any = {**plain(completed(rest)), **known}
+    for key, value in whole.items():
+        if isinstance(value, dict | list):
+            whole[key] = shared.setdefault((key, id(record.get(key))), value)  # those of absent values are shared, too
+    return whole  # type: ignore[no-any-return]
 
 
 def _shard(header: HeaderRecord) -> str:

@@ -15,9 +15,11 @@ from lxml import html
 
 from commands.__main__ import main
 from commands.fleet import differences
+from commands.run import choose
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, footer_record
+from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from launched import script
 from made_history import write_run
@@ -143,6 +145,14 @@ def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
         ".//h1"
     )
     assert reason in shown.getroot().text_content()
+
+
+def test_the_cases_that_a_lab_has_chosen_are_those_of_every_run_with_its_selection() -> None:
+    known = choose(RunOptions(verbs=("dealloc_mw",)))
+    assert choose(RunOptions(verbs=("dealloc_mw",), host="one"), known).cases is known.cases
+    other = choose(RunOptions(verbs=("alloc_mw",)), known)
+    assert other.suite is known.suite
+    assert {case.verb for case in other.cases} == {"ibv_alloc_mw"}
 
 
 def planned(folder: Path, *argv: str) -> None:

@@ -22,6 +22,7 @@ from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, decode, encode, footer_record, read_results, result_record
 from conformance.results.rule_conclusions import conclude_rules, rule_verdicts
 from conformance.results.writer import ResultsFile
+from reports.digest import digest
 from reports.text import plain
 from samples import case, changed, header, numbered, registry, result, user_error
 
@@ -351,6 +352,7 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
     monkeypatch.setattr(records, "MOST_VALUES", most)
     monkeypatch.setattr(writer, "_MANY", len(lines) - 1)
     path = tmp_path / "large" / "results.jsonl"
+    kept: list[Any] = []
     for part in (lines[:20], lines[20:]):
         earlier = read_results(path) if path.exists() else None
         with closing(ResultsFile(path, carry_on=True)) as file:
@@ -359,8 +361,13 @@ def test_repeated_values_take_no_room_in_a_large_run(tmp_path: Path, monkeypatch
                 file.append(head)
             for line in part:
                 assert not file.lacks_room(line)
-                file.append(line)
+                kept.append(file.append(line))
     assert [each["case"] for each in read_results(path).results] == head["planned"]
+    assert kept == lines
+    shown = digest(Recorded(head, kept), tmp_path).results
+    for same in (kept, shown):
+        assert all(len({id(each[key]) for each in same}) <= 2 for key in ("kernel", "set_up"))  # of each session
+    assert list(shown) == list(digest(Recorded(head, lines), tmp_path).results)
     for many, changes in ((len(lines), [{}] * 40), (0, [{"notes": ["", str(number)] * 9} for number in range(40)])):
         monkeypatch.setattr(writer, "_MANY", many)
         with closing(ResultsFile(tmp_path / str(many) / "results.jsonl")) as file:

@@ -136,7 +136,9 @@ class ResultsFile:
         self._keep = len(whole) - len(end)
         self._content = hashlib.sha256(whole[: self._keep])
         lines = filter(None, whole[: self._keep].split(b"\n"))
-        self._values = sum(self._new_values(decode(line), line) for line in lines)
+        self._values = 0
+        for line in lines:
+            self._count(decode(line), line)
         return PriorSessions.of(recorded, ended)
 
     def prepared(self, record: ResultRecord, case: Case | None = None) -> ResultRecord:
@@ -145,8 +147,11 @@ class ResultsFile:
             record = {**record, "evidence": shown_in(case, record)}
         return store_points(record, self.path.parent, case) if "points_data" in record else record
 
-    def append(self, record: Record) -> None:
-        """Appends a record; of a sweep, writes the side file first. Raises UserError (status 3) if the disk is full."""
+    def append(self, record: Record) -> Record:
+        """Appends a record; of a sweep, writes the side file first. Raises UserError (status 3) if the disk is full.
+
+        Returns the record; in a large run, it shares the values that earlier results have.
+        """
         record = self.prepared(record) if record["type"] == "result" else record
         data = encode(record)
         with writing(self.path):
@@ -155,20 +160,24 @@ class ResultsFile:
                 self._keep = None
             write_all(self._fd, data)
             self._content.update(data)
-            self._values += self._new_values(record, data[:-1])
+            record = self._count(record, data[:-1])
             if self._durable:
                 os.fdatasync(self._fd)
+        return record
 
-    def _new_values(self, record: Record, line: bytes) -> int:
-        """Returns the number of a record's new values. Repeated values do not count, because reading them takes no
-        memory."""
+    def _count(self, record: Record, line: bytes) -> Record:
+        """Counts a record's new values. Repeated values do not count, because reading them takes no memory. Returns the
+        record, with repeated values shared."""
         if record["type"] == "header":
             self._repeated = Repeated() if len(record["planned"]) > _MANY else None
         if self._repeated and record["type"] == "result" and not _ESCAPED.search(line):
-            if self._repeated.read(line):
-                return 0
-            return self._repeated.learn(line, {**record}, {**record})
-        return values_in(line)
+            if found := self._repeated.read(line):
+                return found[0]
+            shared = record.copy()
+            self._values += self._repeated.learn(line, shared, record.copy())
+            return shared
+        self._values += values_in(line)
+        return record
 
     def lacks_room(self, record: ResultRecord) -> str:
         """Returns the reason why the file with this record would be too large to be read; empty if it would not."""

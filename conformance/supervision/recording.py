@@ -254,7 +254,7 @@ class Recording:
         if self.header:
             record = with_effective(record, self.header, self.plan.waivers)
         self.done[record["case"]] = record
-        self._file.append(record)
+        self.done[record["case"]] = cast(ResultRecord, self._file.append(record))
         self.listener.result_recorded(record, len(self.done), len(self.cases))
 
     def unconfirmed(self) -> list[Violation]:
