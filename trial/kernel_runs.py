@@ -64,7 +64,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--rdma-unit-test",
         type=Path,
         metavar="PROGRAM",
-        help="the same with Google's rdma-unit-test, as trial/kernel/build-rdma-unit-test.sh makes it",
+        help="also try Google's rdma-unit-test: the program that trial/kernel/build-rdma-unit-test.sh makes",
     )
     command.add_argument("--list", action="store_true", help="only list the mutants")
     command.add_argument("-v", "--verbose", action="store_true", help="print a line for each mutant")
