@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from commands.cli import run_arguments
 from commands.cli.streams import show
 from conformance.device.port import device_names
 from conformance.errors import PROGRAM, UserError
@@ -17,7 +18,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest import accelerator, privileges
 from fixtures.guest.build import NEEDED_BYTES
 from fixtures.guest.image import damage_of, image_folder
-from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS, Recipe, recipe_for
+from fixtures.guest.recipe import DEFAULT_STACK, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from fixtures.system.readiness import MISSING, NOTE, OK, Finding, Host, device_findings, packages_finding, works
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", type=word, metavar="NAME", help="only this device of this host, and what is known about its driver"
     )
-    parser.add_argument("--stack", default=DEFAULT_STACK, choices=(*STACKS, *OWN_STACKS), help="the guest's stack")
+    run_arguments.add_argument(parser, "stack", DEFAULT_STACK)
 
 
 def execute(arguments: argparse.Namespace) -> int:
