@@ -64,7 +64,7 @@ def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: P
     (run.parent / "link").symlink_to("run/results.jsonl")
     before = (run.parent / out).read_bytes()
     monkeypatch.chdir(run.parent)
-    said = f"rdma-cts: {out} is recorded data, which no output replaces; give another file to --out\n"
+    said = f"rdma-cts: {out} is recorded data, which output must not replace; give another file to --out\n"
     assert cli(2, "report", "run", "--format", "summary", "--out", out).err == said
     assert (run.parent / out).read_bytes() == before
 

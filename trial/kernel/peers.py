@@ -45,9 +45,11 @@ class Peers:
                 detected = together
                 while together and detected:  # again without the detected mutants, which may have hidden others
                     suspected = self._passing(self._failing(together, [part])[0])
-                    by = {each: self._alone(each, suspected) for each in together if suspected}
-                    detected = [each for each in together if by.get(each)]
-                    yield from ((each.name, by[each]) for each in detected)
+                    detected = []
+                    for each in together if suspected else ():
+                        if test := self._alone(each, suspected):
+                            detected.append(each)
+                            yield each.name, test
                     together = [each for each in together if each not in detected]
             yield from ((each.name, "") for each in together)
 
