@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from commands.cli import run_arguments
 from commands.cli.streams import show
 from conformance.device.port import device_names
 from conformance.errors import PROGRAM, UserError
@@ -17,7 +18,7 @@ from conformance.tables.suite import ROOT
 from fixtures.guest import accelerator, privileges
 from fixtures.guest.build import NEEDED_BYTES
 from fixtures.guest.image import damage_of, image_folder
-from fixtures.guest.recipe import DEFAULT_STACK, STACKS, Recipe, recipe_for
+from fixtures.guest.recipe import DEFAULT_STACK, Recipe, recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
 from fixtures.system.readiness import MISSING, NOTE, OK, Finding, Host, device_findings, packages_finding, works
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", type=word, metavar="NAME", help="only this device of this host, and what is known about its driver"
     )
-    parser.add_argument("--stack", default=DEFAULT_STACK, choices=sorted(STACKS), help="the guest's Debian release")
+    run_arguments.add_argument(parser, "stack", DEFAULT_STACK)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -110,17 +111,17 @@ def guest_findings(host: Host, recipe: Recipe) -> list[Finding]:
     cache = cache_directory()
     folder = image_folder(recipe, cache)
     built = damage_of(folder, recipe.digest()) is None
-    findings = [packages_finding(("suite", *packages.GUEST)), _image(folder, built, recipe)]
-    if not built:
-        findings += [_disk(cache), _rights_to_build()]
-    return [*findings, _processor(host, folder / "vmlinuz")]
+    needs = [] if built else [_disk(cache), _rights_to_build()]
+    findings = [packages_finding(("suite", *packages.GUEST)), _image(folder, built, recipe, works(needs))]
+    return [*findings, *needs, _processor(host, folder / "vmlinuz")]
 
 
-def _image(folder: Path, built: bool, recipe: Recipe) -> Finding:
+def _image(folder: Path, built: bool, recipe: Recipe, buildable: bool) -> Finding:
     if built:
         return Finding(OK, "guest image", str(folder))
     why = "damaged" if folder.exists() else "not built yet"
-    return Finding(NOTE, "guest image", f"{why} ({recipe.stack}); the next run builds it, in about a minute")
+    then = "; the next run builds it, in about a minute" if buildable else ""
+    return Finding(NOTE, "guest image", f"{why} ({recipe.stack}){then}")
 
 
 def _existing(path: Path) -> Path:

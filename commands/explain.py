@@ -2,16 +2,17 @@
 verdict."""
 
 import argparse
+import re
 
 from commands.cli import run_arguments
 from commands.cli.streams import show
 from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.run_options import given_path
-from conformance.tables.suite import Suite
+from conformance.tables.suite import POINT, Suite
 from conformance.verbs import VERBS
 from conformance.yamldoc.reader import suggestion
-from reports.digest import read
+from reports.digest import Digest, read
 from reports.explanations import FINGERPRINT, defect_of, of_case, of_defect, of_rule
 from runs.earlier import run_about
 from runs.folder import OUT
@@ -43,14 +44,18 @@ def execute(arguments: argparse.Namespace) -> int:
         show(of_defect(*defect_of(wanted, run, "--run")))
         return 0
     rule = next((id_ for id_ in suite.registry if id_.upper() == wanted.upper()), None)
-    lines = of_rule(suite, suite.registry[rule], run) if rule else of_case(suite, _case(suite, wanted), run)
+    lines = of_rule(suite, suite.registry[rule], run) if rule else of_case(suite, _case(suite, wanted, run), run)
     show(lines)
     return 0
 
 
-def _case(suite: Suite, wanted: str) -> Case:
+def _case(suite: Suite, wanted: str, run: Digest | None) -> Case:
     found = suite.find(wanted)
     if found is None:
+        if run and any(record["case"] == wanted.partition(POINT)[0] for record in run.results):
+            raise UserError(f"these tables have no case {wanted!r}", hint="--cases DIR adds those that the run had")
+        if re.fullmatch("[0-9a-f]{1,3}", wanted):
+            raise UserError(f"{wanted} is too short for a defect", hint="give at least 4 digits of its fingerprint")
         verb = f"ibv_{wanted.removeprefix('ibv_')}"
         ids = [case.id for case in suite.cases]
         meant = f" (did you mean describe {verb}?)" if verb in VERBS else suggestion(wanted, [*suite.registry, *ids])

@@ -7,7 +7,6 @@ runs/lab_file.py reads the file of a lab, and reports/fleet.py makes the page.
 import argparse
 import gc
 import os
-import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,7 @@ from commands.cli.run_arguments import recorded_options
 from commands.cli.streams import Output
 from commands.fleet import differences
 from commands.run import Chosen, choose
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import UserError, command
 from conformance.model.capability import Profile
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME
@@ -148,7 +147,7 @@ def _status(found: Sequence[int]) -> int:
 
 
 def _rest(out: Path) -> str:
-    return f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest"
+    return f"{command('run', '--resume', out)} runs the rest"
 
 
 def _foreign(folder: Path, wanted: RunOptions) -> str:
@@ -246,7 +245,7 @@ class _HostRun:
         if facts is None:
             problem = self._last or f"the run ended with status {self.status}"
         elif self.status not in (0, 1):
-            problem = self._last or f"{PROGRAM} run --resume {self.folder} runs the rest"
+            problem = self._last or _rest(self.folder)
         return Node(name, f"{name}/{REPORT}" if facts else "", facts, problem, group)
 
     def _facts(self) -> Facts | None:

@@ -7,6 +7,7 @@ from commands.cli.streams import show
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
+from runs.earlier import named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints one line for each case or rule; exit status 0."""
     suite = run_arguments.suite_from(arguments)
+    arguments.only = [*named(arguments.only)]
     cases = run_arguments.selection_from(arguments).apply(suite)
     show(_rules(suite, cases) if arguments.of_rules else _cases(cases))
     if not arguments.of_rules:

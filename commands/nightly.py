@@ -55,6 +55,7 @@ from reports.history import (
 from reports.morning import Morning, summary_of
 from reports.summary import FILE_NAME as SUMMARY
 from runs import process
+from runs.earlier import with_earlier
 from runs.folder import WORK, tidied
 from targets import builds
 
@@ -167,7 +168,7 @@ def execute(arguments: argparse.Namespace) -> int:
     else 0."""
     folder: Path = arguments.history
     given = {name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")}
-    options = replace(run_arguments.options_from(argparse.Namespace(**given)), guest=True)
+    options = with_earlier(replace(run_arguments.options_from(argparse.Namespace(**given)), guest=True), None)
     cells = _cells(arguments, options)
     suite = run_arguments.suite_from(options)
     run_arguments.selection_from(options).apply(suite)  # reports a mistake before the night begins

@@ -6,7 +6,6 @@ workers.
 
 import argparse
 import os
-import shlex
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from commands import report
 from commands.cli import run_arguments
 from commands.cli.endings import crash_reports_in
 from commands.cli.output import out_directory
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import UserError, command
 from conformance.model.bounds import MOST_RECORDS
 from conformance.model.capability import Profile
 from conformance.model.case import Case
@@ -333,15 +332,17 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
     Raises UserError with the message `lost` if the connection to the host was lost, or with `changed` if the results
     file was changed.
     """
+    reported = False
     try:
         report.write_beside(out, judged)
+        reported = True
     finally:
-        print(summary(judged, out, level=level))
+        print(summary(judged, out, level=level, reported=reported))
     if changed:
         hint = "summary and reports show what the run itself has judged"
         raise UserError(changed, hint=hint, status=judged.status or 3)
     if lost:
-        raise UserError(lost, hint=f"{PROGRAM} run --resume {shlex.quote(str(out))} runs the rest", status=3)
+        raise UserError(lost, hint=f"{command('run', '--resume', out)} runs the rest", status=3)
     return judged.status
 
 
@@ -360,10 +361,10 @@ def _kept(out: Path, done: int, total: int) -> str:
     """Makes the reports of an interrupted run. Returns a text that says which results exist and how to resume the
     run."""
     if not done:
-        return f"no case has a result yet; {PROGRAM} run --resume {shlex.quote(str(out))} starts again"
+        return f"no case has a result yet; {command('run', '--resume', out)} starts again"
     report.write_beside(out)
     results = f"{done} of {total} results and a report of them are in {out}"
-    return f"{results}; {PROGRAM} run --resume {shlex.quote(str(out))} runs the rest"
+    return f"{results}; {command('run', '--resume', out)} runs the rest"
 
 
 def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:

@@ -4,6 +4,7 @@ A failure of the device under test is a verdict, not an exception.
 """
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,11 @@ from pathlib import Path
 # The command that starts the suite, for hints and reproducers. The program in packages of distributions sets the
 # variable.
 PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
+
+
+def command(*words: object) -> str:
+    """A command of the suite as one types it into a shell."""
+    return f"{PROGRAM} {shlex.join(map(str, words))}"
 
 
 class UserError(Exception):

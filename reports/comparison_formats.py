@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from conformance.errors import PROGRAM
+from conformance.errors import command
 from reports import confirmation
 from reports.comparison import (
     FAILING,
@@ -52,7 +52,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
     counts = ", ".join(f"{amount(changes)} {kind}" for kind in KINDS if (changes := comparison.of(kind)))
     yield f"{_compared(comparison)}: {counts or 'nothing has changed'}"
     if found := comparison.defects[NEW]:
-        program = f"{PROGRAM} reproducer {found[0].fingerprint} --run {new.path}"
+        program = command("reproducer", found[0].fingerprint, "--run", new.path)
         yield f"C program: {program} shows the first new defect; with --mail, a text that reports it"
     yield f"{conclusion(comparison)} (exit status {comparison.status})"
 

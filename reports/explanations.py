@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from conformance.defects import Defect
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import PROGRAM, UserError, command
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
@@ -209,5 +209,5 @@ def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Dig
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)
         what = f"the fingerprints {many} begin with {wanted}" if many else f"{run.directory} has no defect {wanted}"
-        raise UserError(what, hint=f"{PROGRAM} report {run.directory} shows all defects")
+        raise UserError(what, hint=f"{command('report', run.directory)} shows all defects")
     return found[0], run

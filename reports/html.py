@@ -24,6 +24,7 @@ from markupsafe import Markup
 
 from conformance import cache
 from conformance.defects import Defect, Severity, Symptom
+from conformance.errors import command
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, OF_RULES, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import format_points, verdict_on
@@ -292,6 +293,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         bytecode_cache=_Compiled(),
     )
+    found.globals["command"] = command
     found.filters |= {
         "flat": flat,
         "own": evidence.own,

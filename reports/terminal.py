@@ -5,6 +5,7 @@ because a library would be another package that every command needs.
 """
 
 import os
+import shlex
 import sys
 import threading
 import time
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import TextIO
 
 from conformance.defects import Severity
-from conformance.errors import PROGRAM
+from conformance.errors import PROGRAM, command
 from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, Verdict
 from conformance.results.conclusions import verdict_on
+from conformance.results.records import PLAN_FILE
 from reports import confirmation
 from reports.digest import Digest
 from reports.text import columns_of, fitted, format_count, format_rules, one_line
@@ -42,10 +44,11 @@ _MOST_RULES = 3
 QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
-def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = NORMAL) -> str:
+def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = NORMAL, reported: bool = True) -> str:
     """Returns the last lines of a run: a line for each defect, the figures, the report, and the next step.
 
     With `level` VERBOSE they have the shortest command for each defect too; with QUIET they are only the conclusion.
+    The page is named only if it was `reported`, that is, written.
     """
     stream = stream or sys.stdout
     conclusion = f"{run.conclusion} (exit status {run.status})"
@@ -69,7 +72,8 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
         )
     lines += confirmation.summary(run)
     lines += [f"waiver: {problem}" for problem in run.waivers.get("problems", ())]
-    last = (f"report: {out / REPORT} (results: {out})", *_program(run, out), f"next: {_next(run, out)}")
+    where = f"report: {out / REPORT} (results: {out})" if reported else f"results: {out}"
+    last = (where, *_program(run, out), f"next: {_next(run, out)}")
     lines += [device_line(run.header), *map(one_line, last)]
     return "\n".join([*(line if "\x1b" in line else fitted(line, stream) for line in lines), conclusion])
 
@@ -123,22 +127,25 @@ def _program(run: Digest, out: Path) -> Iterator[str]:
     again."""
     if run.open_defects:
         first = run.open_defects[0]
-        yield f"C program: {PROGRAM} reproducer {first.fingerprint} --run {out} shows the first defect"
+        yield f"C program: {command('reproducer', first.fingerprint, '--run', out)} shows the first defect"
         target, only, _ = first.first.repro.rpartition(" --only ")  # the command selects the stack of this run
-        yield f"again: {target if only else f'{PROGRAM} run'} --failed {out} runs what has failed"
+        yield f"again: {target if only else f'{PROGRAM} run'} --failed {shlex.quote(str(out))} runs what has failed"
 
 
 def _next(run: Digest, out: Path) -> str:
     """Returns the most useful next step."""
     if run.footer is None or run.counts.get(Verdict.MISSED):
-        return f"{PROGRAM} run --resume {out} runs the missing cases"
+        if run.header.get("shards"):
+            return "run the missing shards, resume those cut short, and merge all of them into another --out"
+        if (out / PLAN_FILE).exists():
+            return f"{command('run', '--resume', out)} runs the missing cases"
     if run.open_defects:
-        return f"{PROGRAM} explain {run.open_defects[0].fingerprint} --run {out} explains the first defect"
+        return f"{command('explain', run.open_defects[0].fingerprint, '--run', out)} explains the first defect"
     if run.status == 1:
         return "correct the waivers named above (see docs/waivers.md)"
     if run.status == 3:
         return f"{PROGRAM} doctor shows what is missing on this host"
-    return f"{PROGRAM} compare OLD {out} shows what has changed since another run"
+    return f"{command('compare', 'OLD', out)} shows what has changed since another run"
 
 
 def device_line(header: HeaderRecord) -> str:

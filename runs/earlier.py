@@ -50,13 +50,18 @@ def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
 
     Raises UserError if no run has the defect, or if no case failed.
     """
-    only = [case for each in options.only for case in _cases(each)]
+    only = [*named(options.only)]
     if failed:
         folder = failed if (failed / RESULTS).exists() else latest(failed)
         if folder is None:
             raise UserError(f"there is no run in {failed}", hint="give --failed RUN")
         only += _failed(read(folder))
     return replace(options, only=tuple(dict.fromkeys(only)))
+
+
+def named(only: Iterable[str]) -> Iterable[str]:
+    """The cases with those of defects in place of fingerprints. Raises UserError if no run has the defect."""
+    return dict.fromkeys(case for each in only for case in _cases(each))
 
 
 def _cases(wanted: str) -> Iterable[str]:

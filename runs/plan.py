@@ -17,8 +17,9 @@ from conformance.errors import UserError
 from conformance.regular_file import MOST_BYTES, open_regular
 from conformance.results.checked_json import parse
 from conformance.results.files import write_atomically
+from conformance.results.records import PLAN_FILE
 
-FILE_NAME = "plan.json"
+FILE_NAME = PLAN_FILE
 SCHEMA = "rdma-cts-plan/1"
 LAB_FILE_NAME = "lab.json"
 LAB_SCHEMA = "rdma-cts-lab/1"

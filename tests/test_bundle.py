@@ -638,7 +638,7 @@ def given_file(content: bytes) -> dict[str, str]:
     [
         ({"tier": 5}, "results.jsonl:1: tier is 5, not a text or null"),
         ({"device": 7}, "results.jsonl:1: not a line of rdma-cts/1: a header without device"),
-        ({"started": "soon"}, "results.jsonl: the run has no valid start time: soon"),
+        ({"started": "soon"}, 'results.jsonl:1: "soon" is not the time when a run has started'),
     ],
 )
 def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(

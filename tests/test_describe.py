@@ -151,6 +151,15 @@ def test_a_defect_that_the_run_does_not_have_is_one_line(cli: Cli) -> None:
 def test_an_id_that_nothing_has_is_one_line_with_a_suggestion(cli: Cli) -> None:
     (line,) = cli(2, "explain", "REG-155").err.splitlines()
     assert "there is no rule or case 'REG-155' (did you mean REG-15" in line
+    assert "745 is too short for a defect; give at least 4 digits" in cli(2, "explain", "745").err
+
+
+def test_a_case_of_other_tables_is_explained_with_those(tmp_path: Path, cli: Cli) -> None:
+    ours = record(tmp_path / "run", SUITE, [CASE])
+    path = ours / "results.jsonl"
+    path.write_text(path.read_text().replace(CASE.id, "reg_mr/mine/own").replace(SUITE.tables_sha256, "0" * 64))
+    said = cli(2, "explain", "reg_mr/mine/own", "--run", ours).err
+    assert said == "rdma-cts: these tables have no case 'reg_mr/mine/own'; --cases DIR adds those that the run had\n"
 
 
 @pytest.mark.parametrize(

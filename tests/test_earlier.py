@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands.__main__ import main
+from commands.cli import run_arguments
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from made_history import SUITE, run_of, write_run
@@ -59,6 +60,14 @@ def test_a_fingerprint_stands_for_the_cases_of_the_defect(out: Path) -> None:
     assert with_earlier(RunOptions(only=(CASE,)), None).only == (CASE,)
 
 
+def test_list_shows_the_cases_of_a_fingerprint(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_arguments, "suite_from", lambda _: SUITE)
+    assert main(["list", "--only", fingerprint(out)]) == 0
+    assert read(out / "first").defects[0].cases[0] in capsys.readouterr().out
+
+
 def test_failed_are_the_cases_that_failed_or_were_not_decided(out: Path) -> None:
     expected = tuple(SUITE.cases[number].id for number in (2, 4, 5))
     assert with_earlier(RunOptions(), out / "first").only == expected
@@ -88,3 +97,10 @@ def test_the_last_lines_name_the_program_and_the_next_run(out: Path, capsys: pyt
     assert f"C program: ./rdma-cts reproducer {fingerprint(out)} --run out/first" in text
     assert "again: ./rdma-cts run --failed out/first" in text
     assert f"reproducer {fingerprint(out)} --run " in (out / "first/report.html").read_text()
+
+
+def test_printed_commands_are_quoted_for_a_shell(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = (out / "first").rename(out / "a b&c")
+    assert f"reproducer {read(named).open_defects[0].fingerprint} --run '{named}' shows" in summary(read(named), named)
+    assert main(["report", str(named), "--out", "page.html"]) == 0
+    assert f"--run &#39;{named}&#39;</code>".replace("&c", "&amp;c") in Path("page.html").read_text()

@@ -16,6 +16,7 @@ from commands import doctor
 from conformance.errors import UserError
 from conformance.kernel.netlink import driver_name
 from conformance.tables.suite import ROOT
+from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
 from kinds import Cli, Patch, Says
@@ -418,6 +419,14 @@ def test_lacking_programs_are_reported_with_the_command(python_host: Host) -> No
     assert found["packages"].remedy.endswith("apt-get install --no-install-recommends qemu-system-x86 mmdebstrap")
     assert found["guest image"].text.startswith("not built yet")
     assert found["processor"].text.startswith("software emulation")
+
+
+def test_a_cache_that_cannot_be_used_is_named_with_its_variable(monkeypatch: Patch, cli: Cli) -> None:
+    monkeypatch.setenv("RDMA_CTS_CACHE", "/proc/x")
+    said = cli(4, "doctor", "--stack", "forky-mended").out
+    assert re.search("guest image +not built yet.*\\)$", said, re.MULTILINE)
+    with pytest.raises(UserError, match=r"the cache cannot be used.*; set RDMA_CTS_CACHE"):
+        ensure_image(recipe_for(), Path("/proc/x"), print)
 
 
 def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(cli: Cli, monkeypatch: Patch) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
+from commands import run as run_command
 from commands.report import write_beside
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
@@ -22,7 +23,7 @@ from conformance.tables.suite import load_suite
 from made_history import run_of, write_run
 from reports import junit, tmt
 from reports.digest import Digest, digest
-from reports.terminal import QUIET, VERBOSE, Progress, summary
+from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
 from samples import header, numbered, registry, result
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
@@ -235,3 +236,13 @@ def test_tmt_gets_each_case_in_its_own_words() -> None:
         assert each["result"] in ("pass", "fail", "skip", "warn", "error")
         assert (each["result"] == "pass") == (record["effective"] == "PASS")
         assert re.fullmatch(r"\d\d:\d\d:\d\d", each["duration"])
+
+
+def test_a_report_that_was_not_written_is_not_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    judged = digest(one_of_each(), tmp_path)
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(UserError, match=r"report\.html"):
+        run_command._reported(judged, tmp_path, NORMAL, "", "")
+    said = capsys.readouterr().out
+    assert "report.html" not in said
+    assert f"results: {tmp_path}" in said

@@ -186,7 +186,10 @@ def test_a_shard_that_is_missing_is_named_and_the_run_incomplete(
     out = tmp_path / "out"
     lost = len(read_results(parts[1]).header["planned"])
     merge([parts[0], parts[2]], out)
-    assert capsys.readouterr().err == f"without shard 2/3: {lost} cases have no result\n"
+    said = capsys.readouterr()
+    assert said.err == f"without shard 2/3: {lost} cases have no result\n"
+    assert "--resume" not in said.out
+    assert "next: run the missing shards" in said.out
     recorded = read_results(out)
     assert footer_of(recorded)["complete"] is False
     assert recorded.header["planned"] == [case.id for case in WHOLE]

@@ -147,7 +147,8 @@ def test_a_file_is_refused_as_a_directory_of_results(tmp_path: Path, cli: Cli) -
 def test_a_run_that_is_there_is_reported_before_a_host_is_reached(tmp_path: Path, cli: Cli) -> None:
     shutil.copytree(OLD, tmp_path / "run")
     said = refused(["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")], cli)
-    assert (
-        said == f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out, "
-        f"or ./rdma-cts run --resume {tmp_path / 'run'}"
-    )
+    there = f"{tmp_path / 'run' / 'results.jsonl'} exists: a run is recorded there; choose another --out"
+    assert said == there  # a run that was judged or merged has no plan, and cannot be resumed
+    (tmp_path / "run/plan.json").touch()
+    said = refused(["run", "--host", "root@nowhere.invalid", "--out", str(tmp_path / "run")], cli)
+    assert said == f"{there}, or ./rdma-cts run --resume {tmp_path / 'run'}"

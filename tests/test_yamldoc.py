@@ -46,7 +46,7 @@ def test_words_that_only_some_yaml_readers_convert_stay_text(text: str) -> None:
 def test_a_word_that_some_readers_convert_to_a_boolean_is_refused(word: str) -> None:
     (only,) = mistakes(f"a: {word}")
     assert only.startswith("1:4: ")
-    assert "write it in quotes" in only
+    assert "write true or false, or a text in quotes" in only
 
 
 def test_such_a_word_in_quotes_is_text() -> None:

@@ -3,6 +3,7 @@ therefore relies on a footer or an effective verdict that nothing in the file su
 version lacks are not compared. rejudge.py checks that verdicts agree with observations."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -23,6 +24,11 @@ def wrong_header(header: HeaderRecord) -> str:
     """The contradiction in a completed header, as a clause; empty if there is none."""
     if len(set(map(str, header["planned"]))) < len(header["planned"]):
         return "a case is planned twice"
+    try:
+        if header["started"]:
+            datetime.fromisoformat(header["started"])
+    except ValueError:
+        return f"{_short(header['started'])} is not the time when a run has started"
     # In a guest, the subject is the whole stack, unless the arguments of the command name another subject.
     in_guest = header["stack"] not in ("", "host")
     if (
@@ -112,6 +118,8 @@ def wrong_footer(
 
     Header and results are `completed`.
     """
+    if not 0 <= (footer.get("duration_s") or 0) < math.inf:
+        return f"`duration_s` is {_short(footer['duration_s'])}, which is not a duration"
     for key, said, found in _compared(footer, header, results, confirmations):
         if said != found:
             return f"`{key}` is {_short(said)}, but its results give {_short(found)}"

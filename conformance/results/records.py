@@ -42,6 +42,7 @@ from conformance.results.repeated import Repeated
 from conformance.results.rule_conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
+PLAN_FILE = "plan.json"  # of a run that can be resumed, next to the results
 
 
 def encode(record: Mapping[str, object]) -> bytes:
@@ -221,8 +222,13 @@ class _Reader:
                 )
             if line.endswith(b"\n") and (stripped := line[:-1]):
                 self._read(stripped, f"{self._file}:{number}")
+        if self._header is None:
+            raise UserError(
+                f"{self._file}: nothing was recorded, no header of schema {SCHEMA}",
+                hint="if a run was ended before its first case, run again",
+            )
         torn = bool(line) and not line.endswith(b"\n")  # even if it can be decoded
-        return Recorded(self._begun(), self._results, self._footer, torn, self._others, bool(self._shown))
+        return Recorded(self._header, self._results, self._footer, torn, self._others, bool(self._shown))
 
     def _begun(self) -> HeaderRecord:
         if self._header is None:
@@ -243,7 +249,10 @@ class _Reader:
             raise UserError(f"{where}: not a line of {SCHEMA}: {error}") from error
         if record["type"] == "header":
             if record["schema"] != SCHEMA:
-                raise UserError(f"{self._file}: no header of schema {SCHEMA}")
+                raise UserError(
+                    f"{self._file} has the schema {printable(str(record['schema']))}, and this version reads {SCHEMA}",
+                    hint="take the version of rdma-cts that has made it",
+                )
             if self._header:
                 raise UserError(f"{where}: a second header")
             self._header, self._known = record, check(record, where)

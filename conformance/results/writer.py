@@ -12,7 +12,7 @@ import stat
 from dataclasses import replace
 from pathlib import Path
 
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import UserError, command
 from conformance.model.bounds import MOST_RESULTS_BYTES, MOST_RESULTS_VALUES
 from conformance.model.case import Case, Expectation
 from conformance.model.record import Record, ResultRecord, Shows
@@ -22,7 +22,7 @@ from conformance.results.checked_json import values_in
 from conformance.results.files import write_all, writing
 from conformance.results.points import store_points
 from conformance.results.prior_sessions import PriorSessions
-from conformance.results.records import Recorded, decode, encode, read_results
+from conformance.results.records import PLAN_FILE, Recorded, decode, encode, read_results
 from conformance.results.repeated import Repeated
 from conformance.sweeps.outcome import OUTSIDE, Points
 
@@ -96,8 +96,9 @@ class ResultsFile:
                 raise UserError(f"{path} is not a regular file")
             self._lock()
             if not carry_on and os.fstat(self._fd).st_size:
-                on = f"{PROGRAM} run --resume {path.parent}"
-                raise UserError(f"{path} exists: a run is recorded there", hint=f"choose another --out, or {on}")
+                on = command("run", "--resume", path.parent)
+                on = f", or {on}" if (path.parent / PLAN_FILE).exists() else ""
+                raise UserError(f"{path} exists: a run is recorded there", hint=f"choose another --out{on}")
         except UserError:
             os.close(self._fd)
             raise

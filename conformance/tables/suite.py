@@ -215,14 +215,16 @@ class Selection:
         verbs = sorted({table.verb for table in suite.tables})
         wanted = [verb if verb in verbs else f"ibv_{verb.removeprefix('ibv_')}" for verb in self.verbs]
         _check("verb", wanted, verbs)
-        _check("rule", self.rules, suite.registry)
+        by_name = {rule.upper(): rule for rule in suite.registry}
+        rules = [by_name.get(rule.upper(), rule) for rule in self.rules]
+        _check("rule", rules, suite.registry)
         points = [suite.find(case) for case in self.only if POINT in case]
         _check("case", [case for case in self.only if POINT not in case], [case.id for case in suite.cases])
         chosen = larger = [
             case
             for case in suite.cases
             if (not wanted or case.verb in wanted)
-            and (not self.rules or set(self.rules) & set(case.rules))
+            and (not rules or set(rules) & set(case.rules))
             and (not self.only or case.id in self.only)
             and all(word.lower() in case.id.lower() for word in self.words)
         ]

@@ -326,7 +326,7 @@ class _Builder:
         if text in _BOOLEANS:
             return Node(_BOOLEANS[text], location)
         if text.lower() in _AMBIGUOUS:
-            self.note(location, f"{text!r} is a boolean to some YAML readers and text to others; write it in quotes")
+            self.note(location, f"{text!r} is a boolean to some YAML readers; write true or false, or a text in quotes")
         if _INTEGER.fullmatch(text):
             number = int(text, 0) if len(text) <= 24 else MAX_NUMBER + 1
             if abs(number) > MAX_NUMBER:

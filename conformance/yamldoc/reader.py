@@ -5,6 +5,7 @@ returns None or an empty value. Used for tables, rules and all other files that 
 """
 
 import difflib
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ def suggestion(word: str, known: Collection[str]) -> str:
     folder, slash, _ = (word := word[:100].lower()).rpartition("/")
     beside = [name for name in by_lower if name.startswith(folder + slash)] if slash else ()
     # Words in the same folder are compared first, because comparing with thousands of words takes seconds.
+    if (padded := re.sub(r"-(\d[a-z]?)$", r"-0\1", word)) in by_lower:  # REG-1 is REG-01
+        return f" (did you mean {by_lower[padded]}?)"
     if near := next(filter(None, (difflib.get_close_matches(word, names, n=1) for names in (beside, by_lower))), None):
         return f" (did you mean {by_lower[near[0]]}?)"
     return f" (known: {', '.join(known)})" if 0 < len(known) <= 16 else ""
