@@ -109,7 +109,8 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         elif recorded.footer and header.get("waivers"):  # --waivers is not given: keep the recorded problems
             waived = sum(record["effective"] == Verdict.WAIVED for record in results)
             footer["waivers"] = {**recorded.footer.get("waivers", {}), "waived": waived}
-        file.append(footer)
+        if recorded.footer:  # a run that was cut short remains so
+            file.append(footer)
 
 
 def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[ConfirmationRecord]:

@@ -72,6 +72,29 @@ def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(
     assert not CONFORMS.search(text)
 
 
+class Refusing(Device):
+    """Every registration is refused."""
+
+    def access_fault(self, access: int) -> int:
+        return 22
+
+
+def test_a_violation_counts_everywhere_although_the_run_was_cut_short(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = [case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"]
+    run = record(tmp_path, SUITE, chosen, Refusing(), started="2026-01-02T03:04:05+00:00")
+    file = run / "results.jsonl" if run.is_dir() else run
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    known = read(run)
+    assert known.status == 1
+    assert known.conclusion.endswith(" violated; the run was cut short")
+    assert main(["judge", str(run)]) == 1
+    assert main(["bundle", str(run), "--out", str(tmp_path / "bundle")]) == 0
+    assert main(["verify", str(tmp_path / "bundle")]) == 1
+    assert capsys.readouterr().out.count(known.conclusion) == 3
+
+
 def concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int = 0, **more: str) -> RunConclusion:
     """Returns the conclusion about a run with a rule for each of these verdicts; `more` has conditional rules."""
     rules = {f"R-{number}": RuleConclusion(Verdict(each)) for number, each in enumerate(verdicts)}
