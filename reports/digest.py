@@ -37,7 +37,7 @@ from conformance.results.conclusions import (
     verdict_on,
 )
 from conformance.results.records import Recorded, read_results
-from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
+from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, touched, unproven
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
 from conformance.tables.tiers import SMOKE, left_out
 from reports.repetitions import Repetitions
@@ -198,6 +198,8 @@ class Digest:
     @cached_property
     def _concluded(self) -> Mapping[str, RuleConclusion]:
         found = conclude_rules(self._decided, self._needs)
+        if self.header.get("tier") == SMOKE:
+            found = {rule: touched(each) for rule, each in found.items()}
         undecided = _rules_of(self.unrecorded, self.header)
         for rule in self.rules:  # in the order of the rules
             known = found.get(rule)
@@ -215,12 +217,17 @@ class Digest:
         )
 
     @cached_property
+    def documented_rules(self) -> Mapping[str, RuleFacts]:
+        """The rules that every count is about: all but those apart."""
+        return {id_: rule for id_, rule in self.rules.items() if id_ not in self.apart}
+
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The verdict in parts: the number of rules that are verified (in the smallest tier, touched), and of the rules
         with each other standing that occurs."""
         first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
         count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
-        count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules if rule not in self.apart)
+        count[WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
         count[APART] = len(self.apart)
         if first == TOUCHED:
             count[TOUCHED] = count.pop(VERIFIED, 0) + count.pop(IN_PART, 0)
@@ -252,8 +259,7 @@ class Digest:
 
     @property
     def _first(self) -> str:
-        documented = len(self.rules) - len(self.apart)
-        return f"{self.parts[0].count:,} of {documented:,} documented rules {self.parts[0].phrase}"
+        return f"{self.parts[0].count:,} of {len(self.documented_rules):,} documented rules {self.parts[0].phrase}"
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
@@ -342,7 +348,7 @@ class Digest:
         return conclude_run(
             self.device,
             footer,
-            self.rules,
+            self.documented_rules,
             self._concluded,
             self._needs,
             left_out=self._left_out,

@@ -12,7 +12,7 @@ from commands.__main__ import main
 from commands.report import renderer
 from conformance.errors import UserError
 from conformance.model.record import FooterRecord
-from conformance.model.rules import Needs
+from conformance.model.rules import VENDOR, Needs
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import RunConclusion, conclude_run
 from conformance.results.records import read_results
@@ -29,7 +29,7 @@ from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 
 SUITE = load_suite()
 CONFORMS = re.compile(r"\bconform(s|ant)\b|\b[1-9]\d* of \d+ hosts? conform")
-OTHERS = f"{len(SUITE.registry) - 1:,} rules without a case"
+OTHERS = f"{sum(rule.since != VENDOR for rule in SUITE.registry.values()) - 1:,} rules without a case"
 PARTIAL = (
     f"partial: {OTHERS}, {len(of_tier(SUITE.cases, DEFAULT)) - 1:,} cases of the default tier not in the run, "
     "1 rule passed only in part"

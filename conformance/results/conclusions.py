@@ -121,7 +121,7 @@ def conclude_run(
     if footer is None and not count[VIOLATED]:
         return RunConclusion(cut_short, 3, incomplete=True)
     status = exit_status(footer) if footer else 1
-    if status == 1 and not count[VIOLATED] and footer.get("waivers", {}).get("problems"):
+    if status == 1 and footer and not count[VIOLATED] and footer.get("waivers", {}).get("problems"):
         return RunConclusion("no rule was violated, but the waivers do not fit", status)
     if status == 1:
         violated = f"{counted(count[VIOLATED], 'rule') or 'a rule'} violated"
