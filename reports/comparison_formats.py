@@ -100,7 +100,8 @@ def _defects(comparison: Comparison) -> Iterator[str]:
     if not any(found.values()):
         return
     yield ""
-    counts = (f"{len(defects)} {kind}" for kind, defects in found.items() if defects or kind not in (NOT_DECIDED, NOT_TRIED))
+    optional = (NOT_DECIDED, NOT_TRIED)
+    counts = (f"{len(defects)} {kind}" for kind, defects in found.items() if defects or kind not in optional)
     yield f"defects: {', '.join(counts)}"
     for kind in (NEW, GONE):
         for defect in found[kind]:
