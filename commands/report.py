@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the report; exit status 0 whatever the verdicts of the runs."""
+    """Writes the report; exit status 0 whatever the verdicts of the runs, or 3 if no cell of a history can be read."""
     if arguments.history:
         if arguments.runs or arguments.format != "html":
             raise UserError("--history makes one page of its own", hint="give neither runs nor another format")
@@ -61,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> int:
         show(history.problems, sys.stderr)
         page = renderer("history_page").page_of(history)
         _write(arguments.out or arguments.history / PAGE, page.encode())
-        return 0
+        return 0 if history.is_readable else 3
     if not arguments.runs:
         raise UserError("a report of which run? give its directory, or --history DIR")
     digests = [read(path) for path in arguments.runs]

@@ -228,6 +228,11 @@ class History:
             self._by_name.setdefault(cell.name, []).append(cell)
 
     @property
+    def is_readable(self) -> bool:
+        """Whether any cell can be read."""
+        return not self.cells or any(not cell.damaged for cell in self.cells)
+
+    @property
     def names(self) -> list[str]:
         return list(self._by_name)
 
