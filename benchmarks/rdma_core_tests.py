@@ -1,10 +1,10 @@
-"""Runs some of rdma-core's own tests on a device, inside the guest, and measures the tests that ran.
+"""Runs some of rdma-core's own tests on a device in the guest, and measures the tests that ran.
 
     python3 rdma_core_tests.py DEVICE MODULE[.CLASS.METHOD] [MODULE...]
 
-The tests are in `tests` next to this file. Prints JSON lines: one when a test begins and one with its outcome; the last
-line has the number of test methods that ran (without skipped ones), how many of these did not pass, and the seconds
-that they and their set-up took.
+The tests are in `tests` next to this file. Prints JSON lines: a line when a test begins and a line with its outcome.
+The last line has the number of test methods that ran (without skipped methods), how many of these did not pass, and the
+seconds of these methods with their set-up.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Timed(unittest.TestResult):
-    """Reports each method to `lines`, counts those that ran, and measures their time in seconds."""
+    """Reports each test method to `lines`, counts the methods that ran, and measures their time in seconds."""
 
     def __init__(self, lines: TextIO) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Timed(unittest.TestResult):
 
 def main() -> None:
     device, *modules = sys.argv[1:]
-    # As run_tests.py of rdma-core does: its options must be parsed before any test is imported.
+    # rdma-core's tests need their options parsed before any test is imported, as its run_tests.py does.
     sys.path[:0] = [str(HERE), str(HERE / "tests")]
     sys.argv[1:] = ["--dev", device]
     from args_parser import parser  # type: ignore[import-not-found]

@@ -1,10 +1,10 @@
-"""Measures the time of each reader of results for a run with very many cases.
+"""Measures the time of the commands that read results, for a run with very many cases.
 
     python3 benchmarks/readers.py [--planned N | --results N] [RUN]
 
-RUN is the results.jsonl of a recorded run (default: that of the project's tests). A copy of it plans N more cases
-without results, or has N results: those of the run, repeated under other names. Prints processor seconds in the program
-and in the kernel, the peak memory, and the size of the report.
+RUN is the results.jsonl of a recorded run (default: that of the project's tests). The commands read a copy of this run.
+The copy has N more planned cases without results, or N results, which repeat the results of the run under other names.
+Prints the processor seconds in the program and in the kernel, the peak memory, and the size of the report.
 """
 
 import argparse
@@ -21,7 +21,8 @@ FORMATS = ("summary", "html", "junit", "ktap", "markdown", "tmt")
 
 
 def planned_run(source: Path, folder: Path, number: int) -> Path:
-    """The new directory `folder` with the run in the file `source`, which plans that many more cases."""
+    """Writes a copy of the run in the file `source` with `number` more planned cases to the new directory `folder`, and
+    returns `folder`."""
     header, *rest = source.read_bytes().splitlines(keepends=True)
     data = json.loads(header)
     data["planned"] += [f"reg_mr/made/up-{each}" for each in range(number)]
@@ -31,8 +32,8 @@ def planned_run(source: Path, folder: Path, number: int) -> Path:
 
 
 def repeated_run(source: Path, folder: Path, number: int) -> Path:
-    """The new directory `folder` with a run that was cut short after that many results, which repeat those in
-    `source`."""
+    """Writes an incomplete run with `number` results, which repeat the results in `source`, to the new directory
+    `folder`, and returns `folder`."""
     header, *results = (
         data for line in source.open("rb") if (data := json.loads(line))["type"] in ("header", "result")
     )
@@ -48,7 +49,7 @@ def repeated_run(source: Path, folder: Path, number: int) -> Path:
 
 
 def cost(arguments: Sequence[str]) -> tuple[float, int]:
-    """The processor seconds and the KiB of memory that a command of the suite takes."""
+    """Returns the processor seconds and the KiB of memory that a command of the suite takes."""
     process = subprocess.Popen(
         [str(ROOT / "rdma-cts"), *arguments],
         cwd=ROOT,
@@ -61,7 +62,7 @@ def cost(arguments: Sequence[str]) -> tuple[float, int]:
 
 
 def main() -> int:
-    """Measures each reader once."""
+    """Measures each command once."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "", allow_abbrev=False)
     parser.add_argument("--planned", type=int, default=300_000, metavar="N")
     parser.add_argument("--results", type=int, metavar="N")

@@ -1,18 +1,19 @@
-"""The cost of a run, each figure next to its floor: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
+"""Measures the time of runs in the Soft-RoCE guest: `python3 benchmarks/run_cost.py [--repetitions N] [MEASURE …]`.
 
-| measure | what | floor |
+| measure | what is measured | floor, the least possible time |
 |---|---|---|
 | only | `run --guest --only CASE`, with a template | resuming the template and ending the guest |
 | build | the same for a build that has no template yet | booting a guest with an empty command, powering it off |
-| smoke, default, spaces | a tier, or the exhaustive tier's spaces | the time of its cases, divided by the guests |
-| first | the first run, with an empty cache; measured once | none |
+| smoke, default, spaces | a tier, or the spaces of the exhaustive tier | the time of its cases, divided by the guests |
+| first | a run with an empty cache; measured once | none |
 
-Prints each time, and a table in Markdown with the medians of the time and of the processor seconds that the command and
-its guests have used, which vary less on a busy machine. The first repetition of each measure warms caches and does not
-count. Exit status 1 if a goal is missed. Run it on an idle machine.
+Prints the time of each run, and a Markdown table with the medians of the times and of the processor seconds. The
+processor seconds are those of the command and its guests, and vary less on a busy machine. The first repetition of each
+measure fills caches and does not count. The exit status is 1 if a goal is missed. Run it on an idle machine.
 
-`--history FILE` adds the figures as a line of JSON to those of earlier nights on the same machine, and the last line of
-the output says what is more than a fifth above their median; exit status 1 if anything is, whatever the goals are.
+`--history FILE` appends the figures as a line of JSON to a file with the figures of earlier nights on the same machine.
+The last line of the output names each figure that is more than a fifth above the median of earlier nights. If there is
+such a figure, the exit status is 1, whatever the goals are.
 """
 
 import argparse
@@ -54,7 +55,8 @@ NIGHTS, FEWEST = 14, 5
 class Measure:
     """One line of the table: arguments for `run`, the goal in seconds, and what else is measured.
 
-    `floor` is a function of the run's directory that returns seconds, or None. `new_build`: each run has another guest.
+    `floor` is a function of the run's directory that returns seconds, or None. With `new_build` no template exists for
+    the software under test.
     """
 
     title: str
@@ -66,7 +68,7 @@ class Measure:
 
 
 def resume_and_end(work: Path) -> float:
-    """Seconds from asking for a guest until a resumed guest has taken its request."""
+    """Returns the seconds from the request for a guest until a resumed guest has received the request."""
     guests = Guests(RunOptions(guest=True), work / "resumed", lambda _: None)
     began = time.perf_counter()
     with guests.run([CASE]):
@@ -74,7 +76,7 @@ def resume_and_end(work: Path) -> float:
 
 
 def boot_and_power_off(work: Path) -> float:
-    """Seconds from packing an empty job and starting QEMU until QEMU's end."""
+    """Returns the seconds from packing an empty job and starting QEMU until the end of QEMU."""
     image = ensure_image(Recipe(), cache_directory(), print)
     began = time.perf_counter()
     with boot(image, Job((), "true"), console=work / "booted" / "console.log") as guest:
@@ -86,7 +88,7 @@ def boot_and_power_off(work: Path) -> float:
 
 
 def cases_alone(work: Path) -> float:
-    """Seconds that the cases of the run took, divided by the number of guests that ran at the same time."""
+    """Returns the seconds of the cases of the run, divided by the number of guests that ran at the same time."""
     results = read_results(work / "out").results
     return sum(each.get("duration_us") or 0 for each in results) / 1e6 / (os.cpu_count() or 1)
 
@@ -104,13 +106,13 @@ MEASURES = {
 
 
 def processor_s() -> float:
-    """The processor seconds of all children that have ended."""
+    """Returns the processor seconds of all ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def run(measure: Measure, work: Path) -> tuple[float, float]:
-    """The seconds that `./rdma-cts run` takes, and the processor seconds that it and its guests use."""
+    """Returns the seconds that `./rdma-cts run` takes, and the processor seconds of the command and its guests."""
     environment = {**os.environ, "RDMA_CTS_PYTHON": sys.executable}
     if measure.empty_cache:
         environment["RDMA_CTS_CACHE"] = str(work / "cache")
@@ -130,7 +132,7 @@ def run(measure: Measure, work: Path) -> tuple[float, float]:
 
 
 def repeat(name: str, measure: Measure, repetitions: int) -> tuple[float, float, float | None]:
-    """The medians of a measure, of its processor time and of its floor, in seconds."""
+    """Returns the medians of the time, of the processor time and of the floor of a measure, in seconds."""
     runs, processors, floors = [], [], []
     for repetition in range(1 if measure.empty_cache else repetitions + 1):
         with tempfile.TemporaryDirectory(prefix="rdma-cts-benchmark-") as folder:
@@ -147,7 +149,7 @@ def repeat(name: str, measure: Measure, repetitions: int) -> tuple[float, float,
 
 
 def read_nights(path: Path) -> list[dict[str, float]]:
-    """The figures of each night in a history, the earliest first. Raises UserError."""
+    """Returns the figures of each night in a history, the earliest first. Raises UserError."""
     nights = []
     with reading(path):
         for number, line in enumerate(regular_lines(path) if path.exists() else (), 1):
@@ -163,7 +165,7 @@ def read_nights(path: Path) -> list[dict[str, float]]:
 
 
 def compared(nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]) -> tuple[str, bool]:
-    """A line that compares figures with earlier nights, with the spread of these; and whether any has regressed."""
+    """Returns a line that compares figures with earlier nights, and whether any figure has regressed."""
     known = {name: [night[name] for night in nights if name in night][-NIGHTS:] for name in figures}
     known = {name: values for name, values in known.items() if len(values) >= FEWEST}
     above = [
@@ -181,11 +183,11 @@ def compared(nights: Sequence[Mapping[str, float]], figures: Mapping[str, float]
 
 
 def main() -> int:
-    """Measures and prints; exit status 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(description="Measures what runs in the Soft-RoCE guest cost.", allow_abbrev=False)
-    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="how often each is measured")
-    parser.add_argument("--history", type=Path, metavar="FILE", help="compare with earlier nights, and add this one")
-    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)}; default: all")
+    """Measures, prints the results, and returns exit status 1 if a goal is missed."""
+    parser = argparse.ArgumentParser(description="Measures the time of runs in the guest.", allow_abbrev=False)
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="how often each measure is repeated")
+    parser.add_argument("--history", type=Path, metavar="FILE", help="compare with earlier nights, and add this night")
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"some of {', '.join(MEASURES)}; default: all")
     arguments = parser.parse_args()
     if unknown := set(arguments.measures) - set(MEASURES):
         parser.error(f"unknown measure {sorted(unknown)[0]!r}; the measures are {', '.join(MEASURES)}")

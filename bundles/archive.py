@@ -1,8 +1,8 @@
-"""The file of a bundle: tar in xz, written in one way only, so that the same run gives the same bytes.
+"""The file of a bundle: a tar archive in xz, written in only one way, so that the same run gives the same bytes.
 
-Reading compares every byte with the output of `pack` for the same files: names, sizes and hashes come from the
-manifest, which is the first member, and all else is fixed. xz itself detects a changed byte of the compressed data. Not
-for the contents of a bundle (commands/bundle.py), nor for what it supports (commands/verify.py). docs/bundles.md has
+Reading compares every byte with the output of `pack` for the same files: the names, sizes and hashes come from the
+manifest, which is the first member, and all other bytes are fixed. xz itself detects a changed byte of the compressed
+data. commands/bundle.py chooses the files of a bundle, and commands/verify.py judges them. docs/bundles.md describes
 the layout.
 """
 
@@ -27,8 +27,8 @@ SCHEMA = "rdma-cts-bundle/1"
 _OTHER_SCHEMA = re.compile(r"rdma-cts-bundle/[0-9]{1,9}")
 SUFFIX = ".rdma-cts.tar.xz"
 MANIFEST, WAIVERS, PROFILE = "manifest.json", "waivers.yaml", "profile.yaml"
-MOST_BYTES = 256 << 20  # the limit for all members together; a default run has 4 MB
-_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # bytes, and further bytes per compressed byte; a default run has 30
+MOST_BYTES = 256 << 20  # the limit for the sum of all members; a default run has 4 MB
+_ALWAYS_UNPACKED, _MOST_RATIO = 48 << 20, 100  # bytes, and further bytes per compressed byte
 _SLACK = 16 << 20  # bytes for the manifest and the headers of tar
 _MOST_OF_MANIFEST = 8 << 20
 _MOST_FILES = 20_000
@@ -43,20 +43,20 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Member:
-    """The size in bytes and the SHA-256 of one file."""
+    """The size in bytes and the SHA-256 of a file."""
 
     size: int
     sha256: str
 
     @staticmethod
     def of(data: bytes) -> "Member":
-        """The size and hash of a file with this content."""
+        """Returns the size and hash of a file with this content."""
         return Member(len(data), hashlib.sha256(data).hexdigest())
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The first member of a bundle: `about` describes the run for people and programs, `files` the other members."""
+    """The first member of a bundle. `about` describes the run, and `files` describes the other members."""
 
     about: Mapping[str, Any]
     files: Mapping[str, Member]
@@ -72,7 +72,8 @@ class Manifest:
 
     @staticmethod
     def of(content: bytes) -> "Manifest":
-        """The manifest with this content. Raises ValueError if `content` is not exactly what `encoded` writes."""
+        """Returns the manifest with this content. Raises ValueError if `content` is not exactly what `encoded`
+        writes."""
         try:
             data = dict(parse(content))
             if data.pop("schema") != SCHEMA:
@@ -105,7 +106,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
     """Writes a bundle of these files. Raises UserError if a file cannot be in a bundle, or if the bundle cannot be
     written."""
     if odd := next((name for name in files if not _is_name(name)), None):
-        raise UserError(f"{one_line(odd)}: no file of this name can be in a bundle")
+        raise UserError(f"{one_line(odd)}: a bundle cannot have a file of this name")
     if len(files) > _MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
         raise UserError(f"the run is too large for a bundle, which has at most {MOST_BYTES >> 20} MiB")
     ordered = {name: files[name] for name in sorted(files)}
@@ -117,7 +118,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
     parts += [compressor.compress(_END), compressor.flush()]
     packed = b"".join(parts)
     if manifest.unpacked > _most_unpacked(len(packed)):
-        raise UserError("the run compresses too well for a bundle: no reader would unpack it", hint=_REPEATED)
+        raise UserError("the run compresses too well for a bundle, which could not be unpacked again", hint=_REPEATED)
     write_atomically(path, packed)
 
 
@@ -127,7 +128,7 @@ _REPEATED = (
 
 
 def _most_unpacked(packed: int) -> int:
-    """The maximum size to which this many compressed bytes may expand."""
+    """Returns the maximum size to which `packed` compressed bytes may expand."""
     return _ALWAYS_UNPACKED + _MOST_RATIO * packed
 
 
@@ -135,7 +136,7 @@ _END = bytes(2 * _BLOCK)
 
 
 def _head(name: str, size: int) -> bytes:
-    """The header of tar before a member."""
+    """Returns the tar header before a member."""
     member = tarfile.TarInfo(name)
     member.size = size
     return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
@@ -146,7 +147,7 @@ def _padding(size: int) -> bytes:
 
 
 def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
-    """Writes the files of a bundle to an empty directory; returns its manifest and the SHA-256 of the bundle.
+    """Writes the files of a bundle to an empty directory. Returns the manifest and the SHA-256 of the bundle.
 
     Raises UserError with the reason if any byte of the bundle differs from what `pack` writes.
     """
@@ -179,7 +180,7 @@ class _OtherVersionError(Exception):
 
 
 def _schema_of(manifest: bytes) -> str:
-    """The schema that a manifest names; empty if the manifest names no schema."""
+    """Returns the schema that a manifest names; empty if the manifest names no schema."""
     try:
         data = parse(manifest)
     except ValueError:
@@ -188,7 +189,7 @@ def _schema_of(manifest: bytes) -> str:
 
 
 class _Source:
-    """The decompressed content of a file; `sha256` is computed over the compressed bytes that were read so far."""
+    """The decompressed content of a file. `sha256` covers the compressed bytes that were read so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -197,7 +198,7 @@ class _Source:
         self.sha256 = hashlib.sha256()
 
     def read(self, size: int) -> Iterator[bytes]:
-        """The next `size` bytes, in parts. Raises _WrongError if fewer bytes are left."""
+        """Yields the next `size` bytes in parts. Raises _WrongError if fewer bytes are left."""
         while size:
             if self._xz.eof:
                 raise _WrongError("it ends too early")

@@ -1,8 +1,7 @@
 """The statements of a bundle's manifest about its run, and whether they are true.
 
-Facts are always compared. Sentences and figures depend on the version of rdma-cts that packed the bundle: they are
-compared only if that is this version. Not for the form of the manifest (archive.py), nor for verdicts
-(commands/verify.py).
+Facts are always compared. Sentences and figures depend on the version of rdma-cts, so they are compared only if this
+version has packed the bundle. archive.py has the form of the manifest, and commands/verify.py checks the verdicts.
 """
 
 import functools
@@ -30,11 +29,11 @@ _FACTS = (
     "suite",
     "tables",
 )
-_WORDING = ("conformance", "reports")  # the folders of the code that judges and of the code that words the conclusions
+_WORDING = ("conformance", "reports")  # the code that judges, and the code that writes the conclusions
 
 
 def claims(run: Digest) -> dict[str, Any]:
-    """The statements of a manifest about a run."""
+    """Returns the statements of a manifest about a run."""
     return {
         _RUN: {name: text for name, text in run.facts.items() if text},
         "under_test": run.header.get("under_test", {}),
@@ -45,8 +44,8 @@ def claims(run: Digest) -> dict[str, Any]:
 
 
 def packer() -> dict[str, str]:
-    """The manifest's entry for this version: its number, and the SHA-256 over the code that judges and that words the
-    conclusions."""
+    """Returns the manifest's entry for this version: its number, and the SHA-256 of the code that judges and that
+    writes the conclusions."""
     return {"version": VERSION, "engine_sha256": _engine_sha256()}
 
 
@@ -59,7 +58,8 @@ def _engine_sha256() -> str:
 
 
 def wrong_claim(manifest: Manifest, run: Digest) -> str:
-    """The first statement of the manifest that is not true of the run, as a clause; empty if there is none."""
+    """Returns a clause about the first statement of the manifest that is not true of the run; empty if all statements
+    are true."""
     said, true = dict(manifest.about), claims(run)
     if _of_other_version(manifest):
         named = said.get(_RUN)
@@ -70,13 +70,14 @@ def wrong_claim(manifest: Manifest, run: Digest) -> str:
 
 
 def remark(manifest: Manifest, run: Digest) -> str:
-    """A remark if another version has written the manifest, whose words are then not compared; else empty."""
+    """Returns a remark if another version has written the manifest, because then its words are not compared; else an
+    empty text."""
     own = {**claims(run), _BUNDLED_BY: None}
     if not _of_other_version(manifest) or {**manifest.about, _BUNDLED_BY: None} == own:
         return ""
     by = manifest.about.get(_BUNDLED_BY)
     version, engine = (str(by.get(key)) if isinstance(by, Mapping) else "?" for key in ("version", "engine_sha256"))
-    return f"manifest: the facts are those of the run; the words are of another version, {version} ({engine[:12]})"
+    return f"manifest: the facts are those of the run; another version wrote the words, {version} ({engine[:12]})"
 
 
 def _of_other_version(manifest: Manifest) -> bool:
@@ -84,7 +85,8 @@ def _of_other_version(manifest: Manifest) -> bool:
 
 
 def _facts(about: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The statements with only the named facts of the run, and without the words, which depend on the version."""
+    """Returns the statements with only the named facts of the run, and without the words, which depend on the
+    version."""
     run = about.get(_RUN)
     facts = {name: run.get(name) for name in names} if isinstance(run, Mapping) else run
     return {**about, _RUN: facts, "words": None, _BUNDLED_BY: None}

@@ -1,6 +1,6 @@
-"""Signatures of bundles, made and checked by ssh-keygen with the user's own keys: BUNDLE.sig is next to BUNDLE.
+"""Signatures of bundles, which ssh-keygen makes and checks with the user's own keys. BUNDLE.sig is next to BUNDLE.
 
-Not for what a bundle supports (commands/verify.py).
+commands/verify.py checks what a bundle supports.
 """
 
 import os
@@ -15,19 +15,19 @@ from conformance.regular_file import read_regular
 from conformance.results.files import write_atomically
 
 SUFFIX = ".sig"
-NAMESPACE = "rdma-cts-bundle"  # a signature of something else with the same key does not count for a bundle
+NAMESPACE = "rdma-cts-bundle"  # signatures of other data with the same key are invalid for a bundle
 _PROGRAM = "ssh-keygen"
-_MOST_BYTES = 1 << 16  # the limit for a signature; real signatures have less than 4 KiB
+_MOST_BYTES = 1 << 16  # the limit for a signature file; real signatures have less than 4 KiB
 
 
 def path_of(bundle: Path) -> Path:
-    """The file of a bundle's signature."""
+    """Returns the file of a bundle's signature."""
     return bundle.with_name(bundle.name + SUFFIX)
 
 
 def sign(data: bytes, key: Path, target: Path) -> None:
-    """Writes the signature of a bundle's bytes by the private key in a file; if the file has a public key, ssh-agent
-    signs.
+    """Writes the signature of a bundle's bytes. `key` is the file of a private key, or of a public key whose private
+    key ssh-agent has.
 
     ssh-keygen asks for a passphrase on the terminal. Raises UserError.
     """
@@ -39,8 +39,8 @@ def sign(data: bytes, key: Path, target: Path) -> None:
 
 
 def signer(bundle: Path, data: bytes, signers: Path) -> str:
-    """The signer of these bytes of a bundle: the first principal in the file of allowed signers whose key made the
-    signature. Raises UserError (status 2) if there is none.
+    """Returns the signer of these bytes: the first principal in the file of allowed signers whose key made the
+    signature. Raises UserError (status 2) if no allowed signer made it.
     """
     where = path_of(bundle)
     try:
@@ -65,8 +65,8 @@ _HINT = "bundle --sign KEY writes BUNDLE.sig; SIGNERS has lines as in ssh-keygen
 
 
 def _run(arguments: Sequence[str], wrong: str, data: bytes = b"") -> str:
-    """The output of ssh-keygen -Y. Raises UserError, whose text begins with `wrong`, if ssh-keygen fails or is
-    missing."""
+    """Returns the output of ssh-keygen -Y. Raises UserError if ssh-keygen fails or is missing; the message begins with
+    `wrong`."""
     program = shutil.which(_PROGRAM)
     if program is None:
         raise UserError(f"the program {_PROGRAM} is not installed", hint="install openssh-client", status=3)

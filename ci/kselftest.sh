@@ -1,8 +1,8 @@
 #!/bin/sh
 # The suite as a kselftest of the running kernel: KTAP on standard output, everything else on standard error.
 # Usage: sh ci/kselftest.sh [OPTION of `rdma-cts run`]...
-# The device is RDMA_CTS_DEVICE, or the first of this host; without one the test is skipped. Exit status as in kselftest:
-# 0 all passed, 1 something failed, 4 skipped.
+# The device is RDMA_CTS_DEVICE, or else the first device of this host; without a device the test is skipped. Exit status
+# as in kselftest: 0 all cases passed, 1 a case failed, 4 skipped.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")

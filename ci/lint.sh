@@ -1,5 +1,5 @@
 #!/bin/sh
-# Format, lint, types and spelling of the whole tree, as a CI checks them: ci/lint.sh
+# Checks the format, lint, types and spelling of the whole tree, as a CI system does: ci/lint.sh
 # The tools are Python packages of fixed versions, checked by hash, in a virtual environment of the suite's cache.
 set -eu
 cd "$(dirname -- "$(readlink -f -- "$0")")/.."

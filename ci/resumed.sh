@@ -1,7 +1,8 @@
 #!/bin/sh
-# Resumes a run that was cut short in OUT, begins one if there is none, and leaves a complete one alone. Usage: sh
-# ci/resumed.sh OUT [OPTION of `rdma-cts run`]... Exit status: 0 whatever is violated, which the page or the merged run
-# reports; others as for `rdma-cts run`.
+# Resumes an interrupted run in OUT, begins a run if OUT has no run, and does nothing if the run is complete.
+# Usage: sh ci/resumed.sh OUT [OPTION of `rdma-cts run`]...
+# Exit status: 0 even if rules are violated, because the page or the merged run reports violations; others as for
+# `rdma-cts run`.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")

@@ -1,9 +1,9 @@
 #!/bin/sh
-# One shard of a run, on one of several machines. K and N come from the variables of GitLab (parallel:), of a Slurm array,
-# of an indexed Job of Kubernetes (with JOB_COMPLETIONS), or from SHARD=K/N.
+# Runs one shard of a run, on one of several machines. K and N come from the variables of GitLab (parallel:), of a Slurm
+# array, of an indexed Job of Kubernetes (with JOB_COMPLETIONS), or from SHARD=K/N.
 # Usage: sh ci/shard.sh [OPTION of `rdma-cts run`]...
-# Results go to OUT/shard-K (OUT is out by default), as resumed.sh says; `rdma-cts merge OUT/shard-* --out DIR` makes one run
-# of all.
+# The results are in OUT/shard-K (OUT is out by default), see resumed.sh. `rdma-cts merge OUT/shard-* --out DIR` makes one
+# run of all shards.
 set -eu
 
 if [ -n "${SHARD-}" ]; then

@@ -1,9 +1,9 @@
 #!/bin/sh
-# One cell of a nightly matrix: runs the cases on a stack of the guest, and compares with the last good run of that stack.
+# A cell of a nightly matrix: runs the cases on a stack of the guest, and compares the run with the stack's last good run.
 # Usage: sh ci/stack.sh STACK KEPT [OPTION of `rdma-cts run`]...
 # KEPT is a directory that the CI system keeps between nights; KEPT/STACK is the last run in which nothing had regressed.
-# Results, reports, summary.md and comparison.txt go to out/STACK. The summary is also appended to the file that
-# GITHUB_STEP_SUMMARY names, if any. Exit status: 0 nothing has regressed, or it is the first night; 1 something has;
+# Results, reports, summary.md and comparison.txt are written to out/STACK. The summary is also appended to the file that
+# GITHUB_STEP_SUMMARY names. Exit status: 0 nothing has regressed, or this is the first night; 1 something has regressed;
 # others as for `rdma-cts run`.
 set -eu
 
@@ -15,7 +15,7 @@ out=out/$stack
 status=0
 "$suite/rdma-cts" run --guest --stack "$stack" --yes --quiet --out "$out" "$@" || status=$?
 [ -s "$out/results.jsonl" ] || exit "$status"
-[ "$status" != 1 ] || status=0 # a violation that was there before is not a regression
+[ "$status" != 1 ] || status=0 # an earlier violation is not a regression
 
 if [ -e "$kept/$stack/results.jsonl" ]; then
     compared=0

@@ -1,7 +1,7 @@
 """The command line: `./rdma-cts COMMAND …`. Each command is a module of this package.
 
-This module only finds and starts the command. A user's mistake becomes one line on standard error and an exit status,
-never a traceback.
+This module finds and starts the command. A user's mistake becomes one line on standard error and an exit status,
+without a traceback.
 """
 
 import argparse
@@ -23,7 +23,8 @@ from conformance.errors import PROGRAM, UserError
 from fixtures.system.cache import cache_directory, keeps_files
 from reports.text import one_line
 
-# The commands in the order of the help text, with their descriptions; _MODULES has the module names that differ.
+# The commands in the order of the help text, with their descriptions. _MODULES has the module names that differ from
+# the command.
 COMMANDS: Mapping[str, str] = {
     "run": "Run the cases on a device of this host or, without one, in the Soft-RoCE guest.",
     "nightly": "Run the cases on several stacks, each compared with its last good night; exit status 1 if one has "
@@ -56,12 +57,12 @@ COMMANDS: Mapping[str, str] = {
     "variables": "Print the environment variables, and what each is for.",
     "completion": "Print a script with which bash, zsh or fish complete commands and options.",
 }
-_ALLOCATED = 50_000  # objects between two collections: a command makes many that stay, and little garbage
+_ALLOCATED = 50_000  # objects between two collections; a command makes many objects, and few become garbage
 _MODULES = {"list": "listing", "bisect-step": "bisect_step"}
 
 
 class _Version(argparse.Action):
-    """Prints the version, which is read only when it is needed."""
+    """The option --version, which reads the version only when it prints it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from conformance.tables.suite import VERSION
@@ -71,8 +72,8 @@ class _Version(argparse.Action):
 
 
 def parser_of(commands: Collection[str]) -> Parser:
-    """The parser of these commands. If there are none, or one is unknown, the parser has all commands, but not their
-    arguments: importing all modules takes longer than most commands."""
+    """Returns a parser of these commands. Without commands, or with an unknown command, the parser has all commands
+    without their arguments, because importing all modules takes longer than most commands."""
     parser = Parser(
         prog=NAME,
         description="Conformance tests for the memory-region verbs of RDMA devices.",
@@ -91,8 +92,8 @@ def parser_of(commands: Collection[str]) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None, parser: Parser | None = None, **known: object) -> int:
-    """Runs the command that `argv` names and returns its exit status. The caller may have made the `parser` already;
-    `known` has attributes to add to the arguments, such as the cases if the caller has chosen them already."""
+    """Runs the command that `argv` names and returns its exit status. The caller may have made the `parser` already.
+    `known` are attributes that are added to the arguments, such as cases that the caller has already chosen."""
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
@@ -119,21 +120,21 @@ def main(argv: Sequence[str] | None = None, parser: Parser | None = None, **know
 
 
 def _told(error: UserError) -> int:
-    """Prints the lines of an error; returns its exit status."""
+    """Prints the lines of an error and returns its exit status."""
     for line in error.lines:
         print(f"{NAME}: {one_line(line)}", file=sys.stderr)
     return error.status
 
 
 def keep_derived_files(given: Sequence[str]) -> None:
-    """Lets this process and its children keep parsed tables in the cache, if they may write to it."""
+    """Lets this process and its children keep parsed tables in the cache, if the cache is writable."""
     if keeps_files(given):
         os.environ.setdefault(cache.DIRECTORY, str(cache_directory() / "derived" / "host"))
 
 
 def run_as_program() -> int:
-    """Runs the command of this process; returns its exit status, which is 3 if output of a command other than `run`
-    was lost."""
+    """Runs the command of this process and returns its exit status. If output was lost, the status is 3, except for
+    `run`."""
     gc.set_threshold(_ALLOCATED, 20, 20)
     output = Output()
     heed_signals()

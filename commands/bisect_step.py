@@ -18,12 +18,12 @@ GOOD, BAD, SKIP, END = 0, 1, 125, 128
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of a run; --only names a case or a defect."""
+    """Adds the options of a run. --only names a case or a defect."""
     run.add_arguments(parser)
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the cases; their verdicts as an exit status. A mistake in --only ends the bisection."""
+    """Runs the cases and returns the exit status for their verdicts. A mistake in --only ends the bisection."""
     try:
         options = with_earlier(run_arguments.options_from(arguments), None)
         if not options.only:
@@ -31,12 +31,12 @@ def execute(arguments: argparse.Namespace) -> int:
         run_arguments.selection_from(options).apply(run_arguments.suite_from(options))
     except UserError as error:
         raise _end(error) from error
-    arguments.only = list(options.only)  # no later step has to find the defect again
+    arguments.only = list(options.only)  # later steps need not look up the defect
     with run_folder(arguments.out, "bisect") as arguments.out:
         try:
             run.execute(arguments)
             verdicts = [Verdict(record["verdict"]) for record in read(arguments.out).results]
-        except UserError as error:  # the build of this commit cannot be used, or does not boot
+        except UserError as error:  # the build of this commit is unusable or does not boot
             show(error.lines, sys.stderr)
             return SKIP
         except Exception as error:
@@ -47,12 +47,12 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _end(error: UserError) -> UserError:
-    """The same error, with the status that ends a bisection, for an error that is not the fault of any commit."""
+    """Returns the same error with the status that ends a bisection. It is for errors that no commit causes."""
     return UserError(error.message, *error.more, hint=error.hint, log=error.log, status=END)
 
 
 def status_of(verdicts: Iterable[Verdict]) -> int:
-    """A verdict is bad if the documents are violated, good if they are met; any other decides nothing."""
+    """Returns BAD if a verdict is a violation, GOOD if the documents are met, and SKIP for undecided verdicts."""
     found = set(verdicts)
     if found & set(VIOLATIONS):
         return BAD

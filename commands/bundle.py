@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Verifies a bundle, writes it, and prints what it supports; exit status 0. Raises UserError, with status 1 if
-    recorded verdicts do not follow from the observations."""
+    """Packs and verifies a bundle, writes it, prints which verdicts it supports, and returns exit status 0. Raises
+    UserError, with status 1 if recorded verdicts do not follow from the observations."""
     if not os.path.lexists(arguments.run / RESULTS):
         raise UserError(f"{arguments.run} is not the directory of a run")
     run = read(arguments.run)
@@ -84,18 +84,20 @@ def _files(run: Digest, waivers: Path | None, profile: Path | None) -> Mapping[s
         if not known:
             raise UserError(f"the run in {folder} had no waivers", hint="leave out --waivers")
         if hashlib.sha256(found[WAIVERS]).hexdigest() != known["sha256"]:
-            raise UserError(f"{path} is not the file of waivers that the run had", hint="--waivers names that one")
+            raise UserError(
+                f"{path} is not the file of waivers that the run had", hint="name the run's file with --waivers"
+            )
     named = run.header.get("profile")
     if path := profile or (_of_run(folder, named["file"]) if named else _profile_of(folder)):
         found[PROFILE] = _content(path)
         if named and hashlib.sha256(found[PROFILE]).hexdigest() != named["sha256"]:
-            raise UserError(f"{path} is not the profile that the run had", hint="--profile names that one")
+            raise UserError(f"{path} is not the profile that the run had", hint="name the run's file with --profile")
     return found
 
 
 def _profile_of(folder: Path) -> Path | None:
-    """The profile that the plan of a run names, for runs of versions whose header does not name it; None if the run
-    had no profile."""
+    """Returns the profile that the plan of a run names, or None. It is for runs of versions whose header does not name
+    the profile."""
     if not (folder / PLAN).exists():
         return None
     parser = Parser(prog="bundle")
@@ -105,7 +107,8 @@ def _profile_of(folder: Path) -> Path | None:
 
 
 def _of_run(folder: Path, name: str) -> Path:
-    """The path of a file that a run was given; `name` may be relative to the directory where the run was started."""
+    """Returns the path of a file that a run has read. `name` may be relative to the directory where the run was
+    started."""
     return Path(read_plan(folder).directory, name) if (folder / PLAN).exists() else Path(name)
 
 

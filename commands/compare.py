@@ -1,4 +1,4 @@
-"""`rdma-cts compare`: what has regressed or been fixed between two runs. Made for nightly jobs."""
+"""`rdma-cts compare`: prints what has regressed or been fixed between two runs. Nightly jobs use it."""
 
 import argparse
 import sys
@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints the comparison. Exit status 1: a regression, 3: the new run decides less than the old one, 0: none of
-    these."""
+    """Prints the comparison. Returns exit status 1 after a regression, 3 if the new run decides less than the old run,
+    else 0."""
     comparison = compare(read(arguments.old), read(arguments.new), arguments.unlike_tables)
     if arguments.format != "text":
         sys.stdout.write(comparison_formats.FORMATS[arguments.format](comparison))

@@ -1,6 +1,6 @@
-"""`rdma-cts completion`: prints the script with which a shell completes commands and options with the Tab key.
+"""`rdma-cts completion`: prints a script; with it a shell completes commands and options when the user presses Tab.
 
-The script needs no Python when somebody presses Tab. The packages install it for all users.
+The script itself needs no Python. The packages install it for all users.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from commands.cli.arguments import NAME as PROGRAM
 from commands.cli.arguments import Parser
 from conformance.tables.suite import load_suite
 
-_FILES = "--"  # among the words that fit as a value: the value is a file
+_FILES = "--"  # marks a value as a file, among the words that can be a value
 _PATHS = (
     "ARG",
     "BUNDLE",
@@ -22,7 +22,7 @@ _PATHS = (
     "OLD",
     "RUN",
     "TREE",
-)  # values that are files, as help names them
+)  # placeholders in help texts whose values are files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,14 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    from commands.__main__ import COMMANDS, parser_of  # the shell finds this command by its name
+    from commands.__main__ import COMMANDS, parser_of
 
     print(SCRIPTS[arguments.shell](_with_subcommands(parser_of(COMMANDS).commands())), end="")
     return 0
 
 
 def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
-    """The commands, each after its subcommands. The name of a subcommand begins with the name of its command."""
+    """Returns the commands, each after its subcommands. The name of a subcommand begins with the name of its
+    command."""
     found = {}
     for name, parser in commands.items():
         found.update({f"{name} {each}": below for each, below in parser.commands().items()})
@@ -47,15 +48,15 @@ def _with_subcommands(commands: dict[str, Parser]) -> dict[str, Parser]:
 
 @cache
 def _known() -> dict[str, Collection[str]]:
-    """The words that fit as the value of an option, by the placeholder in its help text."""
+    """Returns the words that can be the value of an option, by the placeholder in the option's help text."""
     suite = load_suite()
     verbs = sorted({table.verb.removeprefix("ibv_") for table in suite.tables})
     return {"VERB": verbs, "ID": suite.registry.as_data(), **dict.fromkeys(_PATHS, (_FILES,))}
 
 
 def _values(parser: Parser) -> Iterator[tuple[str, str | None]]:
-    """Each long option of a command, or "" for an argument, with the words that fit as its value; None if the option
-    has no value."""
+    """Yields each long option of a command, or "" for an argument, with the words that can be its value; None if the
+    option has no value."""
     for action in parser._actions:
         words = action.choices or _known().get(str(action.metavar), ())
         value = None if action.nargs == 0 else " ".join(map(str, words))
@@ -92,8 +93,8 @@ def _offer(words: str) -> str:
 
 
 def _zsh(commands: dict[str, Parser]) -> str:
-    """The script for bash in a form that zsh can read. If compinit loads it as a function, the first call completes
-    already."""
+    """Returns the script for bash in a form for zsh. If compinit loads it as a function, its first call already
+    completes."""
     load = "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }\n"
     load += "autoload -U +X bashcompinit && bashcompinit"
     first = "[[ ${zsh_eval_context[-1]} != loadautofunc ]] || _bash_complete -o filenames -F _rdma_cts"

@@ -1,6 +1,6 @@
-"""`rdma-cts coverage`: how many cases prove each documented statement, and which statements no case proves.
+"""`rdma-cts coverage`: prints how many cases prove each documented statement, and which statements no case proves.
 
-Counts the statements that the tables expect and, with a results file, those that were observed. Not for judging: the
+It counts the statements that the tables expect and, with a results file, the statements that were observed. The
 verdicts are those of the results.
 """
 
@@ -30,7 +30,7 @@ _NOT_RUN, _NOT_JUDGED = "-", "not judged"
 
 @dataclass(frozen=True)
 class RuleCoverage:
-    """A rule and its cases: the numbers that prove it by a successful call and by a refused call.
+    """A rule, and how many cases prove it by a successful call and by a refused call.
 
     A case with successful and refused steps counts in both numbers. `open` cases record what happens and prove nothing.
     `verdict` is empty without results, "-" if the results have none for this rule, and "not judged" for a rule of a
@@ -76,7 +76,7 @@ class Coverage:
 
     @property
     def only_open(self) -> list[str]:
-        """The rules that have cases, all of which leave the outcome open."""
+        """The rules whose cases all leave the outcome open."""
         return [rule.id for rule in self.rules if rule.cases and not rule.success and not rule.refused]
 
 
@@ -94,12 +94,12 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def cover(suite: Suite) -> Coverage:
-    """The coverage of the tables, without results."""
+    """Returns the coverage of the tables, without results."""
     return Coverage(tuple(_rules(suite, None)), tuple(_codes(suite.cases, None)), len(suite.cases))
 
 
 def cover_with_results(suite: Suite, path: Path) -> Coverage:
-    """The coverage of the tables, and what a run of them has shown. Raises UserError if the results are invalid."""
+    """Returns the coverage of the tables and of the results of a run. Raises UserError if the results are invalid."""
     run = read(path)
     recorded = read_results(path)
     try:
@@ -133,11 +133,11 @@ def _rules(suite: Suite, verdicts: Mapping[str, str] | None) -> Iterator[RuleCov
 
 
 def directions(case: Case) -> set[str]:
-    """The directions in which a case proves its rules: `success`, `refused`, or `open` if it proves nothing."""
+    """Returns the directions in which a case proves its rules: `success`, `refused`, or `open` if it proves nothing."""
     if case.sweep:
         return {clause.then.outcome for clause in case.sweep.deciding if clause.then} - {"open"}
-    # A case whose own call is left open never fails, whatever its later steps expect. Random sequences find violations
-    # and prove nothing.
+    # A case whose judged call is left open never fails, whatever its later steps expect. Random sequences find
+    # violations and prove nothing.
     if case.when.then.outcome == "open" or not case.kind.traits.proves:
         return {"open"}
     return {step.then.outcome for step in (case.when, *case.afterwards)} - {"open"}
@@ -161,7 +161,8 @@ def _expecting(cases: Iterable[Case], verb: Verb, code: ReturnCode) -> int:
 
 @dataclass(frozen=True)
 class _Observation:
-    """The answer of one call of a result: its return value, or errno if it returned NULL; and the expected codes."""
+    """The answer of one call in a result: the return value, or errno if the call returned NULL; and the expected
+    codes."""
 
     call: str
     reason: str
@@ -185,7 +186,7 @@ def _names(code: ReturnCode, verb: Verb, name: str) -> bool:
 
 
 def _shows(seen: _Observation, verb: Verb, code: ReturnCode) -> bool:
-    """Whether an observation shows the code.
+    """Returns whether an observation shows the code.
 
     ENOTSUP and EOPNOTSUPP are the same number on Linux, but two separate promises of ibv_advise_mr(3). The number
     counts only for the promise that the case expects; otherwise one observation would count for both.
@@ -202,7 +203,7 @@ def _is(code: ReturnCode, verb: Verb, reason: str) -> bool:
 
 
 def render(coverage: Coverage) -> Iterator[str]:
-    """The lines for people: rules, totals, return codes."""
+    """Yields the lines of the text report: rules, totals, return codes."""
     yield from _rule_lines(coverage)
     yield ""
     yield from _totals(coverage)
@@ -222,7 +223,7 @@ def _rule_lines(coverage: Coverage) -> Iterator[str]:
             f"{number or '-':>{size}}"
             for number, size in ((rule.cases, 5), (rule.success, 7), (rule.refused, 7), (rule.open, 4))
         ]
-        # The verdict is in brackets if every case is open: it then means only that there was no crash or hang.
+        # The verdict is in brackets if every case is open: then it means only that no case crashed or hung.
         shown = f"({rule.verdict})" if rule.id in coverage.only_open else rule.verdict
         verdict = f"{shown:<11}  " if with_results else ""
         source = rule.document if len(rule.document) <= document else f"{rule.document[: document - 1]}…"

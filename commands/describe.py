@@ -1,6 +1,6 @@
-"""`rdma-cts describe`: what the documents promise about a verb.
+"""`rdma-cts describe`: prints what the documents promise about a verb.
 
-Prints descriptions, not results: `run` tests whether a device conforms to them.
+`run` tests whether a device conforms to these descriptions.
 """
 
 import argparse
@@ -49,7 +49,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def find(name: str, dialect: str = MAINLINE) -> Verb:
-    """The description of a verb, named with or without its ibv_ prefix. Raises UserError if there is none."""
+    """Returns the description of a verb. `name` may lack the prefix ibv_. Raises UserError if there is no
+    description."""
     full = name if name.startswith("ibv_") else f"ibv_{name}"
     if full not in VERBS:
         close = difflib.get_close_matches(full, VERBS, n=3, cutoff=0.6)
@@ -63,14 +64,14 @@ def find(name: str, dialect: str = MAINLINE) -> Verb:
 
 
 def _enums(verb: Verb, structs: Iterable[Struct]) -> tuple[Enum, ...]:
-    """The enumerations that the arguments, the return codes and the given structs use, each once."""
+    """Returns the enumerations that the arguments, the return codes and the given structs use, each once."""
     names = [each.enum for each in verb.parameters]
     names += [verb.code_enum, *(field.enum for struct in structs for field in struct.fields)]
     return tuple(enum_in(verb.dialect, name) for name in dict.fromkeys(names) if name)
 
 
 def render(verb: Verb) -> Iterator[str]:
-    """The description as text lines: signature, arguments, return value, notes, enumerations, structs."""
+    """Yields the lines of the description: signature, arguments, return value, notes, enumerations, structs."""
     yield from _wrapped(f"{verb.name}: {verb.summary}")
     since = f"; since rdma-core {verb.since}" if verb.since else ""
     yield from _wrapped(f"From {verb.document}; {verb.linkage.value}{since}.")
@@ -84,14 +85,14 @@ def render(verb: Verb) -> Iterator[str]:
     yield from _section("Where the documents disagree", _discrepancies(verb, shown))
     for enum in _enums(verb, shown):
         if enum.name == verb.code_enum:
-            continue  # listed above, with what each code means for the object
+            continue  # already listed with the meaning of each code
         yield from _section(f"enum {enum.name}: {enum.summary}", _enum(enum))
     for struct in shown:
         yield from _section(f"struct {struct.name}: {struct.summary}", _struct(struct))
 
 
 def _signature(verb: Verb) -> Iterator[str]:
-    """The prototype, broken only between arguments."""
+    """Yields the lines of the prototype, which is broken only between arguments."""
     arguments = (declaration(each.ctype, each.name).replace(" ", "\0") for each in verb.parameters)
     opening = f"  {declaration(verb.returns, verb.name)}("
     for line in _wrapped(", ".join(arguments) + ")", opening.replace(" ", "\0"), hang=len(opening)):
@@ -105,7 +106,8 @@ def _other_dialect(verb: Verb) -> Iterator[str]:
 
 
 def _within(verb: Verb, structs: Iterable[Struct]) -> tuple[Struct, ...]:
-    """The structs that a caller fills or reads itself: result, arguments, and the structs embedded in them."""
+    """Returns the structs that a caller fills or reads: the result, the arguments, and structs that are embedded in
+    these."""
     ctypes = " ".join((verb.returns, *(each.ctype for each in verb.parameters))).split()
     return tuple(struct for struct in structs if struct.name in (*ctypes, *_embedded(structs, ctypes)))
 
@@ -126,7 +128,7 @@ def _parameters(parameters: Iterable[Parameter]) -> Iterator[str]:
 
 
 def _choice(each: Parameter | Field) -> str:
-    """The enumeration of the values, and those that the page allows."""
+    """Returns the enumeration of the values, and the values that the page allows."""
     return f"{each.enum}: {', '.join(each.allowed)}" if each.allowed else f"{each.enum}: any"
 
 
@@ -177,7 +179,7 @@ def _struct(struct: Struct) -> Iterator[str]:
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    """A titled block, or nothing if it would be empty."""
+    """Yields a block with a title, or nothing if the block is empty."""
     body = list(lines)
     if body:
         yield from ("", title, *body)

@@ -1,4 +1,4 @@
-"""`rdma-cts doctor`: what is missing on this host for each way of running, and how to get it."""
+"""`rdma-cts doctor`: prints what is missing on this host for each way of running, and how to get it."""
 
 import argparse
 import itertools
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints a table for each way. Exit status 0 if at least one way of running works, else 4."""
+    """Prints a table for each way of running. Returns exit status 0 if at least one way works, else 4."""
     if arguments.host:
         title = f"On an RDMA device of {arguments.host} ({PROGRAM} run --host {arguments.host} --device NAME)"
         return _told({title: hosts.findings(arguments.host)})
@@ -64,15 +64,15 @@ def _told(ways: Mapping[str, Sequence[Finding]]) -> int:
 
 
 def driver_of(device: str) -> str:
-    """The name of a device's kernel driver. Raises UserError if there is no such device."""
+    """Returns the name of a device's kernel driver. Raises UserError if the device does not exist."""
     if device not in (names := device_names()):
         raise UserError(f"there is no device {device}", hint=f"devices of this host: {', '.join(names) or 'none'}")
     return driver_name(RdmaNetlink(device).driver_id() or 0)
 
 
 def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding]:
-    """The entries of the page about NICs for a driver and for every driver: rules that fail, where, and other
-    effects."""
+    """Returns the entries of the page about NICs for this driver and for every driver: violated rules with their
+    places, and other effects."""
     page = next((page for page in pages if page.is_file()), None)
     if page is None:
         return [Finding(NOTE, driver, "the page nics.md of the documentation says what is known of drivers")]
@@ -91,12 +91,12 @@ def _is_row(line: str) -> bool:
 
 
 def _plain(cell: str) -> str:
-    """A cell of a Markdown table as text."""
+    """Returns a cell of a Markdown table as plain text."""
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell).replace("`", "").strip()
 
 
 def table(findings: Iterable[Finding]) -> list[str]:
-    """The findings as lines of text, each followed by its remedy."""
+    """Returns the findings as lines of text. The remedy of a finding is the next line."""
     lines = []
     for finding in findings:
         lines.append(f"  {finding.state:7}  {finding.about:15}  {finding.text}")
@@ -106,7 +106,7 @@ def table(findings: Iterable[Finding]) -> list[str]:
 
 
 def guest_findings(host: Host, recipe: Recipe) -> list[Finding]:
-    """The needs of building and running the guest."""
+    """Returns what building and running the guest needs, and whether this host has it."""
     cache = cache_directory()
     folder = image_folder(recipe, cache)
     built = damage_of(folder, recipe.digest()) is None

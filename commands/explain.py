@@ -1,4 +1,5 @@
-"""`rdma-cts explain`: a rule, a case, a point or a defect in full: the promise, its proof, and the latest verdict."""
+"""`rdma-cts explain`: prints all about a rule, a case, a point or a defect: the promise, its proof, and the latest
+verdict."""
 
 import argparse
 

@@ -1,4 +1,5 @@
-"""`rdma-cts findings`: a page of the defects that runs on several stacks have found, with the programs for them."""
+"""`rdma-cts findings`: writes a page of the defects that runs on several stacks have found, and C programs that show
+them."""
 
 import argparse
 import json
@@ -23,7 +24,7 @@ from reproducers.mail import mail
 from reproducers.of_runs import basis_of
 from reproducers.writer import Inexpressible
 
-# For each fingerprint, the place of the defect in the driver's source; only places that are certain are listed.
+# For each fingerprint, the place of the defect in the driver's source, if the place is certain.
 PLACES = "places.yaml"
 _KCIDB = "kcidb.json"
 
@@ -107,7 +108,7 @@ def _page(found: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Nam
 
 
 def _mended() -> dict[str, str]:
-    """By fingerprint, the changes of the mended stack that mend a defect, as links."""
+    """Returns, by fingerprint, links to the changes of the mended stack that mend a defect."""
     found: dict[str, list[str]] = {}
     for change in read_changes():
         source = f"../fixtures/guest/{CHANGES.name}/{change.name}.yaml"
@@ -117,7 +118,7 @@ def _mended() -> dict[str, str]:
 
 
 def places_in(path: Path) -> dict[str, str]:
-    """The texts of the file, by fingerprint; none without the file."""
+    """Returns the texts of the file, by fingerprint; an empty mapping if the file does not exist."""
     if not path.exists():
         return {}
     try:

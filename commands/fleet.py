@@ -1,4 +1,4 @@
-"""`rdma-cts fleet`: one page about the runs of many nodes, from their summaries."""
+"""`rdma-cts fleet`: writes one page about the runs of many nodes, from the summaries of the runs."""
 
 import argparse
 import os
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the page, its data and the commands for Slurm; the exit status shows whether any node differs."""
+    """Writes the page, its data and the commands for Slurm. The exit status shows whether any node differs."""
     found: dict[str, Path] = {}
     for folder in (each for given in arguments.nodes for each in _nodes_in(given)):
         name = one_line(folder.name)
@@ -61,14 +61,14 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _nodes_in(given: Path) -> Iterator[Path]:
-    """The directories of nodes that an argument names. Raises UserError if it names none."""
+    """Yields the directories of nodes that an argument names. Raises UserError if the argument names no node."""
     with reading(given):
         if _is_run(given):
             yield Path(os.path.abspath(given))
             return
         below = sorted(Path(entry.path) for entry in os.scandir(given) if entry.is_dir())
     if not below:
-        raise UserError(f"{given} has no results, and no directory in it", hint="give the directories of the nodes")
+        raise UserError(f"{given} has neither results nor directories", hint="give the directories of the nodes")
     yield from (Path(os.path.abspath(each)) for each in below)
 
 
@@ -77,7 +77,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _node(name: str, folder: Path, out: Path) -> Node:
-    """A node; a problem with its directory affects only this node."""
+    """Returns a node. A problem with its directory affects only this node."""
     try:
         facts = facts_of(folder)
         has_report = (folder / REPORT).is_file()
@@ -88,11 +88,11 @@ def _node(name: str, folder: Path, out: Path) -> Node:
     report = os.path.relpath(folder / REPORT, os.path.abspath(out)) if has_report else ""
     if facts is None:
         return Node(name, problem="no results")
-    return Node(name, report, facts, "" if facts.complete else "the run is not whole")
+    return Node(name, report, facts, "" if facts.complete else "the run is incomplete")
 
 
 def differences(known: Fleet) -> Iterator[str]:
-    """The differences between equal nodes, as the terminal shows them."""
+    """Yields the differences between equal nodes as lines for the terminal."""
     found = [each for group in known.groups for each in group.differences]
     for each in found[:_MOST]:
         others = f" and {len(each.nodes) - 3:,} more" if len(each.nodes) > 3 else ""

@@ -47,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Prints what has changed. The exit status is the one that `run` would have had.
+    """Prints what has changed. Returns the exit status that `run` would have had.
 
-    It is also 1 if the tables are those of the run and a recorded verdict has no supporting observation.
+    The status is also 1 if the tables are those of the run and no observation supports a recorded verdict.
     """
     suite = run_arguments.suite_from(arguments)
     recorded = read_results(arguments.run)
@@ -71,7 +71,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudged], waivers: Waivers | None) -> None:
-    """Writes the results of a run that was judged again to a directory, in the format of a run."""
+    """Writes the results of the new judgement to a directory, in the format of a run."""
     header: HeaderRecord = {
         **recorded.header,
         "suite": {"version": VERSION, "tables_sha256": suite.tables_sha256},
@@ -114,14 +114,14 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
 
 
 def _still_valid(recorded: Recorded, results: list[ResultRecord]) -> list[ConfirmationRecord]:
-    """The confirmations of violations whose verdict is still the same."""
+    """Returns the confirmations of violations whose verdict has not changed."""
     before = {record["case"]: record["verdict"] for record in recorded.results}
     same = {record["case"] for record in results if before.get(record["case"]) == record["verdict"]}
     return [each for each in recorded.confirmations if each["case"] in same]
 
 
 def _without_side_file(record: ResultRecord) -> ResultRecord:
-    """The record without `points_file`: that file is next to the old results, not the new ones."""
+    """Returns the record without `points_file`: this file is next to the old results, not next to the new results."""
     rest = record.copy()
     rest.pop("points_file", None)
     return rest
@@ -154,15 +154,15 @@ def _summary(
 
 
 def shortened(unfounded: Sequence[str]) -> Iterator[str]:
-    """A line for each of the first recorded verdicts that no observation supports, and the number of further such
-    verdicts."""
+    """Yields a line for each of the first recorded verdicts that no observation supports, and a line with the number of
+    the others."""
     yield from map(one_line, unfounded[:_MOST_SHOWN])
     if len(unfounded) > _MOST_SHOWN:
         yield f"and {len(unfounded) - _MOST_SHOWN} more"
 
 
 def not_founded(unfounded: Sequence[str]) -> str:
-    """Reports the number of recorded verdicts that do not follow from the observations."""
+    """Returns a sentence with the number of recorded verdicts that do not follow from the observations."""
     return f"nothing: {format_count(len(unfounded), 'recorded verdict')} not founded on what was observed"
 
 

@@ -1,7 +1,7 @@
-"""A lab: the same cases on several hosts at once, one run for each host, and one page about all of them.
+"""A lab: the same cases on several hosts at once, with one run for each host and one page about all hosts.
 
-Each host has a `rdma-cts run --host` in a process of its own, so that a failure on one host does not affect the others.
-Not for the file (runs/lab_file.py), nor for the page (reports/fleet.py).
+Each host has a `rdma-cts run --host` in its own process, so that a failure on one host does not affect the other hosts.
+runs/lab_file.py reads the file of a lab, and reports/fleet.py makes the page.
 """
 
 import argparse
@@ -55,15 +55,15 @@ _REFUSED = {
     **{name: "a lab has no guest" for name, option in OPTIONS.items() if option.only_on == GUEST},
     "rdma_core": "install that build on the hosts",
 }
-_ENDING_S = 60.0  # how long the runs may take to end when this process is told to end
+_ENDING_S = 60.0  # how long the runs may take to end after a signal to this process
 _LOUDNESS = {QUIET: ["-q"], VERBOSE: ["-v"]}
 
 
 def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resumed: bool = False) -> int:
-    """Runs the cases of `options` on each host in the file; returns the exit status.
+    """Runs the cases of `options` on each host in the file and returns the exit status.
 
-    The results of each host are in a subdirectory of the lab's directory. If the lab is `resumed`, a host whose run is
-    complete runs nothing. Raises UserError for a mistake in the file.
+    The results of each host are in a subdirectory of the lab's directory. If the lab is `resumed`, a host with a
+    complete run runs nothing. Raises UserError for a mistake in the file.
     """
     if arguments.shell:
         raise UserError("--shell cannot be given with --lab", hint="a lab has no guest")
@@ -88,7 +88,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
             report.renderer(name)
         suite_of(tables_digest([CASES]))  # the reports of all hosts need it
         parser = parser_of(["run"])
-        gc.freeze()  # objects that the collector never visits stay shared with the copies
+        gc.freeze()  # memory that the collector does not touch stays shared with the copies of this process
         runs = [_HostRun(host, options, out, loudness, parser, chosen, progress) for host in labelled]
         try:
             for run in runs:
@@ -114,7 +114,7 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
 
 
 def _told(node: Node) -> str:
-    """The outcome of a host, in one line."""
+    """Returns the outcome of a host as one line."""
     if node.facts is None:
         return f"not run: {node.problem}"
     return "; ".join(filter(None, (node.facts.conclusion, node.problem)))
@@ -128,21 +128,22 @@ def _refuse_runs(out: Path, hosts: Sequence[LabHost]) -> None:
 
 
 def _has_run(folder: Path) -> bool:
-    """Whether a directory has a recorded or planned run."""
+    """Returns whether a directory has a recorded or planned run."""
     results = folder / FILE_NAME
     return (folder / PLAN).exists() or (results.exists() and results.stat().st_size > 0)
 
 
 def _left_out(out: Path, hosts: Sequence[LabHost], file: Path) -> Iterator[str]:
-    """A line for each run in the directory of a lab whose host is not in the lab's file."""
+    """Yields a line for each run in the directory of a lab, if the host of the run is not in the lab's file."""
     names = {host.name for host in hosts}
     for folder in sorted(out.iterdir()):
         if folder.name not in names and _has_run(folder):
-            yield f"{folder.name}: the run in {folder} is left out, since {file} has no host of that name"
+            yield f"{folder.name}: the run in {folder} is left out, because {file} has no host of this name"
 
 
 def _status(found: Sequence[int]) -> int:
-    """The exit status of a lab: a violation on any host comes first, then a host without a conclusion."""
+    """Returns the exit status of a lab: that of a violation on any host, else that of a host without a conclusion, else
+    0."""
     return 1 if 1 in found else 3 if any(found) else 0
 
 
@@ -151,7 +152,7 @@ def _rest(out: Path) -> str:
 
 
 def _foreign(folder: Path, wanted: RunOptions) -> str:
-    """Why the run in a host's directory is not the `wanted` run; empty if it is."""
+    """Returns why the run in a host's directory is not the `wanted` run; empty if it is the wanted run."""
     named = ", ".join(filter(None, [wanted.host, wanted.device]))
     try:
         found = recorded_options(read_plan(folder).argv, folder / PLAN)
@@ -163,10 +164,10 @@ def _foreign(folder: Path, wanted: RunOptions) -> str:
 
 
 class _HostRun:
-    """The run on one host: a copy of this process, whose lines are prefixed with the host's name.
+    """The run on one host: a copy of this process. Its output is shown with the host's name before each line.
 
-    A copy shares what this process has imported and read. All copies are made before any output is read, since a
-    process must not be copied while other threads run.
+    A copy shares the modules and tables of this process. All copies are made before any output is read, because threads
+    read the output, and a process must not be copied while other threads run.
     """
 
     def __init__(
@@ -206,7 +207,7 @@ class _HostRun:
         self._output = os.fdopen(read_from, encoding="utf-8", errors="replace")
 
     def listen(self) -> None:
-        """Starts showing its lines."""
+        """Starts to show the lines of the run."""
         if self._process:
             self._reader = threading.Thread(target=self._show, daemon=True)
             self._reader.start()
@@ -221,7 +222,7 @@ class _HostRun:
                     self._progress.say(f"{self.host.name}: {text}")
 
     def wait(self, seconds: float | None = None) -> None:
-        """Returns when the run has ended, or after this many seconds."""
+        """Returns when the run has ended, or after `seconds`."""
         if self._process:
             self._process.join(seconds)
             self.status = self._process.exitcode if self._process.exitcode is not None else 3
@@ -229,7 +230,7 @@ class _HostRun:
                 self._reader.join()
 
     def end(self) -> None:
-        """Ends the run if it is still going on, in an orderly way, so that nothing is left on its host."""
+        """Ends a running run in an orderly way, so that nothing is left on its host."""
         if self._process and self._process.is_alive():
             self._process.terminate()
             self.wait(_ENDING_S)
@@ -237,7 +238,7 @@ class _HostRun:
             self.wait()
 
     def node(self) -> Node:
-        """What the page needs to know. A host without a group is compared with no other."""
+        """Returns the data of this host for the page. A host without a group is not compared with other hosts."""
         name, group = self.host.name, self.host.group or self.host.name
         if self._refused:
             return Node(name, problem=self._refused, group=group)
@@ -256,8 +257,9 @@ class _HostRun:
 
 
 def _side_by_side(table: Table) -> Table:
-    """The table with copies of its cases that lie next to each other in memory, with what is read of all cases before a
-    run: reading an object writes its number of references, so that the memory around it is no longer shared."""
+    """Returns the table with copies of its cases. The copies, and the objects of all cases that are read before a run,
+    are next to each other in memory. Reading an object changes its reference count, and the memory around the object is
+    then no longer shared with other processes."""
     cases = tuple(copy(case) for case in table.cases)
     for case in cases:
         object.__setattr__(case, "id", case.id.encode().decode())
@@ -267,7 +269,7 @@ def _side_by_side(table: Table) -> Table:
 
 
 def _in_copy(words: list[str], parser: Parser, chosen: Chosen, output: int, alone: Callable[[], None]) -> None:
-    """The main function of the copy: runs `rdma-cts` with these arguments, without a terminal."""
+    """Runs `rdma-cts` in the copy with these arguments, without a terminal."""
     alone()
     os.setsid()
     os.dup2(output, 1)

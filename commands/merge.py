@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes results and reports of the whole run, and prints its summary; missing parts are reported on standard
+    """Writes the results and reports of the whole run, and prints its summary. Missing shards are reported on standard
     error."""
     parts = [part_of(folder, read_results(folder)) for folder in arguments.shards]
     check(parts)
@@ -59,13 +59,15 @@ def _check_tables(parts: Sequence[Part], suite: Suite) -> None:
     tables = parts[0].recorded.header["suite"].get("tables_sha256")
     if tables != suite.tables_sha256:
         raise UserError(
-            f"the shards were made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
+            f"the shards were made with the tables {str(tables)[:12]}, and the present tables are "
+            f"{suite.tables_sha256[:12]}",
             hint="take the version of rdma-cts that has made them; --cases DIR adds tables of its own",
         )
 
 
 def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers | None:
-    """The waivers of the run, on the day of its shards: only the whole run shows whether each of them is needed."""
+    """Returns the waivers of the run, as valid on the day of its shards. Only the whole run shows whether a waiver is
+    needed."""
     header = parts[0].recorded.header
     known = header.get("waivers")
     if not known:
@@ -78,7 +80,9 @@ def _waivers(parts: Sequence[Part], suite: Suite, given: Path | None) -> Waivers
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}", hint="--waivers names the shards' file") from error
     if not same:
-        raise UserError(f"{path} is not the file of waivers that the shards had", hint="--waivers names that one")
+        raise UserError(
+            f"{path} is not the file of waivers that the shards had", hint="name the shards' file with --waivers"
+        )
     return read_waivers(path, suite, _day(header.get("started")))
 
 
@@ -90,7 +94,7 @@ def _day(started: str | None) -> date:
 
 
 def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
-    """Writes the results, and the points of their sweeps; if the disk is full, removes what it has written."""
+    """Writes the results and the points of their sweeps. If the disk is full, removes the written files."""
     copied: list[Path] = []
     with closing(ResultsFile(out / FILE_NAME)) as file:
         try:
@@ -102,7 +106,7 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
             for record in (run.header, *run.results, *run.others, *([run.footer] if run.footer else [])):
                 file.append(record)
         except UserError:
-            os.truncate(file.path, 0)  # a directory with empty results is removed
+            os.truncate(file.path, 0)  # the caller removes a directory with empty results
             for path in copied:
                 path.unlink(missing_ok=True)
             for folder in {path.parent for path in copied}:
@@ -112,6 +116,6 @@ def _write(out: Path, run: Recorded, parts: Sequence[Part]) -> None:
 
 
 def _copy_points(folder: Path, out: Path, name: str, path: Path) -> None:
-    """Copies a file of points; if one is missing, the reports say so."""
+    """Copies a file of points. If the file is missing, the reports say so."""
     with reading(folder / name), suppress(FileNotFoundError):
         write_atomically(out / name, read_regular(path), durable=False)

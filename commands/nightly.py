@@ -1,7 +1,8 @@
-"""`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, and reports what is new since a good one.
+"""`rdma-cts nightly`: runs the cases on a matrix of stacks, keeps all runs, and reports changes since the last good
+night.
 
-Each cell is a `rdma-cts run` in its own process: a failure affects only that cell. Not for the changes of a night
-(reports/morning.py), nor for reading a history (reports/history.py).
+Each cell is a `rdma-cts run` in its own process, so a failure affects only this cell. reports/morning.py finds the
+changes of a night, and reports/history.py reads a history.
 """
 
 import argparse
@@ -59,7 +60,7 @@ from targets import builds
 
 RUN_LOG = "run.log"
 RENEWED_DAYS = 7
-_END_OF_TIME = "~"  # after every name of a night
+_END_OF_TIME = "~"  # sorts after every name of a night
 # Options of `run` that all cells get.
 _OPTIONS = {
     WHERE: ("driver", "guests"),
@@ -70,7 +71,7 @@ _OPTIONS = {
 }
 _KNOWN = (*STACKS, *OWN_STACKS)
 _SELECTING = ("verbs", "rules", "words", "only", "tier")
-_LAST_BYTES = 1 << 14  # the part of a log, at its end, in which the reason is searched for why a run did not begin
+_LAST_BYTES = 1 << 14  # the end of a log, in which the reason is searched for which a run did not begin
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _days(text: str) -> float:
-    """A finite number of days, 0 or more. Raises ArgumentTypeError."""
+    """Returns a finite number of days, at least 0. Raises ArgumentTypeError."""
     try:
         return budget_seconds(text)
     except argparse.ArgumentTypeError as error:
@@ -162,7 +163,8 @@ def _kernel(text: str) -> tuple[str, Path, Path | None]:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs all cells, one after the other; exit status 1 if a cell has regressed, 3 if one is undecided, else 0."""
+    """Runs all cells, one after the other. Returns exit status 1 if a cell has regressed, 3 if a cell is undecided,
+    else 0."""
     folder: Path = arguments.history
     given = {name: value for name, value in vars(arguments).items() if name not in ("stack", "kernel")}
     options = replace(run_arguments.options_from(argparse.Namespace(**given)), guest=True)
@@ -205,7 +207,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _prune(history: History, keep: int) -> None:
-    """Removes the files of runs before the last `keep` nights, except the last good runs and what the page needs."""
+    """Removes the files of runs before the last `keep` nights, except the last good runs and the data for the page."""
     old = set(history.nights[:-keep])
     good = [history.good(cell.name, _END_OF_TIME, cell.outcome.selection)[:1] for cell in history.cells]
     whole = {cell.folder for cells in good for cell in cells}
@@ -219,7 +221,8 @@ def _prune(history: History, keep: int) -> None:
 
 
 def _mailed(to: str, night: Path, text: Sequence[str]) -> str:
-    """Writes the message to the history, and passes it to sendmail if that is installed; returns a line about it."""
+    """Writes the message to the history, passes it to sendmail if sendmail is installed, and returns a line about
+    it."""
     message = EmailMessage()
     message["To"], message["Subject"] = to, f"rdma-cts, night {format_night(night.name)}: {text[-1]}"
     message.set_content("\n".join(text), cte="8bit")
@@ -246,7 +249,7 @@ def _cells(arguments: argparse.Namespace, options: RunOptions) -> Mapping[str, R
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Within the block, no other night runs in this history, whose directory is created if necessary."""
+    """Prevents other nights in this history within the block. Creates the directory of the history if necessary."""
     path = folder / LOCK
     make_directory(folder)
     with writing(path):
@@ -261,7 +264,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _tidy(history: History) -> None:
-    """Removes leftovers of killed runs, but not those of a run that is still going on."""
+    """Removes leftovers of killed runs, but no files of runs that are still running."""
     for cell in history.cells:
         if any(cell.folder.glob(f"{WORK}*")):
             with suppress(UserError), closing(ResultsFile(cell.folder / RESULTS, carry_on=True)), tidied(cell.folder):
@@ -269,13 +272,13 @@ def _tidy(history: History) -> None:
 
 
 def _new_night(folder: Path) -> Path:
-    """The directory of this night, named by its time in UTC."""
+    """Creates the directory of this night, whose name is its time in UTC, and returns it."""
     return new_directory(folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
 
 
 def _renew(stack: str, days: float) -> None:
-    """Rebuilds the image of a stack if it is older than this many days; if that fails, says so and keeps the old
-    one."""
+    """Rebuilds the image of a stack if it is older than `days`. If this fails, prints the reason and keeps the old
+    image."""
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:
@@ -283,7 +286,8 @@ def _renew(stack: str, days: float) -> None:
 
 
 def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
-    """Runs a cell and compares it; returns its outcome, which is stored with its results, and the lines about it."""
+    """Runs a cell and compares it. Returns the outcome, which is also stored with the results, and the lines about
+    it."""
     folder = night / name
     selection = replace(RunOptions(), **{field: getattr(options, field) for field in _SELECTING}).arguments()
     known = Cell(night.name, name, folder, Outcome(NOT_RUN, selection=tuple(selection)))
@@ -296,7 +300,7 @@ def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bo
     lines, outcome = list(morning.lines()), morning.outcome
     try:
         write_atomically(folder / OUTCOME_FILE, outcome.encoded())
-    except UserError as error:  # a full disk: the next night counts it as cut short
+    except UserError as error:  # a full disk: the next night counts this cell as cut short
         lines.append(str(error))
     return outcome, lines
 
@@ -313,12 +317,13 @@ class _Ran:
 
 
 def _ran(cell: Cell, options: RunOptions, yes: bool) -> _Ran:
-    """Runs `rdma-cts run` for a cell. Raises UserError if its directory cannot be made, or its results are damaged."""
+    """Runs `rdma-cts run` for a cell. Raises UserError if its directory cannot be created or its results are
+    damaged."""
     command = [*process.COMMAND, *options.arguments(), "--quiet", "--out", str(cell.folder)]
     log = cell.folder / RUN_LOG
     with writing(log):
         cell.folder.mkdir()
-        # A signal that ends the night may also end the run at once, before it has cleaned up.
+        # A signal that ends the night may also end the run before the run has cleaned up.
         with log.open("xb") as output, tidied(cell.folder):
             status = _finished(command + ["--yes"] * yes, process.environment(), output.fileno())
     try:
@@ -332,7 +337,7 @@ def _ran(cell: Cell, options: RunOptions, yes: bool) -> _Ran:
 
 
 def _finished(command: list[str], environment: Mapping[str, str], output: int) -> int:
-    """Runs a command to its end; a signal that ends this process is passed to the command first."""
+    """Runs a command to its end. A signal that ends this process is first passed to the command."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment) as child:
         try:
             return child.wait()
@@ -343,7 +348,7 @@ def _finished(command: list[str], environment: Mapping[str, str], output: int) -
 
 
 def _last_line(log: Path) -> str:
-    """The last line of a log that is not blank; empty if there is none."""
+    """Returns the last line of a log that is not blank; empty if all lines are blank."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _LAST_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
@@ -351,7 +356,8 @@ def _last_line(log: Path) -> str:
 
 
 def _compared(history: History, ran: _Ran) -> Morning:
-    """The cell after its run, compared with the last good night that can be read, and with the last complete night."""
+    """Returns the cell after its run, compared with the last good night that can be read, and with the last complete
+    night."""
     cell, run = ran.cell, ran.run
     if run is None:
         return Morning(history, cell)
@@ -366,7 +372,7 @@ def _compared(history: History, ran: _Ran) -> Morning:
         before = _comparison(nights[-1], run)
     alike = [each for each in history.of(cell.name) if each.outcome.selection == cell.outcome.selection]
     known = [each.night for each in history.of(cell.name) if each.damaged]
-    known += [each.outcome.against for each in alike if each.outcome.against]  # even if the night itself is gone
+    known += [each.outcome.against for each in alike if each.outcome.against]  # even if that night was removed
     known += [each.night for each in reversed(candidates)]
     lost = known[-1] if known and good is None else ""
     if lost:
@@ -375,8 +381,8 @@ def _compared(history: History, ran: _Ran) -> Morning:
 
 
 def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
-    """The run compared with that of an earlier night; None, and a line about it, if the earlier run cannot be read any
-    more."""
+    """Returns the comparison of the run with an earlier night. If the earlier run cannot be read any more, prints a
+    line and returns None."""
     try:
         return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:

@@ -1,4 +1,5 @@
-"""`rdma-cts patches`: the changes that mend the defects of Soft-RoCE, as patch series for `git am` on source trees."""
+"""`rdma-cts patches`: writes the changes that mend the defects of Soft-RoCE as patch series for `git am` on source
+trees."""
 
 import argparse
 import re
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the series; exit status 0, with a line for each change that does not fit a tree."""
+    """Writes the series, prints a line for each change that does not fit a tree, and returns exit status 0."""
     if arguments.signoff and not _SIGNED.match(arguments.signoff):
         raise UserError(f'--signoff {arguments.signoff!r}: "Name <mail@host>" is expected')
     trees = list(_trees(arguments))

@@ -11,7 +11,7 @@ from fixtures.guest.template import templates_wanted
 from runs.folder import tidied
 from targets.guests import Guests
 
-# Adds the options on which the image and the template depend.
+# The options on which the image and the template depend.
 _BUILDS = ("kernel", "modules", "rdma_core", "overlay", "guest_env", "tools", "strict_packages", "without")
 _OPTIONS = {WHERE: ("stack", "driver"), BUILDS: _BUILDS}
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Makes what does not exist yet, and resumes a guest once as a check; exit status 0.
+    """Makes the image and the template if they do not exist, resumes a guest as a check, and returns exit status 0.
 
     Raises UserError (status 3) if the image or the template cannot be made.
     """

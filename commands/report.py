@@ -21,13 +21,13 @@ _PAGE = "report.html"
 
 
 def renderer(name: str) -> ModuleType:
-    """The module of a format, which is loaded only when it is needed: loading some of them takes longer than a short
-    run."""
+    """Returns the module of a format. It is imported only when it is needed, because some imports take longer than a
+    short run."""
     return importlib.import_module(f"reports.{name}")
 
 
 def load_beside() -> None:
-    """Loads the modules for `write_beside` in a thread, while the run waits for its worker."""
+    """Imports the modules for `write_beside` in a thread, while the run waits for its worker."""
     threading.Thread(target=lambda: [renderer(name) for name in BESIDE], daemon=True).start()
 
 
@@ -49,10 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the report; exit status 0 whatever the verdicts of the runs, or 3 if no cell of a history can be read."""
+    """Writes the report and returns exit status 0, whatever the verdicts of the runs are; 3 if no cell of a history can
+    be read."""
     if arguments.history:
         if arguments.runs or arguments.format != "html":
-            raise UserError("--history makes one page of its own", hint="give neither runs nor another format")
+            raise UserError("--history makes a separate page", hint="give neither runs nor another format")
         from reports.history import PAGE, read_history  # imported late: runs do not need it
 
         history = read_history(arguments.history)
@@ -63,7 +64,7 @@ def execute(arguments: argparse.Namespace) -> int:
         _write(arguments.out or arguments.history / PAGE, page.encode())
         return 0 if history.is_readable else 3
     if not arguments.runs:
-        raise UserError("a report of which run? give its directory, or --history DIR")
+        raise UserError("no run is given: give the directory of a run, or --history DIR")
     digests = [read(path) for path in arguments.runs]
     report: str | bytes = renderer(arguments.format).render(digests)
     out = arguments.out or (digests[0].directory / _PAGE if arguments.format == "html" else STANDARD_OUTPUT)
@@ -76,11 +77,11 @@ def _write(out: Path, report: bytes) -> None:
 
 
 def write_beside(directory: Path, digest: Digest | None = None) -> None:
-    """Writes the reports that every run has next to its results, small reports first; without `digest`, reads the
+    """Writes the reports that every run has next to its results, small reports first. Without `digest` it reads the
     results.
 
-    Each is written even if another one cannot be. Raises UserError if the results are invalid, or for the first report
-    that could not be written.
+    If a report cannot be written, the others still are, and UserError is raised for the first failure. Raises UserError
+    if the results are invalid.
     """
     digest = digest or read(directory)
     failed: list[UserError] = []

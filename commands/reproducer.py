@@ -1,4 +1,5 @@
-"""`rdma-cts reproducer`: a C program that shows one case with libibverbs alone, or a text that reports the case."""
+"""`rdma-cts reproducer`: writes a C program that shows one case with libibverbs alone, or a text that reports the
+case."""
 
 import argparse
 from collections import Counter
@@ -58,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the program or the text; exit status 0. Raises UserError if the case cannot be expressed."""
+    """Writes the program or the text and returns exit status 0. Raises UserError if the case cannot be expressed in
+    C."""
     _check(arguments)
     suite = run_arguments.suite_from(arguments)
     path = arguments.run or (run_about(arguments.id) if arguments.id else latest(OUT))
@@ -66,7 +68,7 @@ def execute(arguments: argparse.Namespace) -> int:
     basis = basis_of(path) if path else unknown_device()
     if arguments.all:
         if run is None:
-            raise UserError("there is no run to make programs of", hint="--run RUN names one")
+            raise UserError("there is no run to make programs of", hint="give --run RUN")
         made = list(programs_of(run.results, suite, basis))
         show(_write_all(made, arguments.out or run.directory / "reproducers"))
         return 0
@@ -90,7 +92,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raises UserError for arguments that do not go together."""
+    """Raises UserError for arguments that exclude each other."""
     if not arguments.all and arguments.id is None:
         raise UserError("give a case, or --all for every violation of a run")
     if arguments.all and arguments.id is not None:
@@ -100,11 +102,12 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.others and not arguments.mail:
         raise UserError("--others is only for --mail")
     if arguments.all and arguments.out == STANDARD_OUTPUT:
-        raise UserError("--all writes files, and - is standard output, not a directory", hint="--out DIR names one")
+        raise UserError("--all writes files, and - is standard output, not a directory", hint="give --out DIR")
 
 
 def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
-    """The error for a case that the tables do not have, or no longer have although `run` has recorded it."""
+    """Returns the error for a case that the tables do not have, or do not have any more although `run` has recorded
+    it."""
     near = suggestion(name, [case.id for case in suite.cases])
     if run:
         said = f"{run.directory} is of other tables; the present ones have no case {name!r}{near}"
@@ -115,8 +118,8 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
 
 
 def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
-    """The recorded symptom of a violated case, or None; for a defect, its first symptom whose case is still in the
-    tables. Raises UserError.
+    """Returns the recorded symptom of a violated case, or None. For a defect, returns the first symptom whose case is
+    still in the tables, or raises UserError.
     """
     if FINGERPRINT.fullmatch(wanted):
         defect = defect_of(wanted, run, "--run")[0]
@@ -129,7 +132,7 @@ def _symptom(wanted: str, run: Digest | None, suite: Suite) -> Symptom | None:
 
 
 def _has(suite: Suite, name: str) -> bool:
-    """Whether the tables have a case and, if a point is named, the point."""
+    """Returns whether the tables have a case and, if a point is named, the point."""
     try:
         return suite.find(name) is not None
     except UserError:
@@ -137,7 +140,7 @@ def _has(suite: Suite, name: str) -> bool:
 
 
 def _write_all(made: Sequence[Made], out: Path) -> list[str]:
-    """Writes the programs. Returns a line for each reason why a program is missing, and one with the numbers."""
+    """Writes the programs. Returns a line for each reason why programs are missing, and a line with the numbers."""
     make_directory(out)
     for each in made:
         if each.program:

@@ -1,7 +1,7 @@
 """`rdma-cts run`: runs the cases on a device of this host, or in the Soft-RoCE guest.
 
-Connects the engine, the target and the reports. Not for choosing the target and starting workers there
-(targets/target.py).
+This module connects the engine, the target and the reports. targets/target.py chooses the target and starts the
+workers.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--out", type=out_directory, metavar="DIR", help="where results go (default: out/<time>-<device>)"
     )
-    parser.set_defaults(level=NORMAL, known=None)  # a lab's process has chosen the cases for all its hosts
+    parser.set_defaults(level=NORMAL, known=None)  # a lab chooses the cases once for all its hosts
     loudness = output.add_mutually_exclusive_group()
     loudness.add_argument(
         "-q", "--quiet", dest="level", action="store_const", const=QUIET, help="print only the summary"
@@ -82,7 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs, writes results.jsonl and the reports, prints the summary; returns the exit status (docs/results.md)."""
+    """Runs the cases, writes results.jsonl and the reports, prints the summary, and returns the exit status
+    (docs/results.md)."""
     if arguments.resume:
         return _resume(arguments)
     options = with_earlier(run_arguments.options_from(arguments), arguments.failed)
@@ -100,7 +101,7 @@ def _lab() -> ModuleType:
 
 
 def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
-    """Opens a shell in the guest that a run would use; records nothing but the guest's console."""
+    """Opens a shell in the guest that a run would use. Only the guest's console is recorded."""
     if options.device or options.host:
         raise builds.only_for_guest("--shell", options)
     with run_folder(arguments.out, "shell") as out, tidied(out):
@@ -109,7 +110,7 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    """Runs the rest of a run or of a lab according to its plan."""
+    """Runs the rest of an interrupted run or lab by its plan."""
     is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
     own = [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
     if given := [*run_arguments.given_flags(arguments), *own]:
@@ -143,7 +144,8 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 
 def _complete(folder: Path) -> Digest | None:
-    """The run in a directory if it is complete; it then needs no device and no connection."""
+    """Returns the run in a directory if the run is complete, else None. A complete run needs no device and no
+    connection."""
     try:
         found = read(folder)
     except UserError:  # reported when the run is resumed
@@ -153,9 +155,9 @@ def _complete(folder: Path) -> Digest | None:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The parts of a run that do not depend on its target; `whole` are the ids of the cases of all its shards.
+    """The parts of a run that do not depend on its target. `whole` are the ids of the cases of all shards.
 
-    `by` is what the cases were chosen by.
+    `by` are the options that have selected the cases.
     """
 
     suite: Suite
@@ -172,10 +174,10 @@ class Chosen:
 
 
 def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan | None = None) -> int:
-    """Runs the cases. `arguments` is used only for what is not part of `options`: output, level, --yes."""
+    """Runs the cases. `arguments` is used only for values that are not in `options`: output, level, --yes."""
     chosen, progress = choose(options, arguments.known), Progress(level=arguments.level)
     with ExitStack() as around:
-        if arguments.out:  # its mistakes are reported before a host or a device is looked at
+        if arguments.out:  # reports its mistakes before any host or device is used
             _claim(arguments.out, recorded_plan is not None, around)
         host = around.enter_context(hosts.opened(options, progress.say, arguments.yes)) if options.host else None
         options = target.with_target(options, host)
@@ -199,7 +201,7 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
         try:
             _supervise(recording, where, progress, out, options.no_confirm)
         except UserError:
-            if recording.done:  # a full disk, for example, does not damage the earlier records
+            if recording.done:  # earlier records are intact, for example if the disk is full
                 print(summary(read(out), out, level=arguments.level))
             raise
         judged = _judged_here(recording, before, chosen, out)
@@ -210,10 +212,10 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
 
 
 def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, out: Path) -> Digest | None:
-    """The results that this process has judged; None if there are none.
+    """Returns the results that this process has judged; None if there are none.
 
-    If the run was resumed and has no violation, the earlier results are judged again: whoever wants to hide a violation
-    would have to change its observations, not only its verdict. Raises UserError (status 3) if a verdict was changed.
+    If the run was resumed and has no violation, the earlier results are judged again, so that a changed verdict cannot
+    hide a violation. Raises UserError (status 3) if a verdict was changed.
     """
     recorded = recording.recorded
     if recorded is None:
@@ -229,7 +231,7 @@ def _judged_here(recording: Recording, before: Recorded | None, chosen: Chosen, 
 
 
 def choose(options: RunOptions, known: Chosen | None = None) -> Chosen:
-    """The tables and the cases that the options select, unless they are `known` already. Raises UserError."""
+    """Returns the tables and the cases that the options select, or those of `known` if they fit. Raises UserError."""
     suite = known.suite if known else run_arguments.suite_of_run(options)
     selection = run_arguments.selection_from(options)
     by = (selection, options.seed, bool(options.sequences))
@@ -254,8 +256,8 @@ def _of_shard(chosen: Chosen, options: RunOptions) -> Chosen:
 
 
 def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
-    """Makes the directory of --out, which is removed if the run records nothing. Raises UserError if it cannot be
-    made."""
+    """Creates the directory of --out, and removes it if the run records nothing. Raises UserError if it cannot be
+    created."""
     if (out / LAB_FILE_NAME).exists():
         raise UserError(f"{out} is the directory of a lab", hint="choose another --out, or --resume the lab")
     around.enter_context(run_folder(out))
@@ -263,7 +265,7 @@ def _claim(out: Path, resumed: bool, around: ExitStack) -> None:
 
 
 def _keep_plan(options: RunOptions, chosen: Chosen, where: target.Target, recorded: Plan | None, out: Path) -> None:
-    """Writes the plan of this run or, if the run resumes a `recorded` plan, checks that both plans are the same."""
+    """Writes the plan of this run. If the run resumes a `recorded` plan, checks instead that both plans are equal."""
     cases = tuple(case.id for case in chosen.cases)
     now = Plan(tuple(options.arguments()), os.getcwd(), cases, chosen.suite.tables_sha256, where.stack, where.given)
     if recorded:
@@ -273,7 +275,7 @@ def _keep_plan(options: RunOptions, chosen: Chosen, where: target.Target, record
 
 
 def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Sequence[str]) -> RunPlan:
-    """The plan for the supervisor."""
+    """Returns the plan for the supervisor."""
     waivers = chosen.waivers
     facts: SupervisorFacts = {
         "stack": where.stack,
@@ -307,7 +309,7 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
 
 
 def _supervise(recording: Recording, where: target.Target, progress: Progress, out: Path, no_confirm: bool) -> None:
-    """Runs the rest of the plan, and stores the durations."""
+    """Runs the rest of the plan and stores the durations."""
     cases, known = recording.plan.cases, recording.plan.durations
     progress.expect(expected_durations([case for case in cases if case.id not in recording.done], known))
     alone = {case.id for case in cases if case.alone}
@@ -324,9 +326,9 @@ def _supervise(recording: Recording, where: target.Target, progress: Progress, o
 
 
 def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) -> int:
-    """Makes the reports, prints the summary; returns the exit status.
+    """Makes the reports, prints the summary, and returns the exit status.
 
-    The exit status does not depend on files that the driver or library under test could change.
+    The exit status does not depend on files that the driver or the library under test could change.
 
     Raises UserError with the message `lost` if the connection to the host was lost, or with `changed` if the results
     file was changed.
@@ -344,7 +346,7 @@ def _reported(judged: Digest, out: Path, level: int, lost: str, changed: str) ->
 
 
 def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Start:
-    """Wraps `start`, and says why a worker is started for one case alone."""
+    """Returns `start` with a message that says why a worker is started for a single case."""
 
     def announcing(cases: Sequence[str]) -> Worker:
         if len(cases) == 1 and cases[0] in alone:
@@ -355,7 +357,8 @@ def _announcing(start: Start, alone: Collection[str], progress: Progress) -> Sta
 
 
 def _kept(out: Path, done: int, total: int) -> str:
-    """Makes the reports of an interrupted run; says what is kept and how to resume it."""
+    """Makes the reports of an interrupted run. Returns a text that says which results exist and how to resume the
+    run."""
     if not done:
         return f"no case has a result yet; {PROGRAM} run --resume {shlex.quote(str(out))} starts again"
     report.write_beside(out)
@@ -364,7 +367,7 @@ def _kept(out: Path, done: int, total: int) -> str:
 
 
 def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
-    """These cases, except those that can crash this host's kernel."""
+    """Returns the cases without those that can crash this host's kernel."""
     chosen = [case for case in cases if not case.hazardous]
     if not chosen:
         raise UserError("every selected case can crash the kernel", hint="--hazardous runs them nevertheless")

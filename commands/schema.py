@@ -1,4 +1,5 @@
-"""`rdma-cts schema`: the table language and the project's other file formats as JSON Schema, for editors and tools."""
+"""`rdma-cts schema`: prints the table language or another file format of the project as JSON Schema, for editors and
+tools."""
 
 import argparse
 import json
@@ -9,7 +10,7 @@ from typing import Any
 from conformance.tables.schema import rules_schema, table_schema
 from conformance.tables.suite import ROOT
 
-LINE = 120  # maximum line length in characters, as in the rest of the project
+LINE = 120  # the maximum line length in characters, as in all files of the project
 
 # For each kind of file, a function that makes its schema, or the file that has its schema.
 SCHEMAS: Mapping[str, Callable[[], Any] | Path] = {
@@ -32,13 +33,13 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def text(of: str) -> str:
-    """The schema as published in docs/, without the final newline."""
+    """Returns the schema as published in docs/, without the final newline."""
     source = SCHEMAS[of]
     return source.read_text().rstrip() if isinstance(source, Path) else _formatted(source(), 0)
 
 
 def _formatted(value: Any, indent: int, room: int = LINE) -> str:
-    """JSON in which a value stays on one line if it fits into `room`, the characters left on that line."""
+    """Returns JSON in which a value is on one line if it fits into `room`, the characters left on the line."""
     flat = json.dumps(value)
     if len(flat) <= room or not isinstance(value, dict | list):
         return flat

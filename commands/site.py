@@ -1,6 +1,6 @@
-"""`rdma-cts site`: writes the static pages of a history, for a web server that only hands out files.
+"""`rdma-cts site`: writes the static pages of a history, for any web server.
 
-All files are written before the first one is replaced, so that a full disk leaves the old site as it was.
+All new files are written before the first old file is replaced, so that a full disk does not damage the old site.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from reproducers.mail import mail
 from reproducers.writer import Inexpressible
 
 SCHEMA = "rdma-cts-site/1"
-LIST = "site.json"  # the list of a site's files
+LIST = "site.json"  # the list of the files of a site
 _NEW = ".rdma-cts-new"
 _FILE = re.compile(rf"(?:index\.html|style\.css|(?:{'|'.join(site.FOLDERS)})/(?!\.)[^/\0]+)")
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the site; exit status 0 whatever the verdicts of the runs."""
+    """Writes the site and returns exit status 0, whatever the verdicts of the runs are."""
     folder: Path = arguments.out
     old = _earlier(folder)
     history = read_history(arguments.history)
@@ -83,8 +83,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
-    """The runs to read, by their directories: the latest of each cell, and further ones until each defect is in one of
-    them."""
+    """Returns the runs to read, by their directories: the latest run of each cell, and earlier runs until each defect
+    is in one of these runs."""
     found: dict[Path, Run] = {}
     for name in history.names:
         _read_first(reversed(history.ran(name)), found)
@@ -106,8 +106,8 @@ def _runs(history: History, page: HistoryPage) -> dict[Path, Run]:
 
 
 def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
-    """Reads the first of these runs that can be read: the results of a night may have been removed. Returns whether
-    there is one."""
+    """Reads the first of these runs that can be read, because the results of a night may have been removed. Returns
+    whether a run could be read."""
     for cell in cells:
         with suppress(UserError):
             recorded = read_results(cell.folder)
@@ -118,7 +118,7 @@ def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
 
 
 def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, site.Papers]:
-    """Further facts about each defect, by the fingerprint that stands for it."""
+    """Returns further facts about each defect, by the fingerprint that stands for the defect."""
     places = places_in(ROOT / "docs" / FOLDER / PLACES)
     mended: dict[str, list[site.Mending]] = {}
     for change in read_changes():
@@ -151,7 +151,7 @@ def _letter(finding: Finding, runs: Sequence[Run], suite: Suite) -> str:
 
 
 def _earlier(folder: Path) -> list[str]:
-    """The files of the site in a directory; none if it is empty.
+    """Returns the files of the site in a directory; an empty list if the directory is empty.
 
     Raises UserError for a directory with anything else.
     """
@@ -171,7 +171,7 @@ def _earlier(folder: Path) -> list[str]:
 
 
 def _write(folder: Path, pages: Iterable[tuple[str, str]], old: Sequence[str]) -> int:
-    """Puts all files in place at once, and removes those of `old` that are not among them; returns their number."""
+    """Writes all files, removes the `old` files that are not part of the new site, and returns the number of files."""
     new = folder / _NEW
     make_directory(folder)
     names = []

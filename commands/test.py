@@ -8,24 +8,24 @@ from conformance.errors import UserError
 from conformance.tables.suite import ROOT
 from fixtures.system import packages
 
-# Four test files at a time, for two processors: a test with a guest often waits, and each guest takes much memory.
+# Four test files at a time on two processors: a test with a guest often waits, and each guest takes much memory.
 ALL = ("-n", "4", "--dist", "loadfile", "tests")
-# Only --nightly runs the tests with this mark, and more examples of other tests (docs/testing.md).
+# Only --nightly runs the tests with this mark, and runs other tests with more examples (docs/testing.md).
 LEFT = ("-m", "not nightly")
-# The quick loop for a developer: no guest, and no file that takes more than a few seconds.
+# The quick tests for a developer: no guest, and no test file that takes more than a few seconds.
 QUICK = ("-n", "2", "--dist", "loadfile", "-m", "not guest and not nightly and not slow", "tests")
 MORE = {"RDMA_CTS_FUZZED": "400", "RDMA_CTS_MOMENTS": "2"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="install what is needed without asking")
-    parser.add_argument("--nightly", action="store_true", help="also the tests that are left for the night")
-    parser.add_argument("--quick", action="store_true", help="only those that are fast and need no guest")
+    parser.add_argument("--nightly", action="store_true", help="also run the tests that only nightly jobs run")
+    parser.add_argument("--quick", action="store_true", help="run only the tests that are fast and need no guest")
     parser.add_argument("pytest", nargs="*", metavar="ARG", help="arguments for pytest, after --")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Installs what is needed and runs pytest; returns pytest's exit status."""
+    """Installs what is needed, runs pytest, and returns its exit status."""
     if not (ROOT / "tests").is_dir():
         raise UserError("an installed package has no tests of the project", hint="run them in a checkout")
     python = packages.ensure_tools(packages.TEST, assume_yes=arguments.yes, say=print)

@@ -1,7 +1,7 @@
-"""`rdma-cts trial`: tests the suite itself, against references and altered real calls that break one rule at a time.
+"""`rdma-cts trial`: tests the suite itself, against references and altered calls that break one rule at a time.
 
-Only the arguments of its subcommands. Not for what they do (trial/reference_runs.py, guest_runs.py, mended.py and
-reproduction.py).
+This module has only the arguments of the subcommands. Their code is in trial/reference_runs.py, guest_runs.py,
+mended.py and reproduction.py.
 """
 
 import argparse
@@ -89,6 +89,6 @@ def _add_jobs(command: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the trial of the subcommand; exit status 0 if the suite did as it should, else 1."""
+    """Runs the trial of the subcommand. Returns exit status 0 if the suite has behaved as expected, else 1."""
     trying: _Trying = arguments.trying
     return trying(arguments, load_suite(), lambda text: print(text, file=sys.stderr))

@@ -1,6 +1,6 @@
-"""`rdma-cts variables`: the environment variables, which docs/variables.md describes.
+"""`rdma-cts variables`: prints the environment variables, which docs/variables.md describes.
 
-Not for reading one: each is read where it is used.
+The module that uses a variable reads it.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from reports.text import columns_of, wrapped
 
-# docs/variables.md explains these in more detail; a test compares both with the code.
+# docs/variables.md explains these variables in more detail. A test compares both lists with the code.
 VARIABLES: Mapping[str, str] = {
     "RDMA_CTS_CACHE": "where images, templates and durations are kept (default: $XDG_CACHE_HOME/rdma-cts, else"
     " ~/.cache/rdma-cts)",

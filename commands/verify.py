@@ -1,7 +1,7 @@
-"""`rdma-cts verify`: judges a bundled run again, and states in one sentence what it supports.
+"""`rdma-cts verify`: judges a bundled run again, and states in one sentence what the bundle supports.
 
-Verdicts, waivers and conclusions are derived from the bundled observations alone; those that were recorded are only
-compared with them. Not for the file of a bundle (bundles/archive.py).
+Verdicts, waivers and conclusions are derived only from the bundled observations; recorded verdicts are only compared
+with the derived ones. bundles/archive.py reads and writes the file of a bundle.
 """
 
 import argparse
@@ -38,8 +38,8 @@ from reports.text import format_count, one_line
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")
 _SIZES = list(TIERS)
-_NAMES_CASES = ("--on", "--rdma-only")  # the shortest forms of the options that name cases
-# The reasons for which a recorded verdict may stay as it is, each with the words for it.
+_NAMES_CASES = ("--on", "--rdma-only")  # the shortest forms of options that name cases
+# The reasons for which a recorded verdict is not derived again, each with its words in the report.
 _NOT_JUDGED = {UNOBSERVED: "without an observation", DISPUTED: "about which worker and supervisor disagree"}
 
 _ON_A_HOST = (
@@ -62,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     """Prints what the bundle supports. Raises UserError (status 2) for a file that is not a bundle, or was changed.
 
-    Exit status 0: no rule is violated in a run of the whole default tier, 1: one is, or verdicts do not follow from
-    what was observed, 3: the run is incomplete.
+    Returns exit status 0 if no rule is violated in a run of the whole default tier, 1 if a rule is violated or verdicts
+    do not follow from the observations, and 3 if the run is incomplete.
     """
     if arguments.bundle.is_dir():
         raise UserError(f"{arguments.bundle} is a directory, not a bundle", hint=f"{PROGRAM} bundle RUN makes one")
@@ -73,7 +73,8 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _signed(bundle: Path, support: "Support", signers: Path | None) -> str:
-    """A line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed the bundle."""
+    """Returns a line about the signer of the judged bundle. Raises UserError if nobody in `signers` has signed the
+    bundle."""
     if signers is None:
         there = signature.path_of(bundle).is_file()
         return "signature: not checked; give --signers FILE" if there else "signature: none"
@@ -88,7 +89,7 @@ class Support:
     """The verdicts that a bundle supports. `unfounded` has a line for each recorded verdict that does not follow from
     the observations.
 
-    `remark` names the parts of the manifest that were not compared; empty if all were.
+    `remark` names the parts of the manifest that were not compared; empty if all parts were.
     """
 
     manifest: Manifest
@@ -100,14 +101,15 @@ class Support:
 
     @property
     def sentence(self) -> str:
-        """The statement that the bundle supports: the one in every report of the run, unless a verdict is unfounded."""
+        """The statement that the bundle supports: the statement in every report of the run, unless a verdict is
+        unfounded."""
         if self.unfounded:
             return not_founded(self.unfounded)
         return self.run.conclusion
 
     @property
     def status(self) -> int:
-        """The exit status. Situations that the stack cannot reach do not make a run incomplete, as for `run`."""
+        """The exit status. As for `run`, situations that the stack cannot reach do not make a run incomplete."""
         return 1 if self.unfounded else self.run.status or 3 * self.run.concluded.incomplete
 
     def _not_judged(self) -> Iterator[str]:
@@ -118,8 +120,8 @@ class Support:
             yield f"{format_count(len(self.run.unrecorded), 'planned case')} without a result"
 
     def lines(self, signed: str) -> Iterator[str]:
-        """The whole report: the bundle's subject, its signer (`signed`), the results of judging it, and the
-        sentence."""
+        """Yields the whole report: the subject of the bundle, its signer (`signed`), the results of the judgement, and
+        the sentence."""
         facts, results = self.run.facts, len(self.run.results) - len(self.run.unrecorded)
         yield from filter(None, [self.run.changed_stack, signed])
         yield f"bundle: sha256 {self.sha256}; {format_count(len(self.manifest.files), 'file')}, each byte as written"
@@ -140,10 +142,10 @@ class Support:
 
 
 def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> Support:
-    """The verdicts that a bundle supports, by the present tables. Raises UserError if the file is not a bundle, or if
-    its run was made with other tables.
+    """Returns the verdicts that a bundle supports, by the present tables. Raises UserError if the file is not a bundle,
+    or if its run was made with other tables.
 
-    Messages name the bundle as `shown`, by default by its path.
+    Messages name the bundle as `shown` (default: its path).
     """
     shown = shown or path
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name:
@@ -157,7 +159,8 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
             tables = run.header["suite"].get("tables_sha256")
             if tables != suite.tables_sha256:
                 raise UserError(
-                    f"the run was made with the tables {str(tables)[:12]}, and these are {suite.tables_sha256[:12]}",
+                    f"the run was made with the tables {str(tables)[:12]}, and the present tables are "
+                    f"{suite.tables_sha256[:12]}",
                     hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
                 )
             if wrong := _wrong_in_header(run.header, suite) or _wrong_inputs(recorded.header, folder):
@@ -169,7 +172,7 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
 
 @contextmanager
 def _told_of(shown: Path, folder: Path) -> Iterator[None]:
-    """Errors in the block name the bundle and its member, and not the temporary directory with the member."""
+    """Lets errors in the block name the bundle and its member instead of the temporary directory with the member."""
     try:
         yield
     except UserError as error:
@@ -181,7 +184,7 @@ def _told_of(shown: Path, folder: Path) -> Iterator[None]:
 
 
 def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
-    """The contradiction between the header and these tables; empty if there is none."""
+    """Returns the contradiction between the header and these tables; empty if there is none."""
     if wrong := wrong_by_tables(header, suite):
         return wrong
     planned = set(header["planned"])
@@ -189,17 +192,17 @@ def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
     named = any(word.startswith(_NAMES_CASES) for word in header["argv"])  # a tier does not apply to these
     if not named and (tier := header.get("tier")) in TIERS:
         larger = sum(_SIZES.index(case.tier) > _SIZES.index(tier) for case in cases)
-        # For each rule, the smallest tier takes at most two cases of larger tiers, one for success and one for refusal.
-        # Other tiers take none.
+        # For each rule, the smallest tier has at most two cases of larger tiers, one for success and one for refusal.
+        # The other tiers have none.
         if larger > (2 * len(suite.registry) if tier == SMOKE else 0):
             return f"{larger:,} planned cases are not of the tier {tier}"
     return ""
 
 
 def _wrong_inputs(header: HeaderRecord, folder: Path) -> str:
-    """Why the bundled waivers or profile are not the file that the header names; empty if both are.
+    """Returns why the bundled waivers or profile are not the files that the header names; empty if they are.
 
-    A header of an older version does not name the profile. The bundled profile is then accepted if it leads to the
+    A header of an older version does not name the profile. Then the bundled profile is accepted if it leads to the
     recorded verdicts.
     """
     for key, name in (("waivers", WAIVERS), ("profile", PROFILE)):
@@ -243,7 +246,7 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
 
 
 def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
-    """The difference between a recorded result and the judgement of its observation; empty if there is none."""
+    """Returns the difference between a recorded result and the judgement of its observation; empty if there is none."""
     for key in _COMPARED:
         before, after = recorded.get(key), now.get(key)
         if (before or None) != (after or None):

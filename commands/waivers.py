@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the file; exit status 0. Raises UserError for an argument that a file of waivers must not have."""
+    """Writes the file and returns exit status 0. Raises UserError for a value that a file of waivers must not have."""
     expires = _expires(arguments.expires, datetime.now().date())
     if not is_address(arguments.issue):
         raise UserError(f"--issue {arguments.issue!r} is not an address; it begins with https://")
@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace) -> int:
 def _run(digest: Digest) -> Run:
     run = Run(str(digest.directory), digest.header, digest.results)
     if not run.driver:
-        raise UserError(f"{digest.directory} does not say which driver was tested, and a waiver holds for one")
+        raise UserError(f"{digest.directory} does not say which driver was tested, and a waiver holds for one driver")
     return run
 
 

@@ -1,6 +1,7 @@
-"""Makes web pages of this folder: `sphinx-build docs out/docs` (Debian: python3-sphinx, python3-myst-parser).
+"""Configuration of Sphinx, which makes web pages of this folder: `sphinx-build docs out/docs` (Debian: python3-sphinx,
+python3-myst-parser).
 
-The order of the pages is that of index.md. Not for the manual page (packaging/man_page.py).
+index.md has the order of the pages. packaging/man_page.py makes the manual page.
 """
 
 import re
@@ -21,13 +22,13 @@ myst_heading_anchors = 3
 html_theme = "alabaster"
 html_show_copyright = False
 html_theme_options = {"page_width": "70rem", "fixed_sidebar": True, "show_powered_by": False}
-# Links to files that are not pages work only in the project itself.
+# Links to files that are not pages work only in the checkout.
 _OUTSIDE = re.compile(r"\[([^]]+)\]\(\.\./[^)]*\)")
 _LINK = re.compile(r"^- \[.*\]\(([\w-]+)\.md\)$", re.MULTILINE)
 
 
 def _completed(app: Any, name: str, source: list[str]) -> None:
-    """Writes the links of the index as a table of contents in Sphinx's own syntax, and adds the options."""
+    """Rewrites the links of the index as a table of contents in Sphinx's syntax, and adds the options to their page."""
     source[0] = _OUTSIDE.sub(r"\1", source[0])
     if name == "commands":
         source[0] += f"\n{options.text()}"
@@ -37,5 +38,5 @@ def _completed(app: Any, name: str, source: list[str]) -> None:
 
 
 def setup(app: Any) -> None:
-    """The function that Sphinx calls first."""
+    """Called by Sphinx at its start."""
     app.connect("source-read", _completed)

@@ -1,4 +1,4 @@
-"""All commands and options as Markdown, from the texts of --help, as the manual page is; for docs/commands.md."""
+"""All commands and options as Markdown for docs/commands.md. As in the manual page, the texts are those of --help."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from commands.cli.arguments import Parser  # noqa: E402
 
 
 def text() -> str:
-    """A section for each command."""
-    os.environ["COLUMNS"] = "10000"  # of the usage, which stays one line
+    """Returns a section for each command."""
+    os.environ["COLUMNS"] = "10000"  # keeps the usage on one line
     lines: list[str] = []
     for name, parser in parser_of(COMMANDS).commands().items():
         lines += [f"## {name}", "", str(parser.description), "", *_arguments(parser), ""]

@@ -1,10 +1,10 @@
-"""Writes what the documentation quotes of recorded runs: no figure that a run changes is written by hand.
+"""Writes the quotes of recorded runs in the documentation, so that no figure of a run is written by hand.
 
-    python3 docs/quotes.py             # each block between `<!-- quoted: NAME -->` and `<!-- end of quote -->`
-    python3 docs/quotes.py RUN [STACK] # the same, after RUN has become the recorded run of STACK, or of rxe
+    python3 docs/quotes.py             # each block between `<!-- quoted: NAME -->` and `<!-- end of quote -->` python3
+    docs/quotes.py RUN [STACK] # the same, after RUN was copied as the recorded run of STACK (default: rxe)
 
-`docs/runs/STACK.jsonl.xz` is the results file of a default run on a stack. The pages quote that of rxe, and the
-table of rules all of them. A test compares the pages with them.
+`docs/runs/STACK.jsonl.xz` is the results file of a default run on a stack. The pages quote the run on rxe, and the
+table of rules quotes the runs on all stacks. A test compares the pages with these files.
 """
 
 import functools
@@ -49,7 +49,7 @@ _BLOCK = re.compile(r"(<!-- quoted: (?P<name>[a-z ]+) -->\n).*?(<!-- end of quot
 
 
 def recorded(stack: str = OWN) -> Digest:
-    """The recorded run of a stack."""
+    """Returns the recorded run of a stack."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / FILE_NAME).write_bytes(lzma.decompress((RUNS / f"{stack}.jsonl.xz").read_bytes()))
         return read(Path(folder))
@@ -81,7 +81,7 @@ def _calls(run: Digest) -> Iterator[str]:
 
 @functools.cache
 def _runs() -> Mapping[str, Digest]:
-    """The recorded runs by stack; rxe is the first."""
+    """Returns the recorded runs by stack, rxe first."""
     names = sorted((path.name.partition(".")[0] for path in RUNS.iterdir()), key=lambda name: (name != OWN, name))
     return {name: recorded(name) for name in names}
 
@@ -103,7 +103,7 @@ def _in_part_by_stack(_: Digest) -> Iterator[str]:
 
 
 def _part(run: Digest, rule: str) -> str:
-    """What a run has seen of a rule that cases of it would have verified by themselves; empty if nothing is missing."""
+    """Returns how much evidence a run has seen for a rule, and why the rest is missing; empty if nothing is missing."""
     evidence = (run.footer or {}).get("rule_evidence", {}).get(rule)
     if evidence is None:
         return ""
@@ -113,7 +113,7 @@ def _part(run: Digest, rule: str) -> str:
 
 def _defects_by_stack(_: Digest) -> Iterator[str]:
     own = {each for defect in _runs()[OWN].defects for each in defect.fingerprints}
-    yield "| run | violations | defects | of them the kernel's core answers | with a fingerprint of rxe |"
+    yield "| run | violations | defects | defects in the kernel's core | defects that rxe has too |"
     yield "|---|---:|---:|---:|---:|"
     for name, run in _runs().items():
         core = sum(defect.answering.layer == CORE for defect in run.defects)
@@ -153,7 +153,7 @@ QUOTES: Mapping[str, Callable[[Digest], Iterator[str]]] = {
 
 
 def quoted(text: str, run: Digest) -> str:
-    """A page with its quotes as they are of this run."""
+    """Returns the page with the quotes of this run."""
 
     def block(found: re.Match[str]) -> str:
         name, _, stack = found["name"].partition(" of ")
@@ -164,10 +164,10 @@ def quoted(text: str, run: Digest) -> str:
 
 
 def main() -> None:
-    """Takes over a run, if one is given, and rewrites the pages."""
+    """Stores the given run, if there is one, and rewrites the pages."""
     if len(sys.argv) > 1:
         found = read_results(Path(sys.argv[1]))
-        header = {**found.header, "argv": ["run"]}  # without the paths of whoever has run it
+        header = {**found.header, "argv": ["run"]}  # without local paths
         lines = [header, *found.results, *found.others, *([found.footer] if found.footer else [])]
         path = RUNS / f"{sys.argv[2] if len(sys.argv) > 2 else OWN}.jsonl.xz"
         path.write_bytes(lzma.compress(b"".join(map(encode, lines)), preset=9))

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Lays out the files of a package: the suite in one private directory, the program, the manual page.
+# Installs the files of a package: the suite in a private directory, the program, and the manual page.
 # Usage: sh packaging/install.sh ROOT
-# Both debian/rules and rdma-cts.spec call it, so that their packages have the same files.
+# debian/rules and rdma-cts.spec call this script, so that both packages have the same files.
 set -eu
 
 project=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")

@@ -1,4 +1,4 @@
-"""Prints the manual page rdma-cts(1), in roff. All that it says about commands and options is the text of --help.
+"""Prints the manual page rdma-cts(1) in roff. Its texts about commands and options are those of --help.
 
 Usage: PYTHONPATH=. python3 packaging/man_page.py
 """
@@ -24,7 +24,7 @@ EXIT_STATUSES = (
 
 
 def page() -> str:
-    """The manual page; its date is SOURCE_DATE_EPOCH (seconds), or today."""
+    """Returns the manual page. Its date is SOURCE_DATE_EPOCH (in seconds), or today."""
     return "\n".join(_lines(parser_of(COMMANDS))) + "\n"
 
 
@@ -96,7 +96,7 @@ def _escaped(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A text as one line; a control character at its beginning would be a request of roff."""
+    """Returns a text as one line, whose beginning is escaped if roff would read it as a request."""
     line = _escaped(" ".join(text.split()))
     return f"\\&{line}" if line.startswith((".", "'")) else line
 

@@ -1,6 +1,6 @@
 """The changes between two runs of the same tables, case by case and point by point. Pure functions.
 
-Cases are compared by their effective verdict, because a waived violation is known; points have only raw verdicts.
+Cases are compared by their effective verdict, because a waived violation is known. Points have only raw verdicts.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ KINDS: Mapping[str, str] = {
     NEW: "only in the new run",
     GONE: "only in the old run",
 }
-# The kinds of change for which a comparison fails.
+# The kinds of change that make a comparison fail.
 FAILING = (REGRESSED, NEWLY_WRONG)
 _DEATHS = (Verdict.CRASH, Verdict.HANG)  # a crash or hang counts even if the old stack did not support the case
 _ABSENT = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
@@ -61,8 +61,8 @@ class Change:
 class Comparison:
     """All changes, in the order of KINDS, and the number of compared cases, which are the cases that both runs tried.
 
-    `untried` has the number of cases that only the old run tried, and of those that only the new run tried. `pointless`
-    is the number of compared sweeps of which a file with points is missing.
+    `untried` has the number of cases that only the old run tried, and the number of cases that only the new run tried.
+    `pointless` is the number of compared sweeps of which a file with points is missing.
     """
 
     old: Digest
@@ -74,11 +74,11 @@ class Comparison:
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
-        """The defects that are only in the new run, only in the old one, in both (as in the new one), not decided, or
-        not tried by the old run, which has none of the defect's cases.
+        """The defects by their kind: only in the new run, only in the old run, in both runs (with the data of the new
+        run), not decided, or not tried by the old run, which has no case of the defect.
 
         A defect of the old run is not decided if the new run has not tried or decided one of its cases, or has seen the
-        defect without confirming it. A defect that the old run saw without confirming it is not new. Waived defects are
+        defect without confirming it. A defect is not new if the old run saw it, even unconfirmed. Waived defects are
         left out.
         """
         new, old = self.new.open_defects, self.old.open_defects
@@ -113,8 +113,8 @@ class Comparison:
 
     @property
     def status(self) -> int:
-        """1: a change of a failing kind; 3: the new run is incomplete or decides less than the old one, or no case was
-        tried by both; 0: none of these.
+        """The exit status: 1 after a change of a failing kind; 3 if the new run is incomplete or decides less than the
+        old run, or if no case was tried by both runs; else 0.
         """
         if any(map(self.of, FAILING)):
             return 1
@@ -130,7 +130,7 @@ def _unconfirmed(run: Digest) -> set[str]:
 
 
 def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
-    """The defect with the worse of two severities: its own, and the one that the same defect has among the others."""
+    """Returns the defect with the worse of two severities: its own, and that of the same defect among `others`."""
     for other in others:
         if not set(defect.fingerprints).isdisjoint(other.fingerprints):
             defect = defect.at_least(other.severity)
@@ -138,14 +138,15 @@ def _as_bad_as(defect: Defect, others: Sequence[Defect]) -> Defect:
 
 
 def _is_the_same(before: ResultRecord, after: ResultRecord) -> bool:
-    """Whether the later violation of a case shows only defects that the earlier one shows. The verdicts may differ: it
-    may depend on the contents of memory whether a defect leads to a crash."""
+    """Returns whether the later violation of a case shows only defects that the earlier violation shows. The verdicts
+    may differ, because the content of memory may decide whether a defect leads to a crash."""
     causes = [{cause_of(each) for each in symptoms_of(record)} for record in (before, after)]
     return bool(causes[1]) and causes[1] <= causes[0]
 
 
 def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison:
-    """The changes. Raises UserError for runs of different tables, unless `unlike_tables` is true."""
+    """Returns the changes between two runs. Raises UserError for runs of different tables, unless `unlike_tables` is
+    true."""
     tables = [run.header["suite"].get("tables_sha256") for run in (old, new)]
     if tables[0] != tables[1] and not unlike_tables:
         raise UserError(
@@ -157,7 +158,7 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
     changes = [change for case in before if case in both for change in _changes(old, new, before[case], after[case])]
     only = [[record for case, record in run.items() if case not in both] for run in (before, after)]
     untried = [len(only[0]), len(only[1])]
-    # A case that the other run lacks is not in its tables, unless that run has left out cases.
+    # If a run lacks a case, its tables do not have the case, unless the run has left out cases.
     if tables[0] != tables[1] and not new.header.get("left_out"):
         changes += [Change(GONE, record["case"], record["effective"], "", record) for record in only[0]]
         untried[0] = 0
@@ -175,7 +176,7 @@ def _lacks_points(run: Digest, record: ResultRecord) -> bool:
 
 
 def kind_of(old: str, new: str) -> str:
-    """The kind of the change from one verdict to another; empty if they are equal."""
+    """Returns the kind of the change from one verdict to another; empty if they are equal."""
     if old == new:
         return ""
     if new in VIOLATIONS:
@@ -202,7 +203,7 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
         and of_points
         and not any(change.kind == REGRESSED for change in of_points)
     ):
-        kind = NEWLY_WRONG  # only at points that the old stack did not have
+        kind = NEWLY_WRONG  # violated only at points that the old stack did not support
     if kind == REGRESSED and before["effective"] in VIOLATIONS and _is_the_same(before, after):
         kind = CHANGED
     if kind in FAILING and new.repetitions.is_unconfirmed(after):
@@ -213,7 +214,7 @@ def _changes(old: Digest, new: Digest, before: ResultRecord, after: ResultRecord
     elif after["effective"] in VIOLATIONS:
         known = {each["when"] for each in before["deviations"]}
         for each in after["deviations"]:
-            if each["row"] and each["when"] not in known:  # random sequences have found another violation
+            if each["row"] and each["when"] not in known:  # random sequences have found a new violation
                 record: ResultRecord = {**after, "reason": each["observed"]}
                 yield Change(REGRESSED, case, before["effective"], after["effective"], record)
     yield from of_points
@@ -227,7 +228,7 @@ def _changes_of_points(old: Digest, new: Digest, before: ResultRecord, after: Re
 
 
 def _point_changes(old: Points, new: Points, record: ResultRecord) -> Iterator[Change]:
-    """The points whose verdict has changed; all points with the same old and the same new verdict are one change."""
+    """Yields the changes of points. All points with the same old and the same new verdict are one change."""
     pairs = _by_number(old, new) if old.space == new.space else _by_name(old, new)
     found: dict[tuple[str, str, str], list[str]] = {}
     count: Counter[tuple[str, str, str]] = Counter()
@@ -272,7 +273,7 @@ def _verdict(points: Points, outcome: int) -> str:
 
 
 def stacks(old: Digest, new: Digest) -> Sequence[tuple[str, str, str]]:
-    """The differences between the two stacks: name, old value, new value."""
+    """Returns the differences between the two stacks: name, old value, new value."""
     compared = ("device", "driver", "firmware", "kernel", "rdma-core", "stack", "tables", "tier", "seed")
     found = [(name, old.facts[name], new.facts[name]) for name in compared if old.facts[name] != new.facts[name]]
     both = old.under_test.keys() & new.under_test.keys()

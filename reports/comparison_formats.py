@@ -1,4 +1,4 @@
-"""A comparison of two runs in the formats that `rdma-cts compare` prints. Not for comparing (comparison.py)."""
+"""The formats in which `rdma-cts compare` prints a comparison. comparison.py compares the runs."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -33,7 +33,7 @@ _MOST_IN_MARKDOWN = 50  # changes of each kind
 
 
 def text(comparison: Comparison, most: int | None) -> Iterator[str]:
-    """The lines for people; at most `most` of each kind of change (None: all)."""
+    """Yields the lines of the text format, with at most `most` changes of each kind (None: all)."""
     old, new = comparison.old, comparison.new
     yield f"old: {old.path}: {old.short_sentence}"
     yield f"new: {new.path}: {new.short_sentence}"
@@ -59,7 +59,7 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
 
 
 def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]:
-    """The differences between the stacks and between the runs of the suite, below a heading."""
+    """Returns the differences between the stacks and between the runs of the suite, each list with its heading."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for each in stacks(comparison.old, comparison.new):
         heading = "tested in another way" if each[0] in _OF_SUITE else "what was under test has changed"
@@ -68,13 +68,13 @@ def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]
 
 
 def conclusion(comparison: Comparison) -> str:
-    """The outcome in a few words, for the cases that both runs tried; and the number of new defects."""
+    """Returns the outcome for the cases that both runs tried, in a few words, and the number of new defects."""
     new = comparison.defects[NEW]
     more = f": {format_count(len(new), 'new defect')}, the worst: {new[0].severity.label}" if new else ""
     if comparison.of(REGRESSED):
         return f"something has regressed{more}"
     if comparison.of(NEWLY_WRONG):
-        return f"what is newly supported is wrong{more}"
+        return f"a newly supported feature is wrong{more}"
     if not comparison.compared:
         return "nothing was compared: no case was tried by both runs"
     if comparison.status:
@@ -85,8 +85,8 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _compared(comparison: Comparison) -> str:
-    """The numbers of compared cases, of cases that only one of the runs tried, and of sweeps that
-    could not be compared point by point."""
+    """Returns the number of compared cases, for each run the number of cases that only this run tried, and the number
+    of sweeps that could not be compared point by point."""
     both = f"{format_count(comparison.compared, 'case')} compared"
     old, new = comparison.untried
     untried = [f"{number:,} tried by the {run} run only" for run, number in (("old", old), ("new", new)) if number]
@@ -109,7 +109,7 @@ def _defects(comparison: Comparison) -> Iterator[str]:
 
 
 def amount(changes: list[Change]) -> str:
-    """The numbers of changed cases and points: `2 cases and 12 points`."""
+    """Returns the numbers of changed cases and points: `2 cases and 12 points`."""
     cases, points = sum(not change.points for change in changes), sum(change.points for change in changes)
     amounts = ((cases, "case"), (points, "point"))
     return " and ".join(format_count(number, one) for number, one in amounts if number)
@@ -129,7 +129,7 @@ def _format_change(change: Change, new: Digest) -> Iterator[str]:
 
 
 def as_json(comparison: Comparison) -> str:
-    """For programs; docs/reports.md describes the keys."""
+    """Returns the comparison as JSON; docs/reports.md describes its keys."""
     data = {
         "schema": SCHEMA,
         "old": str(comparison.old.path),
@@ -173,7 +173,7 @@ def _change_data(change: Change) -> dict[str, Any]:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """For the summary of a CI job."""
+    """Returns the comparison as Markdown for the summary of a CI job."""
     return "\n".join(_markdown(comparison)) + "\n"
 
 
@@ -212,8 +212,8 @@ def _markdown(comparison: Comparison) -> Iterator[str]:
 
 
 def as_junit(comparison: Comparison) -> str:
-    """For CI systems: a testcase for each change. A regression is a failure, a change to an undecided verdict an
-    error."""
+    """Returns the comparison as JUnit XML for CI systems, with a testcase for each change. A regression is a failure,
+    and a change to an undecided verdict is an error."""
     kinds = {**dict.fromkeys(FAILING, "failure"), UNDECIDED: "error"}
     elements = [kinds.get(change.kind, "skipped") for change in comparison.changes]
     document = ET.Element("testsuites")

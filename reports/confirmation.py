@@ -1,6 +1,6 @@
-"""Texts on whether violations were confirmed, for all reports.
+"""Texts for all reports that say whether violations were confirmed.
 
-Not for trying them again (conformance/supervision/).
+conformance/supervision/ tries violations again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,13 +11,13 @@ from conformance.model.verdict import Verdict
 from reports.digest import Digest
 from reports.repetitions import name_of
 
-_MOST = 5  # names shown at most: of cases after which a violation occurs, and of unconfirmed violations
+_MOST = 5  # the most names in a list of cases after which a violation occurs, and in a list of unconfirmed violations
 
 _BY = {"run": "it ran alone", "company": "the same when repeated together with others, in a different order"}
 
 
 def of_case(run: Digest, case: str) -> str:
-    """Whether the violations of one case were confirmed; empty if nothing is known."""
+    """Returns a text that says whether the violations of a case were confirmed; empty if this is unknown."""
     found = run.repetitions.of_case.get(case, [])
     if not found:
         return ""
@@ -28,7 +28,7 @@ def of_case(run: Digest, case: str) -> str:
 
 
 def of_point(run: Digest, case: str, point: str) -> str:
-    """Whether the violation at one point of a sweep was confirmed; empty if nothing is known of that point."""
+    """Returns a text that says whether the violation at a point of a sweep was confirmed; empty if this is unknown."""
     found = next((each for each in run.repetitions.of_case.get(case, []) if each.get("point") == point), None)
     if found is None:
         return ""
@@ -36,7 +36,8 @@ def of_point(run: Digest, case: str, point: str) -> str:
 
 
 def summary(run: Digest) -> Iterator[str]:
-    """Lines about all violations of a run: one with the figures, and one for each that was not confirmed."""
+    """Yields lines about all violations of a run: a line with the figures, and a line for each violation that was not
+    confirmed."""
     figures = counts(run)
     if not any(figures.values()):
         return
@@ -53,12 +54,13 @@ def summary(run: Digest) -> Iterator[str]:
 
 
 def counts(run: Digest) -> dict[str, int]:
-    """How many violations were confirmed, were not confirmed, and were not tried again; empty if there were none."""
+    """Returns how many violations were confirmed, were not confirmed, and were not tried again; empty for a run without
+    violations."""
     return dict(run.footer.get("confirmation") or {}) if run.footer else {}
 
 
 def as_data(run: Digest) -> dict[str, Any]:
-    """The figures, and the names of the violations that were not confirmed."""
+    """Returns the figures, and the names of the violations that were not confirmed."""
     unconfirmed = [name_of(record) for record in run.confirmations if not record["confirmed"]]
     return {**counts(run), "unconfirmed": unconfirmed} if counts(run) else {}
 

@@ -1,8 +1,8 @@
 """The digest of a recorded run: its rules with their verdicts, and a summary in one sentence.
 
-Every report starts here. Results files may come from untrusted sources, so this module completes their records and
-replaces control characters (text.py); each renderer escapes for its own syntax. Not for layout, and not for the shape
-of records (conformance/model/record_shape.py).
+Every report is made from a digest. Results files may come from untrusted sources, so this module completes their
+records and replaces control characters (text.py). Each renderer escapes for its own syntax.
+conformance/model/record_shape.py checks the shape of records.
 """
 
 import re
@@ -57,11 +57,11 @@ _PHRASES: Mapping[str, str] = {
     APART: "more of a vendor's dialect not judged",
 }
 _MOST_REASONS = 4
-_OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # builds of the user, by their keys in the header
+_OWN_BUILDS = ("kernel", "linux", "modules", "rdma_core", "overlay")  # keys of the user's builds in the header
 _PRELOAD = "etc/ld.so.preload"
 _MOST_VALUE = 60  # characters of an environment variable's value in a headline
 _VARIABLE = "given.environment."  # before the name of a variable that --guest-env sets
-_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # people need only the first digits of a hash
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")  # reports show only the first digits of a hash
 
 
 @dataclass(frozen=True)
@@ -112,14 +112,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Digest:
-    """A run as reports need it. `results` has a record for each planned case; MISSED if none was recorded.
+    """A run, as reports need it. `results` has a record for each planned case; its verdict is MISSED if no result was
+    recorded.
 
     Every record has all keys of model/record_shape.py. `unrecorded` are the planned cases without a record; there may
-    be many. `directory` has the other files of the run; `named` is the path by which the user named the run: this
-    directory or a file. `torn` is true if the last line of the file is incomplete. `confirmations` tell which
-    violations occur alone. `footer` has the figures that follow from the results. `suite` is set for a run without a
-    violation if it was made with the tables of this suite: the needs of rules and the left-out cases are then taken
-    from the suite and not from the header. If `is_of_other_tables`, the run cannot be compared with this suite.
+    be many. `directory` has the other files of the run. `named` is the path that the user gave: this directory or a
+    file. `torn` is true if the last line of the file is incomplete. `confirmations` say which violations occur alone.
+    `footer` has the figures that follow from the results. `suite` is set if a run without a violation was made with the
+    tables of this suite. Then the needs of rules and the left-out cases come from the suite and not from the header. If
+    `is_of_other_tables`, the run cannot be compared with this suite.
     """
 
     directory: Path
@@ -144,7 +145,7 @@ class Digest:
 
     @cached_property
     def facts(self) -> Mapping[str, str]:
-        """The stack under test and the size of the run, as texts by name; a text is empty if its fact is unknown."""
+        """The stack under test and the size of the run, as texts by name. A text is empty if its fact is unknown."""
         header, footer = self.header, self.footer
         facts: dict[str, object] = {
             "device": self.device,
@@ -188,7 +189,7 @@ class Digest:
 
     @cached_property
     def restrictions(self) -> Mapping[str, str]:
-        """For each rule that passed in part, its missing evidence, with reasons."""
+        """The missing evidence, with reasons, of each rule that passed in part."""
         return {rule: found.restriction for rule, found in self._concluded.items() if found.restriction}
 
     @cached_property
@@ -223,8 +224,8 @@ class Digest:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The verdict in parts: the number of rules that are verified (in the smallest tier, touched), and of the rules
-        with each other standing that occurs."""
+        """The parts of the verdict: the number of rules that are verified (in the smallest tier: touched), and the
+        numbers of rules with another standing."""
         first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
         count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
         count[WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
@@ -244,7 +245,7 @@ class Digest:
 
     @cached_property
     def unproven(self) -> Mapping[str, str]:
-        """For each case whose refusal proves nothing, the reason."""
+        """The reason for each case whose refusal proves nothing."""
         return unproven(self.results, self._needs)
 
     @property
@@ -279,8 +280,8 @@ class Digest:
 
     @cached_property
     def severities(self) -> Mapping[Severity, int]:
-        """The numbers of results that violate a rule, by the worst severity of each. Results that are waived or not
-        confirmed are not counted."""
+        """The numbers of results that violate a rule, by the worst severity of each result. Waived and unconfirmed
+        results are not counted."""
         return count_by_severity(
             worst_severity(each)
             for each in self.results
@@ -289,8 +290,8 @@ class Digest:
 
     @property
     def headline(self) -> str:
-        """The severity of the run, in one line: the number of defects, and of violations by severity; empty if there
-        are none.
+        """The severity of the run in one line: the number of defects, and the numbers of violations by severity; empty
+        without a violation.
 
         If the stack under test is not as shipped (docs/mended-stack.md), the line begins with the changes.
         """
@@ -304,27 +305,27 @@ class Digest:
 
     @property
     def changed_stack(self) -> str:
-        """The changes of this project and the builds of the user by which the stack under test differs from the shipped
-        stack, with hashes; empty if there are none."""
+        """The differences between the stack under test and the shipped stack: changes of this project and builds of the
+        user, with hashes; empty if the stack is as shipped."""
         under_test: object = self.header.get("under_test")
         given = under_test.get("given") if isinstance(under_test, dict) else None
         parts = list(_own_parts(given)) if isinstance(given, dict) else []
         return f"the stack was changed, not as shipped: {', '.join(parts)}" if parts else ""
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
-        """All results: first the violations, the most severe first, then the other results in the order of the run."""
+        """Returns all results: first the violations, by severity, then the other results in the order of the run."""
         rank = {
             record["case"]: worst_severity(record).rank for record in self.results if record["effective"] in VIOLATIONS
         }
         return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
 
     def defects_in(self, case: str) -> list[Defect]:
-        """The defects that a case shows, the most severe first."""
+        """Returns the defects that a case shows, the most severe first."""
         return self._by_case.get(case, [])
 
     @cached_property
     def symptoms(self) -> Mapping[str, list[Symptom]]:
-        """The symptoms of each case, those of the most severe defect first."""
+        """The symptoms of each case; symptoms of the most severe defect come first."""
         found: dict[str, list[Symptom]] = {}
         for defect in self.defects:
             for each in defect.symptoms:
@@ -341,7 +342,7 @@ class Digest:
 
     @cached_property
     def concluded(self) -> RunConclusion:
-        """The conclusion of the run; every report has it in the same words."""
+        """The conclusion of the run. It is the same in every report."""
         footer = self.footer
         if footer:
             footer = {**footer, "verdicts": Counter(each["effective"] for each in self._decided)}
@@ -357,7 +358,7 @@ class Digest:
 
     @property
     def conclusion(self) -> str:
-        """The conclusion about the device, in a few words."""
+        """The conclusion about the device in a few words."""
         return self.concluded.words
 
     @property
@@ -405,7 +406,7 @@ class Digest:
 
     @property
     def points(self) -> int:
-        """The number of judged calls and operations: the points of sweeps, and one for each other case."""
+        """The number of judged calls and operations. Each point of a sweep and each other case counts as one."""
         sizes = (sum(record["points"].values()) for record in self.results if record["verdict"] != Verdict.MISSED)
         return sum(size or 1 for size in sizes)
 
@@ -425,7 +426,8 @@ class Digest:
         return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
     def documented(self, record: ResultRecord) -> Iterator[str]:
-        """A line for each rule that the result violates, with the words of its document if known."""
+        """Yields a line for each rule that the result violates, with the words of the rule's document if they are
+        known."""
         for rule in record["rules"]:
             facts = self.rules.get(rule)
             if facts and facts.documented and verdict_on(rule, record) in VIOLATIONS:
@@ -451,7 +453,8 @@ class Digest:
 
 
 def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
-    """The parts of the stack that are not as shipped, each in a few words; the values in `given` may be of any type."""
+    """Yields each part of the stack that is not as shipped, in a few words. The values in `given` may be of any
+    type."""
     changes = given.get("changes")
     if isinstance(changes, dict) and changes:
         names = ", ".join(f"{name} {str(digest)[:8]}" for name, digest in changes.items())
@@ -466,12 +469,12 @@ def _own_parts(given: Mapping[str, object]) -> Iterator[str]:
 
 
 def called(name: str) -> str:
-    """The name of an entry of Digest.under_test for people: each entry is a hash or an environment variable."""
+    """Returns the shown name of an entry of Digest.under_test. Each entry is a hash or an environment variable."""
     return f"variable {name.removeprefix(_VARIABLE)}" if name.startswith(_VARIABLE) else f"hash of {name}"
 
 
 def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
-    """The most common reasons, each with its number of rules."""
+    """Returns the most common reasons, each with its number of rules."""
     count = Counter(reason for reason, _ in sorted(pairs))
     shown = [f"{reason} ({number:,})" for reason, number in count.most_common(_MOST_REASONS)]
     rest = len(count) - len(shown)
@@ -479,14 +482,15 @@ def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def read(path: Path) -> Digest:
-    """The digest of the results file at `path` or in that directory. Raises UserError if it is invalid."""
+    """Returns the digest of a results file. `path` is the file or its directory. Raises UserError if the file is
+    invalid."""
     return digest(read_results(path, plain), path if path.is_dir() else path.parent, str(path))
 
 
 def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = False) -> Digest:
-    """The digest of a recorded run. Raises UserError if a record has the wrong shape.
+    """Returns the digest of a recorded run. Raises UserError if a record has the wrong shape.
 
-    If it `is_own`, this process has made the whole run from its own tables, and need not compare it with them.
+    If `is_own`, this process has made the whole run from its own tables, and the run is not compared with the tables.
     """
     where = name or str(directory)
     header = completed(plain(recorded.header))
@@ -494,7 +498,7 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
     for record in recorded.results:
         result: ResultRecord = record if recorded.is_shown else plain(completed(record))
         found[result["case"]] = result
-    by_case: dict[str, ResultRecord] = {}  # in the planned order: several workers record in the order of completion
+    by_case: dict[str, ResultRecord] = {}  # in the planned order, not in the order of completion
     never: ResultRecord = {**RESULT, "reason": "planned but never recorded"}
     missed = completed(never)
     unrecorded: list[str] = []
@@ -503,14 +507,14 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
             by_case[case] = found[case]
         else:
             unrecorded.append(case)
-            by_case[case] = missed.copy()  # faster than making a new record; there may be many
+            by_case[case] = missed.copy()  # faster than a new record; there may be many
             by_case[case]["case"] = case
     by_case |= {case: record for case, record in found.items() if case not in by_case}
     footer = completed(plain(recorded.footer)) if recorded.footer else None
     if footer:
         count = Counter(record["effective"] for record in by_case.values())
         footer |= {"complete": not count[Verdict.MISSED], "verdicts": dict(count)}
-    # Whoever tampers with a run makes it look better, so only runs without a violation are compared with the tables.
+    # A run would be changed only to hide violations, so only runs without a violation are compared with the tables.
     good = footer and not is_own and not any(footer["verdicts"].get(verdict) for verdict in VIOLATIONS)
     suite = _suite_of(header) if good else None
     if suite and (wrong := wrong_by_tables(header, suite)):
@@ -530,16 +534,17 @@ def digest(recorded: Recorded, directory: Path, name: str = "", is_own: bool = F
 
 
 def _shard(header: HeaderRecord) -> str:
-    """The number of this shard, or the number of shards in the run; empty if the run has no shards."""
+    """Returns the number of this shard, or the number of shards in the run; empty if the run has no shards."""
     if shard := header.get("shard"):
         return f"{shard.get('number', '?')} of {shard.get('of', '?')}"
     return f"{len(header['shards'])}, merged" if header.get("shards") else ""
 
 
 def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
-    """The contradiction between the header and these tables; empty if there is none.
+    """Returns the contradiction between the header and these tables; empty if there is none.
 
-    A header of another version may have more or fewer fields of a rule, but no other values of the same fields.
+    In a header of another version a rule may have more or fewer fields, but the common fields must have the same
+    values.
     """
     known = plain(suite.registry.as_data())
     said = header["rules"]
@@ -560,22 +565,23 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
 
 
 def _suite_of(header: HeaderRecord) -> Suite | None:
-    """This suite, if the run was made with its tables."""
+    """Returns this suite if the run was made with its tables, else None."""
     try:
         tables = tables_digest([CASES])
         return suite_of(tables) if header["suite"].get("tables_sha256") == tables else None
-    except (OSError, UserError):  # a report is made even if there are mistakes in the tables
+    except (OSError, UserError):  # mistakes in the tables do not prevent a report
         return None
 
 
 @lru_cache(maxsize=1)
 def suite_of(tables_sha256: str) -> Suite:
-    """This suite, whose tables have this hash at present; it is read once for all runs of a command."""
+    """Returns this suite, whose present tables have the hash `tables_sha256`. It is read once for all runs of a
+    command."""
     return load_suite()
 
 
 def _rules_of(cases: Collection[str], header: HeaderRecord) -> frozenset[str]:
-    """The rules of planned cases; empty if the run was made with other tables than those of this suite."""
+    """Returns the rules of planned cases; empty if the run was made with other tables than this suite's."""
     suite = _suite_of(header) if cases else None
     ids = {case.partition(POINT)[0] for case in cases}
     return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules) if suite else frozenset()

@@ -1,8 +1,8 @@
 """Everything that a report says about one violation, as lines of text: the calls, the requirement, the observation, the
 layer that answered, and the command that reproduces it; and the points of a sweep.
 
-A file of points is as untrusted as the results, so control characters in its texts are replaced. Not for escaping and
-layout, nor for the format of points (conformance/sweeps/outcome.py).
+A file of points may come from an untrusted source, as results may, so control characters in its texts are replaced.
+conformance/sweeps/outcome.py has the format of points.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,16 +27,17 @@ POINT = (
     "A point is one combination of arguments in a case that tries all combinations. Its name is CASE#axis=value,...,"
     " which `explain` and `run --only` accept."
 )
-_CALLED = {"layer": "answered by"}  # keys of observations, each with the words for it
+_CALLED = {"layer": "answered by"}  # words for keys of observations
 
 
 def has_points(run: Digest) -> bool:
-    """Whether any result has points, so that readers need the text POINT."""
+    """Returns whether any result has points, so that the report must explain points by the text POINT."""
     return any(record["space"] for record in run.results)
 
 
 def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
-    """The lines about a result that is not a pass, in the order of the case's steps; none if there is no record."""
+    """Yields the lines about a result that is not PASS, in the order of the case's steps. Without a record there is no
+    line."""
     if record["case"] in run.unrecorded:
         return
     for defect in run.defects_in(record["case"]):
@@ -60,8 +61,8 @@ def lines(run: Digest, record: ResultRecord) -> Iterator[str]:
 
 
 def observed(record: ResultRecord) -> str:
-    """The outcome of the judged call; after a crash, the kernel's first line about it, or whether the kernel or the
-    process ended."""
+    """Returns the outcome of the judged call. After a crash it is the kernel's first message, or whether the kernel or
+    the process ended."""
     if record["verdict"] in (Verdict.CRASH, Verdict.HANG) and not record["observed"]:
         what, _, _, alarm, *_ = (*fault_of(record).seen, "", "", "", "")
         return alarm or what
@@ -69,13 +70,14 @@ def observed(record: ResultRecord) -> str:
 
 
 def set_up(data: SetUp) -> Iterator[str]:
-    """The objects and calls before the judged one."""
+    """Yields the objects, and the calls before the judged call."""
     yield from (f"given: {line}" for line in data["given"])
     yield from (f"before: {line}" for line in data["before"])
 
 
 def deviation(each: Deviation) -> Iterator[str]:
-    """A group of points of a sweep with what its smallest point does, or a random sequence as a row of a table."""
+    """Yields lines about a group of points of a sweep, with the steps of its smallest point, or about a random
+    sequence, as a row of a table."""
     if each["row"]:
         yield f"{each['when']}, as a row of a table:"
         yield from each["row"].rstrip().splitlines()
@@ -94,7 +96,7 @@ def deviation(each: Deviation) -> Iterator[str]:
 
 
 def answered(run: Digest, record: ResultRecord) -> str:
-    """The layer that answered, with the evidence, for the most severe symptom of a violation."""
+    """Returns the layer that answered, with the evidence, for the most severe symptom of a violation."""
     own_ones = run.symptoms.get(record["case"])
     return str(answering_of(min(own_ones, key=_rank))) if own_ones else record["layer"] or "not known"
 
@@ -104,29 +106,30 @@ def _rank(symptom: Symptom) -> int:
 
 
 def location(record: ResultRecord) -> str:
-    """The file and line of the case in its table; empty if they are not known."""
+    """Returns the file and line of the case in its table; empty if they are not known."""
     source = record["source"]
     return f"{source.get('file', '')}:{source.get('line', '')}" if source.get("file") else ""
 
 
 def own(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the judged call itself."""
+    """Returns the fields of the judged call itself."""
     return {_CALLED.get(name, name): value for name, value in data.items() if name != "afterwards"}
 
 
 def later(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The fields of each step after the judged call."""
+    """Returns the fields of each step after the judged call."""
     steps = data.get("afterwards")
     return [own(step) for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 
 
 def format_fields(data: Mapping[str, Any]) -> str:
-    """Data as one line; empty values are left out."""
+    """Returns data as one line, without empty values."""
     return "; ".join(f"{name} {text}" for name, text in flat(data) if text) or "nothing"
 
 
 def read_points(directory: Path, record: ResultRecord) -> Points | None:
-    """The points of a sweep's result; None if it has none, or their file is not next to the results.
+    """Returns the points of a sweep's result; None if the result has no points, or if their file is not next to the
+    results.
 
     Raises UserError if the file is invalid or outside the directory of the results.
     """
@@ -144,5 +147,5 @@ def read_points(directory: Path, record: ResultRecord) -> Points | None:
 
 
 def inside(points: Points) -> Iterator[tuple[int, Outcome]]:
-    """Each point that belongs to the space, with its outcome."""
+    """Yields each point that belongs to the space, with its outcome."""
     return ((point, points.outcomes[each]) for point, each in enumerate(points.index) if each != OUTSIDE)

@@ -1,4 +1,5 @@
-"""The texts of `rdma-cts explain` about a rule, a case, a point of a sweep and a defect. Not for finding them."""
+"""The texts of `rdma-cts explain` about a rule, a case, a point of a sweep and a defect. commands/explain.py finds
+these."""
 
 import re
 import textwrap
@@ -24,11 +25,11 @@ from reports.text import flat, format_count
 _WIDTH = 100
 _CASES = 12
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
-FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # the first digits suffice if no other fingerprint begins with them
+FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # the first digits suffice if they are unique
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
-    """A rule: its statement, its proof, and the latest verdict."""
+    """Yields lines about a rule: its statement, its proof, and the latest verdict."""
     yield f"{rule.id}  {rule.document}, {rule.section}"
     yield ""
     yield from _wrapped(rule.statement)
@@ -72,7 +73,7 @@ def _rank(rule: Rule, record: ResultRecord | None) -> int:
 
 
 def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
-    """A case or a point of a sweep: its steps, its rules, and its verdict in the latest run."""
+    """Yields lines about a case or a point of a sweep: its steps, its rules, and its verdict in the latest run."""
     yield f"{case.id}  {case.location.file}:{case.location.line}"
     if case.about:
         yield from _wrapped(case.about)
@@ -100,8 +101,7 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
 
 
 def _steps(case: Case) -> Iterator[str]:
-    """The steps of the case, in order. For a sweep, the set-up is that of its first point, and there is a line for each
-    clause of its expectations."""
+    """Yields the steps of the case in order. For a sweep, there is a line for each clause of its expectations."""
     if case.kind is not Kind.SWEEP:
         set_up = set_up_of(case)
         yield from (f"given:      {line}" for line in set_up["given"])
@@ -144,7 +144,7 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
 
 
 def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
-    """The outcome at one point of a sweep."""
+    """Yields lines about the outcome at a point of a sweep."""
     points = read_points(run.directory, record)
     name = case.id.partition(POINT)[2]
     assert case.sweep is not None
@@ -164,7 +164,7 @@ def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
 
 
 def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
-    """A defect: its severity, its cases, and its first symptom in full."""
+    """Yields lines about a defect: its severity, its cases, and its first symptom in full."""
     first = defect.first
     yield f"defect {defect.fingerprint}  ({run.name}; {run.directory})"
     yield from _wrapped(defect.title)
@@ -190,7 +190,7 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
 
 
 def _documented(rule: Rule) -> list[str]:
-    """The words of the rule's document, or why they are not given."""
+    """Returns the words of the rule's document, or the reason why they are not quoted."""
     return _wrapped(f'The document: "{rule.quote}"' if rule.quote else f"The document is not quoted: {rule.unquoted}")
 
 
@@ -201,10 +201,10 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
 
 
 def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Digest]:
-    """The defect of a run whose fingerprint begins with these digits. Raises UserError, whose hint has the `option`
-    that names another run."""
+    """Returns the defect of a run whose fingerprint begins with these digits. Raises UserError with a hint that names
+    `option`, which selects another run."""
     if run is None:
-        raise UserError(f"there is no run to look for the defect {wanted} in", hint=f"{option} RUN names one")
+        raise UserError(f"there is no run to look for the defect {wanted} in", hint=f"give {option} RUN")
     found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)

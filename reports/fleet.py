@@ -1,7 +1,7 @@
-"""A fleet or a lab: the summaries of many nodes in groups of equal nodes, with the differences within a group first.
+"""The page of a fleet or a lab: the summaries of many nodes, in groups of nodes that should be equal.
 
-A node of a fleet has the name of its directory, one of a lab its name in the file. Only the facts of its summary are
-kept. Not for reading directories or writing files (commands/fleet.py, commands/lab.py).
+A node of a fleet has the name of its directory; a node of a lab has its name in the lab's file. Only the facts of its
+summary are kept. commands/fleet.py and commands/lab.py read and write the files.
 """
 
 import json
@@ -18,26 +18,26 @@ from reports.text import format_count
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
 SCHEMA = "rdma-cts-fleet/1"
-# The facts that make groups: those that all nodes with one device share, and those that may differ between the groups
-# of these nodes.
+# The facts that determine the groups: facts that all nodes with the same kind of device share, and facts that may
+# differ between the groups of these nodes.
 _DEVICE = ("driver", "transport", "tier", "tables")
 _SETTINGS = ("firmware", "kernel", "rdma-core")
-# A group needs this many nodes, and this part of the nodes with its device. The nodes of a smaller group are put into
-# the largest group, from whose nodes they differ.
+# The least size of a group: a number of nodes, and a share of the nodes with the same device. The nodes of a smaller
+# group belong to the largest group, so that their differences are reported.
 _LEAST, _LEAST_PART = 3, 0.05
 # Facts that may differ between equal nodes; such a difference is not reported.
 _OWN = ("device", "started", "stack", "shard")
-# A duration is reported if it differs from the median by this factor, up or down, and by this number of median absolute
-# deviations.
+# A duration is reported if it is longer or shorter than the median by this factor, and by this number of median
+# absolute deviations.
 _SLOW, _DEVIATIONS = 1.5, 6.0
 _MOST_REASON = 200  # characters of a reason to drain a node
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its name, the address of its report relative to the page (empty if there is none), and the known facts.
+    """A node: its name, the address of its report relative to the page (empty without a report), and its known facts.
 
-    `problem` is the reason why nothing is known, or why the run is not whole; empty if it is whole. `group` is the
+    `problem` says why nothing is known, or why the run is incomplete; it is empty for a complete run. `group` is the
     node's group in the file of a lab, if the file names a group.
     """
 
@@ -79,12 +79,12 @@ class Difference:
 
     @property
     def reason(self) -> str:
-        return f"{self.what}: {self.here or 'none'}, its equals {self.usual or 'none'}"
+        return f"{self.what}: {self.here or 'none'}, most of its group {self.usual or 'none'}"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes that should be equal, because device and settings are the same. `name` describes both."""
+    """Nodes that should be equal, because their device and their settings are the same. `name` describes both."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -94,7 +94,7 @@ class Group:
         """The differences between the nodes: versions, capabilities, verdicts, and then times."""
         found = [*self._traits(), *self._seconds(), *self._copies()]
         by_rule = {node for each in found if not each.what.startswith("case ") for node in each.nodes}
-        # A case is reported only for nodes without any other difference.
+        # Cases are reported only for nodes without another difference.
         return tuple(each for each in found if not each.what.startswith("case ") or not by_rule.issuperset(each.nodes))
 
     def _traits(self) -> Iterator[Difference]:
@@ -103,7 +103,7 @@ class Group:
             values = {node.name: node.traits.get(name, "") for node in self.nodes}
             (usual, most), *others = Counter(values.values()).most_common()
             if most * 2 <= len(values) and len(values) > 2:
-                continue  # its values are different on each node
+                continue  # this fact is different on each node
             for other, _ in others:
                 yield Difference(name, usual, other, tuple(node for node, value in values.items() if value == other))
 
@@ -119,7 +119,8 @@ class Group:
                 yield Difference("seconds", f"{median:.0f} (median)", f"{seconds:.0f}", (name,))
 
     def _copies(self) -> Iterator[Difference]:
-        """Nodes whose results are copies of another node's: two runs never have the same start and duration."""
+        """Yields nodes whose results are copies of another node's results: two runs never have the same start and
+        duration."""
         known: dict[tuple[str, float | None], str] = {}
         for node in self.nodes:
             if node.facts and node.facts.started and not node.group:
@@ -129,7 +130,7 @@ class Group:
 
     @cached_property
     def verdicts(self) -> Mapping[str, tuple[str, int]]:
-        """For each rule, the verdict that most nodes have, and the number of nodes with a different verdict."""
+        """For each rule: the verdict that most nodes have, and the number of nodes with a different verdict."""
         rules = dict.fromkeys(rule for node in self.nodes if node.facts for rule in node.facts.rules)
         found: dict[str, tuple[str, int]] = {}
         for rule in rules:
@@ -188,18 +189,18 @@ class Fleet:
         parts = [format_count(len(self.nodes), "node"), format_count(len(self.groups), "group")]
         violating = sum(node.violates for node in self.nodes)
         if self.groups:
-            parts.append(f"{len(self.differing):,} differ from their equals" if self.differing else "no node differs")
+            parts.append(f"{len(self.differing):,} differ from their group" if self.differing else "no node differs")
         else:
             parts.append("nothing was compared")
         if violating or self.groups:
             parts.append(f"{violating:,} violate a rule" if violating else "no rule is violated")
         if self.missing:
-            parts.append(f"{len(self.missing):,} without a whole run")
+            parts.append(f"{len(self.missing):,} without a complete run")
         return ", ".join(parts)
 
     @property
     def status(self) -> int:
-        """1 if a node differs or violates a rule, else 3 if a run is missing or not whole, else 0."""
+        """The exit status: 1 if a node differs or violates a rule, else 3 if a run is missing or incomplete, else 0."""
         if self.differing or any(node.violates for node in self.nodes):
             return 1
         return 3 if self.missing else 0
@@ -234,7 +235,8 @@ def _named(name: str, nodes: Sequence[Node]) -> str:
 
 
 def _grouped(device: tuple[Hashable, ...], nodes: Sequence[Node]) -> Iterator[Group]:
-    """Nodes with one device, in groups by settings; nodes with rare settings are in the largest group."""
+    """Yields the groups of the nodes with one kind of device, by settings. Nodes with rare settings are in the largest
+    group."""
     by_settings: dict[tuple[str, ...], list[Node]] = {}
     for node in nodes:
         assert node.facts is not None
@@ -254,14 +256,15 @@ def page(fleet: Fleet) -> bytes:
 
 
 def data(fleet: Fleet) -> bytes:
-    """The page's content for programs."""
+    """Returns the content of the page as JSON, for programs."""
     return (json.dumps(fleet.as_data(), indent=1) + "\n").encode()
 
 
 def drain(fleet: Fleet) -> bytes:
-    """Commands for Slurm that drain the nodes that differ or have no complete run: one command for each reason.
+    """Returns commands for Slurm that drain nodes which differ or have no complete run, with one command for each
+    reason.
 
-    A node whose name Slurm does not accept is left out, and named in a remark.
+    Nodes whose names Slurm does not accept are left out and named in a comment.
     """
     by_reason: dict[str, list[str]] = {}
     left_out: list[str] = []

@@ -1,8 +1,8 @@
-"""A history: the runs of many nights, each on the same cells (stacks of the guest), as reports and `nightly` need it.
+"""A history: the runs of many nights on the same cells (stacks of the guest), as reports and `nightly` need them.
 
-docs/nightly.md has the layout of its directory. Most facts are read from the summary of each run; if it cannot be read,
-they are computed from the results. Foreign or damaged files are reported in one line and do not affect other cells.
-Not for running a night (commands/nightly.py), nor for comparing two runs (comparison.py).
+docs/nightly.md describes the directory of a history. Most facts are read from the summary of each run; without a
+readable summary they are computed from the results. Foreign or damaged files are reported in one line and do not affect
+other cells. commands/nightly.py runs a night, and comparison.py compares two runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reports.text import one_line, plain
 
 SCHEMA = "rdma-cts-cell/1"
 OUTCOME_FILE = "cell.json"
-LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE: suffix of the mail of a night
+LOCK, PAGE, MESSAGE = "lock", "history.html", ".eml"  # MESSAGE is the suffix of the mail of a night
 CELL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _NIGHT = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ(-\d+)?")
 _MOST_PROBLEMS = 20
@@ -48,8 +48,8 @@ _COMPARABLE = (BASELINE, GOOD)
 class Outcome:
     """The outcome of a cell in a night, as in cell.json.
 
-    `against` is the last good night, with which the cell is compared. `selection` are the options that select its
-    cases. `reason` is why it has no results. A text that does not apply is empty.
+    `against` is the last good night, with which the cell was compared. `selection` are the options that select the
+    cases of the cell. `reason` says why the cell has no results. A text that does not apply is empty.
     """
 
     outcome: str
@@ -62,9 +62,9 @@ class Outcome:
 
     @staticmethod
     def of(data: Any) -> Outcome:
-        """The outcome in the content of a file. Raises ValueError if the content is not an outcome."""
+        """Returns the outcome that is the content of a file. Raises ValueError if the content is not an outcome."""
         if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("outcome") not in (*OUTCOMES,):
-            raise ValueError  # `data` may be of any type; a tuple also compares values that cannot be hashed
+            raise ValueError  # `data` may be of any type; a tuple can also be searched for values that cannot be hashed
         against, reason, selection = data.get("against", ""), data.get("reason", ""), data.get("selection", [])
         if not isinstance(selection, list) or not all(isinstance(text, str) for text in (against, reason, *selection)):
             raise ValueError
@@ -73,9 +73,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class KnownDefect:
-    """A defect as a summary describes it; `fingerprints` are all its fingerprints.
+    """A defect, as a summary describes it. `fingerprints` are all its fingerprints.
 
-    `answered` is the layer that answered, with the evidence; `case`, `line` and `repro` are about its first case.
+    `answered` is the layer that answered, with the evidence. `case`, `line` and `repro` are about the first case of the
+    defect.
     """
 
     fingerprints: tuple[str, ...]
@@ -97,10 +98,10 @@ class KnownDefect:
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a run for a history.
+    """The facts of a run that a history needs.
 
     `stack` describes the stack under test as in summary.json, and `hashes` has the hashes of its parts. `capabilities`
-    is the device's description of itself; it is empty in summaries of older versions. `seconds` is the duration of the
+    is the device's description of itself; it is empty for summaries of older versions. `seconds` is the duration of the
     run, None if the run was resumed, and `cases` the number of its cases. `rules` has the effective verdict on each
     rule, `violating` the cases that violate a rule, and `defects` the defects that are not waived.
     """
@@ -119,8 +120,8 @@ class Facts:
 
     @staticmethod
     def of(data: Any) -> Facts:
-        """The facts in a summary. Raises ValueError, LookupError, TypeError or AttributeError if `data` is not a
-        summary."""
+        """Returns the facts in a summary. If `data` is not a summary, raises ValueError, LookupError, TypeError or
+        AttributeError."""
         if data["schema"] != summary.SCHEMA:
             raise ValueError
         rules = _texts(data["rules"])
@@ -170,17 +171,17 @@ class Facts:
         return {**facts, **{called(name): digest for name, digest in self.hashes.items()}}
 
     def shows(self, fingerprints: Set[str]) -> bool | None:
-        """Whether the run has the defect with one of these fingerprints; None if unknown, because not all cases were
-        run."""
+        """Returns whether the run has the defect with one of these fingerprints; None if this is unknown, because not
+        all cases were run."""
         return self.known(any(not fingerprints.isdisjoint(defect.fingerprints) for defect in self.defects))
 
     def violates(self, case: str) -> bool | None:
-        """Whether the case violates a rule; None if that is not known."""
+        """Returns whether the case violates a rule; None if this is unknown."""
         return self.known(case in self.violating)
 
     def known(self, seen: bool) -> bool | None:
-        """True if a violation was `seen`; else False for a complete run, and None for an incomplete one, which may not
-        have run the cases that show the violation."""
+        """Returns True if a violation was `seen`; else False for a complete run, and None for an incomplete run, which
+        may lack the cases that show the violation."""
         return seen or (False if self.complete else None)
 
     @cached_property
@@ -200,9 +201,9 @@ def _texts(values: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell in a night: the directory of its run, its outcome, and the facts, which are None if it has no results.
+    """A cell in a night: the directory of its run, its outcome, and its facts, which are None without results.
 
-    If it is `damaged`, its outcome and facts are not known.
+    The outcome and the facts of a `damaged` cell are unknown.
     """
 
     night: str
@@ -215,7 +216,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class History:
-    """All cells of all nights, and a line for each that could not be read."""
+    """All cells of all nights, and a line for each cell that could not be read."""
 
     folder: Path
     nights: tuple[str, ...] = ()
@@ -237,15 +238,15 @@ class History:
         return list(self._by_name)
 
     def of(self, name: str) -> Sequence[Cell]:
-        """A cell in its nights, the earliest first."""
+        """Returns a cell in each of its nights, the earliest first."""
         return self._by_name.get(name, ())
 
     def ran(self, name: str, before: str = "") -> list[Cell]:
-        """The nights in which a cell has results: all such nights, or only those before the night `before`."""
+        """Returns the nights in which a cell has results; if `before` is given, only nights before that night."""
         return [cell for cell in self.of(name) if cell.facts and (not before or cell.night < before)]
 
     def good(self, name: str, before: str, selection: tuple[str, ...]) -> list[Cell]:
-        """The nights before the night `before` with which a run of the same cases can be compared, the latest first."""
+        """Returns the earlier nights with a comparable run of the same cases, the latest first."""
         return [
             cell
             for cell in reversed(self.ran(name, before))
@@ -253,7 +254,8 @@ class History:
         ]
 
     def since(self, name: str, night: str, has: Mapping[str, bool]) -> str:
-        """The first of the consecutive nights up to `night` for which `has` is true; empty if there is none.
+        """Returns the first of the consecutive nights up to `night` for which `has` is true; empty without such a
+        night.
 
         Nights that are missing in `has` are skipped.
         """
@@ -267,14 +269,14 @@ class History:
 
 
 def read_history(folder: Path) -> History:
-    """The contents of the directory of a history. Raises UserError only if the directory itself cannot be read."""
+    """Returns the history in a directory. Raises UserError only if the directory itself cannot be read."""
     problems: list[str] = []
     nights, cells = [], []
     for night in _entries(folder):
         if night.name in (LOCK, PAGE) or night.suffix == MESSAGE:
             continue
         if not _NIGHT.fullmatch(night.name) or night.is_symlink() or not night.is_dir():
-            problems.append(f"{one_line(str(night))} is not a night of a history; it is left alone")
+            problems.append(f"{one_line(str(night))} is not a night of a history, and is ignored")
             continue
         nights.append(night.name)
         try:
@@ -284,7 +286,7 @@ def read_history(folder: Path) -> History:
             continue
         for entry in entries:
             if not CELL_NAME.fullmatch(entry.name) or entry.is_symlink() or not entry.is_dir():
-                problems.append(f"{one_line(str(entry))} is not a cell of a night; it is left alone")
+                problems.append(f"{one_line(str(entry))} is not a cell of a night, and is ignored")
                 continue
             try:
                 cells.append(_cell(night.name, entry))
@@ -318,14 +320,14 @@ def _cell(night: str, folder: Path) -> Cell:
 
 
 def _agree(data: Any, violated: int) -> bool:
-    """Whether the other parts of a summary agree with its number of violated rules."""
+    """Returns whether the other parts of a summary agree with its number of violated rules."""
     status, conforms = data["exit_status"], " conforms to its documents" in _text(data["conclusion"])
     return not (violated and status == 0) and not (conforms and status != 0)
 
 
 def facts_of(folder: Path) -> Facts | None:
-    """The facts of a run, from its summary or, if that is missing or damaged, from its results; None if the run has
-    neither.
+    """Returns the facts of a run from its summary. If the summary is missing or damaged, they come from the results.
+    Returns None for a run without both.
 
     Raises UserError if the results are damaged, or if there are no results and the summary is damaged or cannot be
     read.
@@ -343,13 +345,13 @@ def facts_of(folder: Path) -> Facts | None:
 
 
 def format_night(night: str) -> str:
-    """A night as people write it: `2026-11-22 03:17`, in UTC."""
+    """Returns the time of a night in a readable form, in UTC: `2026-11-22 03:17`."""
     found = _NIGHT.fullmatch(night)
     return "{}-{}-{} {}:{}".format(*found.groups()[:5]) if found else night
 
 
 def changes(old: Facts, new: Facts) -> Iterator[tuple[str, str, str]]:
-    """The differences under test: name, old value, new value."""
+    """Yields the differences between the software under test of two runs: name, old value, new value."""
     for name in dict.fromkeys([*old.tested, *new.tested]):
         before, after = old.tested.get(name, ""), new.tested.get(name, "")
         if before != after:

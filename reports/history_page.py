@@ -1,7 +1,8 @@
-"""The page of a history: rules, nights and stacks; the first night of each violation, and what changed in that night.
+"""The page of a history: rules, nights and stacks; the first night of each violation, and what changed under test in
+this night.
 
-One self-contained page without any script; templates/history.html has the layout. The statements of the rules come from
-the latest results that can be read, all else comes from the summaries of the runs (history.py).
+It is one self-contained page without a script; templates/history.html has the layout. The statements of the rules come
+from the latest results that can be read, and everything else from the summaries of the runs (history.py).
 """
 
 from collections import Counter
@@ -22,7 +23,7 @@ from reports.html import environment
 
 SEEN, NOT_SEEN, NOT_RUN = "seen", "not seen", ""
 _STATES = {True: SEEN, False: NOT_SEEN, None: NOT_RUN}  # the state of a defect, by the value of Facts.known
-_MOST_STEPS = 12  # changes of one lane that are shown
+_MOST_STEPS = 12  # the most changes that are shown for a lane
 _BAD_VERDICTS: frozenset[str] = frozenset(VIOLATIONS)
 _BAD_SEEN = frozenset((SEEN,))
 # The colours of the strips, by state: classes of the style sheet.
@@ -33,13 +34,13 @@ _RANK = {severity.label: severity.rank for severity in Severity}
 
 
 def _rank(severity: str) -> int:
-    """The rank of a severity: 0 for the worst; unknown severities come last."""
+    """Returns the rank of a severity: 0 for the worst severity; unknown severities come last."""
     return _RANK.get(severity, len(_RANK))
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive nights with the same state; `first` and `last` count nights from 0. NOT_RUN is a state, too."""
+    """Consecutive nights with the same state. `first` and `last` count nights from 0. NOT_RUN is a state too."""
 
     state: str
     first: int
@@ -48,7 +49,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Step:
-    """A night in which a state changed, and the names of the parts under test that had changed."""
+    """A night in which a state changed, and the names of the parts under test that changed in this night."""
 
     night: str
     old: str
@@ -58,7 +59,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Lane:
-    """One rule or defect on one stack: its state in each night of the history, NOT_RUN if the night has no results."""
+    """A rule or a defect on one stack: its state in each night of the history, which is NOT_RUN in a night without
+    results."""
 
     name: str
     states: tuple[str, ...]
@@ -79,7 +81,7 @@ class Lane:
 
     @property
     def paths(self) -> Mapping[str, str]:
-        """The strip as paths of an SVG image, one for each state; a night is one unit wide."""
+        """The strip of the lane as paths of an SVG image, one path for each state. A night is one unit wide."""
         found: dict[str, str] = {}
         for each in self.stretches:
             if each.state:
@@ -93,7 +95,7 @@ class Lane:
 
     @property
     def now(self) -> str:
-        """The state in the latest night that has results; NOT_RUN if none has."""
+        """The state in the latest night with results; NOT_RUN without such a night."""
         return self._ran[-1][1] if self._ran else NOT_RUN
 
     @property
@@ -127,7 +129,7 @@ class Lane:
 
     @property
     def told(self) -> str:
-        """The first night and the number of nights, in a few words."""
+        """The first night with the violation and the number of such nights, in a few words."""
         if not self._ran:
             return "never run"
         nights = f"{self.seen:,} of {len(self._ran):,} nights"
@@ -150,7 +152,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Track:
-    """A rule or defect on all stacks."""
+    """A rule or a defect on all stacks."""
 
     id: str
     lanes: tuple[Lane, ...]
@@ -178,7 +180,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Change:
-    """The changes under test in a cell in a night."""
+    """The changes under test of a cell in a night."""
 
     night: str
     cell: str
@@ -206,8 +208,8 @@ class HistoryPage:
 
     @property
     def reports(self) -> list[tuple[str, list[tuple[Cell, str]]]]:
-        """The nights, the latest first, each with its cells and the addresses of their reports; an address is empty if
-        there is no report."""
+        """The nights, the latest first, each with its cells and the addresses of their reports. An address is empty
+        without a report."""
         return [
             (night, [(cell, _report_of(cell)) for cell in self.history.cells if cell.night == night])
             for night in reversed(self.nights)
@@ -215,13 +217,14 @@ class HistoryPage:
 
     @property
     def ticks(self) -> Sequence[str]:
-        """The nights that are named below lanes: the first, one in the middle and the last, without duplicates."""
+        """The nights that are named below the lanes: the first night, the middle night and the last night, without
+        duplicates."""
         middle = self.nights[len(self.nights) // 2 : -1] if len(self.nights) % 2 else ()
         return [*self.nights[:1], *middle[:1], *self.nights[1:][-1:]]
 
     @property
     def last_told(self) -> str:
-        """The outcomes of the latest night, counted."""
+        """The number of each outcome in the latest night."""
         count = Counter(cell.outcome.outcome for cell in self.last)
         return ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
 
@@ -231,7 +234,8 @@ class HistoryPage:
         return self.changed_in(self.nights[-1])
 
     def changed_in(self, night: str) -> list[tuple[Track, str, str, Step]]:
-        """The changes in a night: a defect or rule, its title (a rule has none), the stack and the change."""
+        """Returns the changes in a night: the defect or rule, its title (empty for a rule), the stack and the
+        change."""
         every = [*((track, defect.title) for defect, track in self.defects), *((track, "") for track in self.rules)]
         return [
             (track, title, lane.name, step)
@@ -244,7 +248,7 @@ class HistoryPage:
 
     @cached_property
     def statements(self) -> Mapping[str, RuleFacts]:
-        """The rules as the latest results that can be read describe them."""
+        """The rules, as the latest readable results describe them."""
         for cell in sorted(self.history.cells, key=lambda cell: cell.night, reverse=True):
             if cell.facts:
                 with suppress(UserError):
@@ -265,13 +269,13 @@ class HistoryPage:
 
     @property
     def moving(self) -> list[Track]:
-        """The rules that are violated now or were, and whose verdict has changed; the latest change first."""
+        """The rules that are or were violated and whose verdict has changed, the latest change first."""
         found = [track for track in self.rules if track.was_bad and track.changed]
         return sorted(found, key=lambda track: track.last_change, reverse=True)
 
     @property
     def steady(self) -> list[Track]:
-        """The other rules that are violated."""
+        """The rules that were always violated."""
         return [track for track in self.rules if track.was_bad and not track.changed]
 
     @property
@@ -290,8 +294,8 @@ class HistoryPage:
 
     @cached_property
     def defects(self) -> list[tuple[KnownDefect, Track]]:
-        """Every defect of any night: first those that are present now, the most severe first, and among equally severe
-        ones the latest changed first."""
+        """Every defect of any night. Present defects come first, then the order is by severity, and then by the latest
+        change."""
         latest, known = self._known
         seen = {
             name: {night: {known[defect.fingerprint] for defect in facts.defects} for night, facts in by.items()}
@@ -303,8 +307,8 @@ class HistoryPage:
 
     @cached_property
     def _known(self) -> tuple[dict[str, KnownDefect], dict[str, str]]:
-        """Each defect as described in the latest night that has it; and for every fingerprint, the fingerprint that
-        stands for its defect.
+        """Each defect, as described in the latest night with this defect. And for every fingerprint, the fingerprint
+        that stands for its defect.
 
         The severity of a defect is the worst that any night has shown.
         """
@@ -319,7 +323,7 @@ class HistoryPage:
         return latest, known
 
     def known_as(self, defect: Defect | KnownDefect) -> str:
-        """The fingerprint that stands for a defect; empty if no night has the defect."""
+        """Returns the fingerprint that stands for a defect; empty if no night has the defect."""
         known = self._known[1]
         return next((known[each] for each in defect.fingerprints if each in known), "")
 
@@ -370,16 +374,16 @@ def page_of(history: History) -> str:
 
 
 def _under(night: str, name: str) -> str:
-    """The address, on the page, of what changed under test."""
+    """Returns the address of the list of changes under test, on the page."""
     return f"#{quote(f'under:{night}:{name}')}"
 
 
 def legend(tracks: Iterable[Track]) -> list[str]:
-    """The verdicts that occur in strips."""
+    """Returns the verdicts that occur in strips."""
     found = {state for track in tracks for lane in track.lanes for state in lane.states}
     return [verdict for verdict in OF_RULES if verdict in found]
 
 
 def _report_of(cell: Cell) -> str:
-    """The address of a cell's report, as seen from the page of the history."""
+    """Returns the address of a cell's report, relative to the page of the history."""
     return f"{cell.night}/{cell.name}/{REPORT}" if (cell.folder / REPORT).is_file() else ""

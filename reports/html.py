@@ -1,8 +1,8 @@
-"""report.html: one self-contained page about one run, or about several side by side.
+"""report.html: one self-contained page about one run, or about several runs side by side.
 
-This module prepares conclusion, defects and rules, which need no script; page_data.py prepares the rest, and templates/
-has the layout. Jinja escapes everything that is inserted, and the page's Content-Security-Policy allows only the page's
-own script (by hash), so that no text from a results file is executed.
+This module prepares the conclusion, the defects and the rules, which need no script. page_data.py prepares the rest,
+and templates/ has the layout. Jinja escapes everything that is inserted, and the Content-Security-Policy of the page
+allows only the page's own script (by hash), so that no text from a results file is executed.
 """
 
 import base64
@@ -34,7 +34,7 @@ from reports.text import flat, format_count, format_rules, format_value
 
 FILE_NAME = "report.html"
 TEMPLATES = Path(__file__).with_name("templates")
-# The columns of a single run's matrix, and the verdicts that each of them counts.
+# The columns of the matrix of a single run, and the verdicts that each column counts.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "pass": (Verdict.PASS,),
     "fail": VIOLATIONS,
@@ -49,9 +49,9 @@ _MOST_SHOWN = 3
 
 @dataclass(frozen=True)
 class CellView:
-    """A rule in one run: its verdict (empty if it has no case in this run) and the number of cases by verdict.
+    """A rule in one run: its verdict (empty if the run has no case of the rule) and the number of its cases by verdict.
 
-    `restriction` names the missing evidence of a rule that passed in part; it is empty for any other rule.
+    `restriction` names the missing evidence of a rule that passed in part; it is empty for other rules.
     """
 
     verdict: str
@@ -64,7 +64,7 @@ class CellView:
 
 @dataclass(frozen=True)
 class RuleView:
-    """A rule with its cells."""
+    """A rule with a cell for each run."""
 
     facts: RuleFacts
     cells: tuple[CellView, ...]
@@ -72,9 +72,10 @@ class RuleView:
 
 @dataclass(frozen=True)
 class Shown:
-    """A defect in one run, with its number: the first symptoms, one for each case; and further cases that show it.
+    """A defect in one run, with its number: its first symptoms, one for each case, and further cases that show the
+    defect.
 
-    `confirmed` has a text for each symptom: whether it occurs alone; the text is empty if that is not known.
+    `confirmed` has a text for each symptom that says whether it occurs alone; the text is empty if this is unknown.
     """
 
     number: int
@@ -90,7 +91,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class DefectView:
-    """A defect in each run that has it, and its rules; the first rule is the one that its first symptom violates."""
+    """A defect in each run that has it, and its rules. Its first symptom violates the first rule."""
 
     rules: tuple[RuleFacts, ...]
     by_run: tuple[Shown, ...]
@@ -126,7 +127,7 @@ class Page:
 
     @cached_property
     def cases(self) -> Mapping[str, tuple[ResultRecord | None, ...]]:
-        """The records of all cases that have a record in at least one run, in the order of the first run."""
+        """The records of all cases with a record in at least one run, in the order of the first run."""
         by_run = [{record["case"]: record for record in run.results} for run in self.runs]
         ids = dict.fromkeys(id_ for records in by_run for id_ in records if id_ not in self._unrecorded)
         return {id_: tuple(records.get(id_) for records in by_run) for id_ in ids}
@@ -147,7 +148,7 @@ class Page:
     def groups(self) -> list[tuple[str, list[RuleView]]]:
         """The matrix: the rules of each verb; cases that prove no rule come last."""
         counts: dict[str, list[Counter[str]]] = {}
-        verbs: dict[str, str] = {}  # the verbs of rules about which nothing else is known
+        verbs: dict[str, str] = {}  # the verbs of rules without other facts
         for case, records in self.cases.items():
             for rule in first_of(records)["rules"] or [""]:
                 if (count := counts.get(rule)) is None:
@@ -168,7 +169,7 @@ class Page:
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns of the matrix that have any number; empty columns would take space from the statements."""
+        """The columns of the matrix with at least one number. Empty columns would take space from the statements."""
         cells = [cell for _, rules in self.groups for rule in rules for cell in rule.cells]
         return {name: verdicts for name, verdicts in COLUMNS.items() if any(cell.of(verdicts) for cell in cells)}
 
@@ -206,7 +207,8 @@ class Page:
 
     @cached_property
     def data(self) -> str:
-        """The cases, sweeps and maps; for each defect in each run, the cases not shown with it (see page_data.py)."""
+        """The cases, sweeps and maps, and for each defect in each run the cases that are not shown with the defect (see
+        page_data.py)."""
         number_of = {case: number for number, case in enumerate(self.cases)}
         return PageData(self.runs, self.cases).packed(
             names=[run.name for run in self.runs],
@@ -220,7 +222,7 @@ class Page:
 
     @cached_property
     def sweeps(self) -> list[str]:
-        """The sweeps, those with the worst verdicts first."""
+        """The sweeps, the worst verdicts first."""
         found = (id_ for id_, records in self.cases.items() if any(record and record["space"] for record in records))
         return sorted(found, key=lambda id_: min(map(_rank, self._verdicts(id_))))
 
@@ -240,7 +242,7 @@ class Page:
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """The page. Raises UserError if the points file of a sweep is invalid."""
+    """Returns the page. Raises UserError if the file of a sweep's points is invalid."""
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     page = Page(runs)
@@ -261,10 +263,10 @@ def render(runs: Sequence[Digest]) -> str:
 
 
 class _Compiled(BytecodeCache):
-    """Templates that an earlier process has compiled. Jinja itself checks whether they are still valid."""
+    """Compiled templates of an earlier process. Jinja itself checks whether they are still valid."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Fills the bucket with what was stored, if anything was."""
+        """Loads the stored bytecode into the bucket, if there is any."""
         if path := cache.lookup(self._name(bucket)):
             with contextlib.suppress(OSError):
                 bucket.bytecode_from_string(path.read_bytes())
@@ -281,7 +283,7 @@ class _Compiled(BytecodeCache):
 
 @functools.cache
 def environment() -> Environment:
-    """The templates of all pages; whatever they insert is escaped."""
+    """Returns the environment of all templates, which escapes all inserted texts."""
     found = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -305,13 +307,14 @@ def environment() -> Environment:
 
 
 def stack_facts(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """The facts of the stacks under test: a row for each fact, a column for each run; empty rows are left out."""
+    """Returns the facts of the stacks under test, with a row for each fact and a column for each run. Empty rows are
+    left out."""
     rows = [(name, [run.facts[name] for run in runs]) for name in runs[0].facts]
     return [(name, values) for name, values in rows if any(values)]
 
 
 def hashes(runs: Sequence[Digest]) -> list[tuple[str, list[str]]]:
-    """The hashes of what was under test, in the form of `stack_facts`."""
+    """Returns the hashes of the software under test, in the form of `stack_facts`."""
     names = dict.fromkeys(name for run in runs for name in run.under_test)
     return [(name, [run.under_test.get(name, "") for run in runs]) for name in names]
 
@@ -321,5 +324,5 @@ def _rank(verdict: str) -> int:
 
 
 def slug(severity: Severity) -> str:
-    """The severity as the name of a CSS class."""
+    """Returns the CSS class of a severity."""
     return severity.label.replace(" ", "-")

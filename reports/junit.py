@@ -1,4 +1,4 @@
-"""JUnit XML (the xunit2 dialect that pytest and CI systems use), one testcase for each result, the most severe first.
+"""JUnit XML (the xunit2 dialect of pytest and CI systems), with a testcase for each result, the most severe first.
 
 The document is ASCII and has none of the control characters that XML forbids, whatever the kernel's log contains.
 """
@@ -14,8 +14,8 @@ from reports.digest import Digest
 
 FILE_NAME = "junit.xml"
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# JUnit has three outcomes besides success. A verdict about the device is a failure; a verdict about the harness or the
-# environment is an error; everything else is skipped.
+# JUnit has three outcomes besides success. A violation is a failure, a verdict about the harness or the environment is
+# an error, and every other verdict is skipped.
 _ELEMENT = {
     Verdict.FAIL: "failure",
     Verdict.CRASH: "failure",
@@ -30,7 +30,7 @@ _ELEMENT = {
 
 
 def render(runs: Sequence[Digest]) -> bytes:
-    """The XML document, with a testsuite for each run."""
+    """Returns the XML document, with a testsuite for each run."""
     return b"".join(part.encode("ascii", "xmlcharrefreplace") for part in _document(runs))
 
 
@@ -39,7 +39,7 @@ def _document(runs: Sequence[Digest]) -> Iterator[str]:
     for run in runs:
         suite, end = _indented(_testsuite(run), 1), "  </testsuite>\n"
         yield suite.removesuffix(end)
-        yield from (_indented(_testcase(run, record), 2) for record in run.by_severity())  # one at a time
+        yield from (_indented(_testcase(run, record), 2) for record in run.by_severity())  # one at a time: saves memory
         yield end
     yield "</testsuites>\n"
 
@@ -50,7 +50,7 @@ def _indented(element: ET.Element, level: int) -> str:
 
 
 def _testsuite(run: Digest) -> ET.Element:
-    """The testsuite of a run, without its testcases."""
+    """Returns the testsuite of a run, without its testcases."""
     kinds = [_ELEMENT.get(record["effective"], "") for record in run.results]
     suite = ET.Element(
         "testsuite",
@@ -92,7 +92,7 @@ def _testcase(run: Digest, record: ResultRecord) -> ET.Element:
     element = ET.Element("testcase", classname=f"rdma-cts.{clean(folder)}", name=clean(name), time=f"{seconds:.6f}")
     kind = _ELEMENT.get(record["effective"], "")
     if kind == "skipped":
-        # In xunit2, a `skipped` element has no text, so its message has everything.
+        # In xunit2, a `skipped` element has no text, so all lines are in its message.
         ET.SubElement(element, "skipped", type=record["effective"], message=_message(run, record))
     elif kind:
         child = ET.SubElement(element, kind, type=record["effective"], message=_message(run, record))
@@ -107,5 +107,5 @@ def _message(run: Digest, record: ResultRecord) -> str:
 
 
 def clean(text: str) -> str:
-    """The text without characters that XML forbids."""
+    """Returns the text without characters that XML forbids."""
     return _FORBIDDEN.sub("?", text)

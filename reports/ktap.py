@@ -1,6 +1,6 @@
-"""KTAP, the test protocol of the Linux kernel: one line for each case, after its diagnostics, the most severe
-violations first. The output begins with the version of TAP, like that of kselftest, so that readers of TAP and of KTAP
-accept it.
+"""KTAP, the test protocol of the Linux kernel: a line for each case, after lines of diagnostics, the most severe
+violations first. The output begins with the version of TAP, as kselftest's output does, so that parsers of TAP and of
+KTAP accept it.
 
 FAIL, CRASH, HANG, BROKEN and MISSED are `not ok`; UNSUPPORTED and UNREACHABLE are skipped; a waived violation is an
 expected failure (XFAIL), as in kselftest.
@@ -30,7 +30,7 @@ _RESULT = {
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """The KTAP document; each of several runs is a subtest."""
+    """Returns the KTAP document. If there are several runs, each run is a subtest."""
     if len(runs) == 1:
         return "\n".join([_FIRST, *_run(runs[0])]) + "\n"
     lines = [_FIRST, f"1..{len(runs)}"]
@@ -62,10 +62,10 @@ def _details(run: Digest, record: ResultRecord) -> Iterator[str]:
 
 
 def _name(text: str) -> str:
-    """The name of a test. The kernel's reader takes no # in it, not even an escaped one."""
+    """Returns the name of a test without #, because the kernel's parser does not accept even an escaped # in a name."""
     return text.replace("#", "?")
 
 
 def _escaped(text: str) -> str:
-    """The text with every # escaped, so that no part of it is read as a directive."""
+    """Returns the text with every # escaped, so that no part of the text becomes a directive."""
     return text.replace("#", "\\#")

@@ -1,6 +1,6 @@
 """Markdown (GitHub's dialect) for the summary of a CI job: the conclusion, the stack, the defects.
 
-Every text of a results file goes through the function `escaped` or, if it is shown as code, through `code`.
+Every text of a results file is passed through `escaped` or, if it is shown as code, through `code`.
 """
 
 import re
@@ -13,12 +13,12 @@ from reports.digest import Digest
 from reports.text import format_rules
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@$^=/\"'])")
-_MOST_CASES = 12  # cases shown at most for a defect
-_MOST = 50  # defects shown, because the size of a job's summary is limited
+_MOST_CASES = 12  # the most cases that are shown for a defect
+_MOST = 50  # the most defects that are shown, because the size of a job's summary is limited
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """The summaries of these runs, one after the other."""
+    """Returns the summaries of the runs, one after the other."""
     return "\n".join(line for run in runs for line in _run(run)) + "\n"
 
 
@@ -75,7 +75,7 @@ def _run(run: Digest) -> Iterator[str]:
 
 
 def _detail(run: Digest, defect: Defect) -> Iterator[str]:
-    """The defect's first symptom in full, except the kernel's log."""
+    """Yields all facts about the first symptom of a defect, except the kernel's log."""
     record = defect.first.record
     yield f"#### {defect.severity.label}: {escaped(defect.title)}"
     yield ""
@@ -90,12 +90,13 @@ def _detail(run: Digest, defect: Defect) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """The text escaped for Markdown: shown as it is, without becoming markup, link, mention, table cell or HTML."""
+    """Returns the text escaped for Markdown, so that no part becomes markup, a link, a mention, a table cell or
+    HTML."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")))
 
 
 def code(text: str) -> str:
-    """The text as code inside a table cell."""
+    """Returns the text as code for a table cell."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if longest or text != text.strip(" ") or not text else ""

@@ -1,6 +1,6 @@
-"""The changes of one night in one cell of a history, as lines for the morning, and the resulting outcome.
+"""The changes of a cell in one night of a history, as lines of text, and the outcome of the cell.
 
-Not for comparing (comparison.py) and not for the page of all nights (history_page.py).
+comparison.py compares the runs, and history_page.py makes the page of all nights.
 """
 
 import shlex
@@ -30,16 +30,17 @@ from reports.history import (
 from reports.history import UNDECIDED as NOT_DECIDED
 
 MENDED, NO_LONGER_SEEN = "mended", "no longer seen"
-_MOST = 5  # lines of each kind of change; `rdma-cts compare` shows all
+_MOST = 5  # the most lines of each kind of change; `rdma-cts compare` shows all
 _KINDS = (*FAILING, UNDECIDED, UNSUPPORTED, GONE)
 
 
 @dataclass(frozen=True)
 class Morning:
-    """A cell after its run: compared with the last good night, and with the last complete night if that was not good.
+    """A cell after its run, compared with the last good night and, if the last complete night was not good, also with
+    that night.
 
-    `good` and `before` are None if there is no such night. `lost` names the last good night if neither it nor an
-    earlier good night can be read any more.
+    `good` and `before` are None without such a night. `lost` names the last good night if no good night can be read any
+    more.
     """
 
     history: History
@@ -63,7 +64,7 @@ class Morning:
         return replace(known, outcome=BASELINE if self.good is None else GOOD)
 
     def lines(self) -> Iterator[str]:
-        """The lines of the cell: its outcome first, what changed below it."""
+        """Yields the lines of the cell: first its outcome, then the changes."""
         outcome = self.outcome
         yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._told(outcome)}"
         if self.good is not None:
@@ -124,13 +125,13 @@ class Morning:
         return self._known_of(partial(Facts.shows, fingerprints=own))
 
     def _known_of(self, has: Callable[[Facts], bool | None]) -> Mapping[str, bool]:
-        """For each night, the answer of `has`, unless the answer is unknown."""
+        """Returns the answer of `has` for each night, without unknown answers."""
         text = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
         return {night: each for night, each in text.items() if each is not None}
 
     def _since(self, has: Mapping[str, bool]) -> str:
-        """The first of the consecutive nights with a violation up to this night; and in how many earlier nights it
-        occurred."""
+        """Returns a text with the first of the consecutive nights with a violation up to this night, and in how many
+        earlier nights the violation occurred."""
         first = self.history.since(self.cell.name, self.cell.night, has) or self.cell.night
         earlier = sum(seen for night, seen in has.items() if night < first)
         came = f", and came and went before ({earlier} of {sum(n < first for n in has)} nights)" if earlier else ""
@@ -152,7 +153,7 @@ def _line(kind: str, when: str, what: str) -> str:
 
 
 def summary_of(outcomes: Sequence[Outcome]) -> tuple[str, int]:
-    """The night in one line, and its exit status: 1 for a regression, 3 if a cell is not decided, else 0."""
+    """Returns the night in one line, and its exit status: 1 for a regression, 3 if a cell is undecided, else 0."""
     count = Counter(each.outcome for each in outcomes)
     text = ", ".join(f"{count[outcome]} {outcome}" for outcome in OUTCOMES if count[outcome])
     status = 1 if count[REGRESSED] else 3 if count[NOT_DECIDED] or count[NOT_RUN] else 0

@@ -1,9 +1,9 @@
-"""The cases, sweeps and maps of report.html as compact data, from which its script builds rows when they are opened,
-and draws pictures.
+"""The cases, sweeps and maps of report.html as compact data. The script of the page builds rows from the data when they
+are opened, and draws pictures.
 
-Each distinct value is stored once, in `texts`; a column has, for each case, the index of its value in `texts`. Index 0
-means that there is no value. In a text, HERE stands for the id of the case. Not for layout: the script inserts these
-data as text, never as markup.
+Each distinct value is stored once, in `texts`. A column has, for each case, the index of the value in `texts`; index 0
+means that there is no value. In a text, HERE stands for the id of the case. The script inserts these data as text,
+never as markup.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from reports.digest import Digest
 from reports.evidence import read_points
 from reports.text import flat, format_rules, format_value, link
 
-# Several shades for a verdict, so that calls accepted as documented and calls refused as documented look different.
-# The shades can be distinguished on white and on black; the legend has the verdicts as text.
+# A verdict has several shades, so that accepted calls and refused calls look different if both are as documented. The
+# shades can be distinguished on white and on black; the legend has the verdicts as text.
 SHADES: Mapping[str, Sequence[str]] = {
     Verdict.PASS: ("#2e9e63", "#9bd3b0", "#1f6f6a", "#c9e7cf"),
     Verdict.FAIL: ("#d4313d", "#f08a4b", "#a3123f", "#f5b7a0"),
@@ -51,7 +51,7 @@ _WIDEST = 512
 
 
 def map_of(points: Points) -> dict[str, Any]:
-    """The map of a space: point n of the space is pixel n, in lines of `width` pixels.
+    """Returns the map of a space: point n of the space is pixel n, in lines of `width` pixels.
 
     `down` and `across` name the axes that vary in each direction, from the slowest to the fastest; `colours` has the
     colour of each outcome, by the number of the outcome.
@@ -61,14 +61,15 @@ def map_of(points: Points) -> dict[str, Any]:
     while split and width * width < size and width * digits[split - 1][1] <= _WIDEST:
         split -= 1
         width *= digits[split][1]
-    if width * width * 4 < size:  # an axis longer than the widest picture is wrapped at the end of each line
+    if width * width * 4 < size:  # an axis that is longer than the widest picture continues in the next line
         width, split = min(_WIDEST, 1 << ceil(sqrt(size)).bit_length()), 0
     names = [name for name, _ in digits]
     return {"width": width, "down": names[:split], "across": names[split:], "colours": _colours(points)}
 
 
 def _digits(space: Space) -> list[tuple[str, int]]:
-    """The digits of a point's number, the slowest first: each digit is an axis, or one flag of an axis of subsets."""
+    """Returns the digits of a point's number, the slowest first. Each digit is an axis, or a flag of an axis of
+    subsets."""
     found: list[tuple[str, int]] = []
     for axis in space.axes:
         found += [(flag, 2) for flag in reversed(axis.flags)] or [(axis.name, axis.size)]
@@ -86,12 +87,13 @@ def _colours(points: Points) -> tuple[str, ...]:
 
 
 def is_matrix(axes: Iterable[str]) -> bool:
-    """Whether a space with these axes is one of the data path."""
+    """Returns whether a space with these axes is about the data path."""
     return set(_MATRIX_AXES) <= set(axes)
 
 
 def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
-    """The data path as a picture: operations down, positions across, a block for each combination of the other axes.
+    """Returns the data path as a picture: operations down, positions across, and a block for each combination of the
+    other axes.
 
     If there would be too many blocks, the longest of the other axes are not distinguished.
     """
@@ -116,7 +118,7 @@ def matrix(points: Points, most_blocks: int = 24) -> dict[str, Any]:
 
 
 def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
-    """The outcomes of one operation at one position: the worst verdict, its sign, and a line for each outcome.
+    """Returns the outcomes of one operation at one position: the worst verdict, its sign, and a line for each outcome.
 
     The sign has numbers if the points have different verdicts.
     """
@@ -135,7 +137,7 @@ def _cell(points: Points, counts: Counter[int] | None) -> list[str] | None:
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """An outcome in one line: what the rule expects and what was observed."""
+    """Returns an outcome in one line: what the rule expects and what was observed."""
     return f"{outcome.rule} expects {outcome.expected}, {outcome.observed}"
 
 
@@ -171,7 +173,7 @@ def _deviation(each: Deviation) -> dict[str, Any]:
     }
 
 
-# Columns that depend on one key of a result: name, key, and the function that makes the shown text.
+# Columns that depend on one key of a result: the name, the key, and the function that returns the shown text.
 _SHARED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "given": ("set_up", lambda set_up: set_up["given"]),
     "before": ("set_up", lambda set_up: set_up["before"]),
@@ -183,25 +185,25 @@ _SHARED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "points": ("points", lambda points: list(points.items())),
     "deviations": ("deviations", lambda deviations: list(map(_deviation, deviations))),
 }
-# Columns whose texts are those of the result, and columns that depend on more than one key.
+# Columns with texts of the result, and columns that depend on more than one key.
 _TEXTS = ("effective", "verdict", "reason", "call")
 _OWN = ("layer", "evidence", "table", "reproduce", "map")
 
 
 class PageData:
-    """The data of one page. For the id of each case, `cases` has a record or None for each run."""
+    """The data of one page. `cases` has, by the id of each case, a record or None for each run."""
 
     def __init__(self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]) -> None:
         self._texts = ["null"]
         self._numbers: dict[str | tuple[str], int] = {}
-        self._known: dict[tuple[str, int], int] = {}  # by column and id() of a value, which the digests keep alive
+        self._known: dict[tuple[str, int], int] = {}  # by column and id() of a value; the digests keep the values alive
         self._rules = array("I", (self._number(first_of(records)["rules"]) for records in cases.values()))
         self._runs = [
             self._columns(run, (records[number] for records in cases.values())) for number, run in enumerate(runs)
         ]
 
     def packed(self, **more: Any) -> str:
-        """All data together with `more`, as base64 of deflated JSON."""
+        """Returns all data together with `more`, as base64 of deflated JSON."""
         deflating = zlib.compressobj()
         parts = [deflating.compress(part.encode()) for part in self._json(more)]
         return base64.b64encode(b"".join([*parts, deflating.flush()])).decode()
@@ -217,7 +219,7 @@ class PageData:
         yield "}"
 
     def _number(self, value: Any) -> int:
-        """The index of a value in `texts`."""
+        """Returns the index of a value in `texts`."""
         if not value:
             return 0
         key = value if isinstance(value, str) else (_encoded(value),)
@@ -256,7 +258,7 @@ def _own(run: Digest, record: ResultRecord) -> Iterator[Any]:
 
 
 def first_of(records: Sequence[ResultRecord | None]) -> ResultRecord:
-    """The record of a case in the first run that has a record of it."""
+    """Returns the record of a case in the first run that has a record of the case."""
     return next(record for record in records if record)
 
 
@@ -265,8 +267,8 @@ def _encoded(value: Any) -> str:
 
 
 def _map(run: Digest, record: ResultRecord) -> dict[str, Any] | str:
-    """The data from which the script draws a sweep; a line of text if there is no map. Raises UserError if the points
-    file is invalid."""
+    """Returns the data from which the script draws a sweep, or a line of text if there is no map. Raises UserError if
+    the file of points is invalid."""
     points = read_points(run.directory, record)
     if points is None:
         file = record["points_file"]

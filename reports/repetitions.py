@@ -1,6 +1,6 @@
-"""Applies the repetitions of violations to the defects of a run: some were not seen again, and some can be more severe.
+"""Applies the repetitions of violations to the defects of a run. A defect may not be seen again, or be more severe.
 
-Not for the texts about single violations (confirmation.py) and not for trying them again (conformance/supervision/).
+confirmation.py has the texts about single violations, and conformance/supervision/ tries violations again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from conformance.tables.suite import POINT
 
 
 class Repetitions:
-    """The repetitions of one run. A violation has the name that `--only` takes."""
+    """The repetitions of one run. The name of a violation is the argument of `--only` that repeats it."""
 
     def __init__(self, records: Iterable[ConfirmationRecord]) -> None:
         self.of_case: dict[str, list[ConfirmationRecord]] = {}
@@ -28,13 +28,14 @@ class Repetitions:
         self._alone = {name: Fault.of_data(fault) for name, fault in seen.items() if fault}
 
     def is_unconfirmed(self, record: ResultRecord) -> bool:
-        """Whether no violation in a result was seen again, neither alone nor after other cases."""
+        """Returns whether no violation in a result was seen again, neither alone nor after other cases."""
         return bool(self.unconfirmed) and all(each.name in self.unconfirmed for each in symptoms_of(record))
 
     def decided(self, record: ResultRecord) -> ResultRecord:
-        """The result. A hang that did not occur again counts as undecided: on a busy host an answer may come late.
+        """Returns the result, in which a hang that did not occur again is undecided: on a busy host an answer may be
+        late.
 
-        In a sweep, the rules of such points are undecided, unless other points violate these rules too.
+        In a sweep, the rules of points with such hangs are undecided, unless other points violate these rules too.
         """
         if record["effective"] != Verdict.HANG or not self.unconfirmed:
             return record
@@ -50,7 +51,7 @@ class Repetitions:
         return {**record, "rule_verdicts": verdicts}
 
     def applied(self, defects: Sequence[Defect]) -> tuple[Defect, ...]:
-        """The defects, with what their repetitions have shown; unconfirmed defects come last."""
+        """Returns the defects with the results of their repetitions. Unconfirmed defects come last."""
         found = [self._applied(each) for each in defects]
         return tuple(sorted(found, key=lambda each: (each.of_stack, each.waived, each.unconfirmed)))
 
@@ -62,5 +63,5 @@ class Repetitions:
 
 
 def name_of(record: ConfirmationRecord) -> str:
-    """The argument of `--only` that repeats a violation."""
+    """Returns the argument of `--only` that repeats a violation."""
     return f"{record['case']}{POINT}{record['point']}" if record.get("point") else record["case"]

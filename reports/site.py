@@ -1,7 +1,7 @@
-"""The site of a history: static pages for a web server, one for each rule, defect and night, and badges.
+"""The site of a history: static pages for a web server, one page for each rule, defect and night, and badges.
 
-Rules, defects and nights are those of history_page.py; the verdicts on cases are from the latest readable results of
-each cell. Programs and letters come from commands/site.py. Not for writing the files, nor for reports of single runs.
+The rules, defects and nights come from history_page.py, and the verdicts on cases from the latest readable results of
+each cell. commands/site.py provides C programs and mails, and writes the files.
 """
 
 import hashlib
@@ -24,17 +24,17 @@ RULES, DEFECTS, NIGHTS, BADGES = "rules", "defects", "nights", "badges"
 FOLDERS = (RULES, DEFECTS, NIGHTS, BADGES)
 _KEPT = (Verdict.PASS, Verdict.PARTIAL)
 _STYLES = ("report.css", "history.css", "site.css")
-# For the lanes of rules and of defects: the states that count as violated, each with the words of the page.
+# For the lanes of rules and of defects: the states that count as violated, and the page's words for them.
 _STATES = {RULES: (("kept", _KEPT), ("violated", VIOLATIONS)), DEFECTS: (("seen", (SEEN,)), ("not seen", (NOT_SEEN,)))}
-# The colours of badges: white text stands out from each.
+# The colours of badges. White text is readable on each of them.
 _GREEN, _RED, _GREY = "#17683f", "#a5141f", "#555b61"
-_MOST_NAME = 100  # characters of a file's name
-_DIGIT_PX, _MARGIN_PX = 6.6, 12  # the width of a digit of 11 px in a badge, and the margin of the text
+_MOST_NAME = 100  # the most characters in the name of a file
+_DIGIT_PX, _MARGIN_PX = 6.6, 12  # the width of a digit in a font of 11 px, and the margin of the text
 
 
 @dataclass(frozen=True)
 class Mending:
-    """A change of this project to the sources that mends a defect: its name, its effect, and the reason."""
+    """A change of this project to the sources that mends a defect: the change's name, its effect, and the reason."""
 
     name: str
     subject: str
@@ -43,13 +43,13 @@ class Mending:
 
 @dataclass(frozen=True)
 class Papers:
-    """Further texts for a defect's page; empty where there are none.
+    """Further texts for the page of a defect. A missing text is empty.
 
-    `why_not` is the reason if there is no `program`; `place` is where the defect is in the sources.
+    `why_not` is the reason for a missing `program`. `place` is the place of the defect in the sources.
     """
 
     program: str = ""
-    why_not: str = "the results in which it was seen are gone"
+    why_not: str = "the results with the defect were removed"
     letter: str = ""
     place: str = ""
     mended: tuple[Mending, ...] = ()
@@ -57,8 +57,8 @@ class Papers:
 
 @dataclass(frozen=True)
 class CaseLine:
-    """A case of a rule: the cells, by the verdict of the case on that rule; and for each cell, the first night of the
-    violation."""
+    """A case of a rule: the cells by the verdict of the case on this rule, and the first night of the violation in each
+    cell."""
 
     id: str
     location: str
@@ -67,8 +67,8 @@ class CaseLine:
 
 
 class Site(HistoryPage):
-    """The contents of the pages. `latest` has the latest results of each cell, `papers` has texts by the fingerprints
-    of defects."""
+    """The content of the pages. `latest` has the latest results of each cell, and `papers` has texts by the
+    fingerprints of defects."""
 
     def __init__(self, history: History, latest: Mapping[str, Digest], papers: Mapping[str, Papers]) -> None:
         super().__init__(history)
@@ -84,26 +84,27 @@ class Site(HistoryPage):
         return found
 
     def statement(self, rule: str) -> RuleFacts:
-        """A rule; its texts are empty if no readable results describe it."""
+        """Returns a rule. Its texts are empty if no readable results describe it."""
         return self.statements.get(rule) or RuleFacts(rule)
 
     @cached_property
     def verbs(self) -> Mapping[str, list[Track]]:
-        """The rules by the verb that they are about."""
+        """The rules by their verb."""
         found: dict[str, list[Track]] = {}
         for track in self.all_rules:
             found.setdefault(self.statement(track.id).verb or "other rules", []).append(track)
         return found
 
     def standing(self, track: Track) -> Mapping[str, list[str]]:
-        """The cells by the latest state of a rule, the worst state first; the state is "" for cells without results."""
+        """Returns the cells by the latest state of a rule, the worst state first. The state of cells without results is
+        ""."""
         found: dict[str, list[str]] = {}
         for lane in track.lanes:
             found.setdefault(lane.now, []).append(lane.name)
         return dict(sorted(found.items(), key=lambda pair: _rank(pair[0])))
 
     def states_of(self, track: Track) -> list[str]:
-        """The verdicts that occur in the strips of a rule."""
+        """Returns the verdicts that occur in the strips of a rule."""
         return legend([track])
 
     def papers(self, track: Track) -> Papers:
@@ -113,23 +114,24 @@ class Site(HistoryPage):
         return [pair for pair in self.defects if rule in pair[0].rules]
 
     def latest_facts(self, name: str) -> Facts | None:
-        """The facts of the latest night in which a cell has results; None if none has."""
+        """Returns the facts of the latest night in which a cell has results; None if no night has results."""
         return self._facts[name][max(self._facts[name])] if self._facts[name] else None
 
     def cells_of(self, night: str) -> list[Cell]:
         return [cell for cell in self.history.cells if cell.night == night]
 
     def under_test(self, cell: Cell) -> tuple[tuple[str, str, str], ...]:
-        """The differences under test from the cell's previous night with results: name, old, new."""
+        """Returns the differences under test between the cell and its previous night with results: name, old value, new
+        value."""
         return self._changes.get(cell.name, {}).get(cell.night, ())
 
     def neighbours(self, night: str) -> tuple[str, str]:
-        """The nights before and after one; empty where there is none."""
+        """Returns the nights before and after a night; a missing night is empty."""
         at = self.nights.index(night)
         return self.nights[at - 1] if at else "", self.nights[at + 1] if at + 1 < len(self.nights) else ""
 
     def cases_of(self, rule: str) -> list[CaseLine]:
-        """The cases of a rule in the latest results: first those that violate it."""
+        """Returns the cases of a rule in the latest results. Cases that violate the rule come first."""
         return self._cases.get(rule, [])
 
     @cached_property
@@ -156,13 +158,13 @@ class Site(HistoryPage):
         return CaseLine(id_, place, ordered, {name: night for name, night in since.items() if night})
 
     def _violating(self, name: str, case: str) -> dict[str, bool]:
-        """Whether a case violates a rule, by night; nights for which that is unknown are left out."""
+        """Returns, by night, whether a case violates a rule. Nights for which this is unknown are left out."""
         known = {night: facts.violates(case) for night, facts in self._facts[name].items()}
         return {night: violates for night, violates in known.items() if violates is not None}
 
     @property
     def badges(self) -> Iterator[tuple[str, str, str, str]]:
-        """The badges: name, subject, text and colour of each."""
+        """Yields the name, subject, text and colour of each badge."""
         outcomes = {cell.outcome.outcome for cell in self.last}
         colour = _RED if REGRESSED in outcomes else _GREEN if outcomes <= {GOOD, BASELINE} else _GREY
         yield "latest-night", "rdma-cts, latest night", self.last_told, colour
@@ -183,13 +185,13 @@ def _rank(verdict: str) -> int:
 
 
 def file_name(text: str) -> str:
-    """A text as the name of a file without its suffix; a text from results can be anything."""
+    """Returns the name of a file, without suffix, for a text from results, which may contain any characters."""
     name = quote(text, safe=" +,=@~") or "none"
     return name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def pages(site: Site) -> Iterator[tuple[str, str]]:
-    """Every file: its path in the site, and its content."""
+    """Yields the path in the site and the content of every file."""
     yield STYLE, "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in _STYLES)
     yield INDEX, _page(site, "index", "")
     for track in site.all_rules:

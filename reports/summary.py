@@ -1,6 +1,6 @@
-"""summary.json: the outcome of a run for programs, small enough to keep one for every nightly run.
+"""summary.json: the outcome of a run for programs. It is so small that the file of every nightly run can be kept.
 
-summary.schema.json describes it. New versions may add keys, but never change one.
+summary.schema.json describes the file. New versions may add keys, but never change the meaning of a key.
 """
 
 import json
@@ -14,18 +14,18 @@ from reports.digest import Digest
 
 FILE_NAME = "summary.json"
 SCHEMA = "rdma-cts-summary/1"
-# Facts that are numbers in the summary, not texts.
+# Facts that are numbers in the summary, and not texts.
 _NUMBERS = ("cases", "calls judged", "seconds", "exit status", "seed")
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """The summary of a run; for several runs, a list of summaries."""
+    """Returns the summary of a run; for several runs, a list of summaries."""
     data = [as_data(run) for run in runs]
     return json.dumps(data[0] if len(data) == 1 else data, indent=1) + "\n"
 
 
 def as_data(run: Digest) -> dict[str, Any]:
-    """The summary as plain data."""
+    """Returns the summary as plain data."""
     violations = run.violations()
     return {
         "schema": SCHEMA,

@@ -1,7 +1,7 @@
-"""A run on a terminal or in a log: its progress, with a bar on a terminal, and the summary at its end.
+"""The output of a run on a terminal or in a log: its progress, with a bar on a terminal, and the summary at the end.
 
-The summary is made from records only, so that an old results file can be summarised again. No library for progress
-bars: it would be one more package that every command needs.
+The summary is made only from records, so that an old results file can be summarised again. The bar uses no library,
+because a library would be another package that every command needs.
 """
 
 import os
@@ -36,16 +36,16 @@ _COLOURS: dict[str, str] = {
 }
 REPORT = "report.html"
 _SEVERITY, _WAIVED = "31", "33"
-_WIDTH = 100  # columns of a line about a defect, at most
+_WIDTH = 100  # the most columns of a line about a defect
 _LABEL = max(len(severity.label) for severity in Severity)
 _MOST_RULES = 3
 QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 
 def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = NORMAL) -> str:
-    """The last lines of a run: a line for each defect, the figures, the report, what to do next.
+    """Returns the last lines of a run: a line for each defect, the figures, the report, and the next step.
 
-    With `level` VERBOSE also each defect's smallest command; with QUIET only the conclusion.
+    With `level` VERBOSE they have the shortest command for each defect too; with QUIET they are only the conclusion.
     """
     stream = stream or sys.stdout
     conclusion = f"{run.conclusion} (exit status {run.status})"
@@ -75,7 +75,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
 
 
 def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
-    """One line of at most _WIDTH columns for each defect, below a line that explains the columns."""
+    """Yields a line that explains the columns, and a line of at most _WIDTH columns for each defect."""
     if run.defects and level == NORMAL:
         yield "defects, most severe first: severity, number, what is wrong (rules), in how many cases"
     first_of_stack = next((defect for defect in run.defects if defect.of_stack), None)
@@ -95,7 +95,7 @@ def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
 
 
 def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
-    """One line for each rule that is undecided, with its first case."""
+    """Yields a line for each undecided rule, with its first case."""
     found: dict[str, list[ResultRecord]] = {}
     for record in run.results:
         for rule in record["rules"]:
@@ -114,21 +114,22 @@ def _width(stream: TextIO) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most `width` columns."""
+    """Returns the text in at most `width` columns."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
 def _program(run: Digest, out: Path) -> Iterator[str]:
-    """The commands for the C program that shows the first defect, and for running the failed cases again."""
+    """Yields the command for the C program that shows the first defect, and the command that runs the failed cases
+    again."""
     if run.open_defects:
         first = run.open_defects[0]
         yield f"C program: {PROGRAM} reproducer {first.fingerprint} --run {out} shows the first defect"
-        target, only, _ = first.first.repro.rpartition(" --only ")  # the command with this run's stack, not the default
+        target, only, _ = first.first.repro.rpartition(" --only ")  # the command selects the stack of this run
         yield f"again: {target if only else f'{PROGRAM} run'} --failed {out} runs what has failed"
 
 
 def _next(run: Digest, out: Path) -> str:
-    """The most useful next step."""
+    """Returns the most useful next step."""
     if run.footer is None or run.counts.get(Verdict.MISSED):
         return f"{PROGRAM} run --resume {out} runs the missing cases"
     if run.open_defects:
@@ -141,7 +142,7 @@ def _next(run: Digest, out: Path) -> str:
 
 
 def device_line(header: HeaderRecord) -> str:
-    """The stack under test in one line."""
+    """Returns the stack under test in one line."""
     device, env = header["device"], header["env"]
     return one_line(
         f"{device.get('name', '?')} ({device.get('driver', '?')}), kernel {env.get('kernel', '?')}"
@@ -150,29 +151,30 @@ def device_line(header: HeaderRecord) -> str:
 
 
 def can_redraw(stream: TextIO) -> bool:
-    """Whether the stream is a terminal on which a line can be overwritten."""
+    """Returns whether the stream is a terminal on which a line can be overwritten."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def coloured(verdict: str, stream: TextIO) -> str:
-    """The verdict in its colour, if the stream is a terminal and NO_COLOR is not set."""
+    """Returns the verdict in its colour, if the stream is a terminal and NO_COLOR is not set."""
     return painted(verdict, _COLOURS.get(verdict, "0"), stream)
 
 
 def painted(text: str, colour: str, stream: TextIO) -> str:
-    """The text in a colour (the number of ECMA-48), if the stream is a terminal and NO_COLOR is not set."""
+    """Returns the text in a colour (the number of ECMA-48), if the stream is a terminal and NO_COLOR is not set."""
     return text if not can_redraw(stream) or os.environ.get("NO_COLOR") else f"\x1b[{colour}m{text}\x1b[0m"
 
 
 _EVERY = 50  # cases between two plain lines
-_BAR, _LEAST_BAR = 24, 4  # characters, on a wide terminal and on the narrowest that has a bar at all
-_RECENT = 64  # number of latest cases from which the speed is computed
+_BAR, _LEAST_BAR = 24, 4  # the width of the bar on a wide terminal, and the least width of a bar
+_RECENT = 64  # the speed is computed from this number of latest cases
 
 
 class Progress:
-    """Prints the progress of a run to `stream`; with `level` QUIET nothing, with VERBOSE a line for each case.
+    """Prints the progress of a run to `stream`. With `level` QUIET it prints nothing, with VERBOSE a line for each
+    case.
 
-    Several threads may use it.
+    Several threads may use an instance.
     """
 
     def __init__(
@@ -185,9 +187,9 @@ class Progress:
         self._ticks: list[float] = [clock()]
         self._began = self._ticks[0]
         self._expected: Mapping[str, float] = {}
-        self._done_s = self._left_s = 0.0  # the sums of the expected durations of finished and of remaining cases
+        self._done_s = self._left_s = 0.0  # expected durations of finished and of remaining cases
         self._lock = threading.RLock()
-        self._unreachable: set[str] = set()  # the reasons that were shown
+        self._unreachable: set[str] = set()  # reasons that were already shown
 
     def say(self, text: str) -> None:
         """Prints one line, unless the level is QUIET."""
@@ -203,7 +205,7 @@ class Progress:
         self._began = self.clock()
 
     def run_started(self, header: HeaderRecord, total: int) -> None:
-        """The header was recorded: `total` cases are planned."""
+        """Prints the number of planned cases and the device, after the header was recorded."""
         self.say(f"{format_count(total, 'case')} on {device_line(header)}")
         for line in format_findings(header["device"].get("preflight", {})):
             self.say(f"  {line}")
@@ -211,7 +213,7 @@ class Progress:
         self._ticks = [self._began]
 
     def result_recorded(self, record: ResultRecord, done: int, total: int) -> None:
-        """A result was recorded; it is shown at once unless it is PASS, UNSUPPORTED or not new."""
+        """Shows a recorded result at once, unless it is PASS, UNSUPPORTED or not new."""
         with self._lock:
             self._result_recorded(record, done, total)
 
@@ -231,7 +233,7 @@ class Progress:
             self.say(f"  {done} of {total}, {', '.join(self._pace(total - done))}")
 
     def _is_news(self, record: ResultRecord) -> bool:
-        """Whether a result is shown at once. UNREACHABLE results are shown once for each reason."""
+        """Returns whether a result is shown at once. UNREACHABLE results are shown once for each reason."""
         if record["effective"] != Verdict.UNREACHABLE:
             return record["effective"] not in (Verdict.PASS, Verdict.UNSUPPORTED)
         reason = record["reason"].partition(";")[0]
@@ -240,7 +242,7 @@ class Progress:
         return not known
 
     def worker_restarted(self, reason: str) -> None:
-        """The worker has ended, and another one runs the rest."""
+        """Prints that the worker has ended and that a new worker runs the rest."""
         self.say(f"  starting a new worker: {reason}")
 
     def _show(self, record: ResultRecord) -> None:
@@ -251,8 +253,8 @@ class Progress:
             print(line.replace(verdict, coloured(verdict, self.stream), 1), file=self.stream, flush=True)
 
     def _bar(self, record: ResultRecord, done: int, total: int) -> str:
-        """The parts that fit into a line of the terminal: first the figures and the time left, then the bar, speed and
-        case."""
+        """Returns the parts that fit into a line of the terminal: first the figures and the time left, then the bar,
+        the speed and the case."""
         columns = columns_of(self.stream) - 1
         left, *pace = self._pace(total - done)
         figures = f"{done} of {total}, {left}"
@@ -264,9 +266,10 @@ class Progress:
         return (f"{more}  {one_line(record['case'])}" if len(more) <= columns else line)[:columns]
 
     def _pace(self, remaining: int) -> list[str]:
-        """How long the rest will take, and the cases per second of the latest cases.
+        """Returns how long the rest will take, and the number of cases per second of the latest cases.
 
-        With expected durations, the rest is assumed to exceed them by the same factor as what is done.
+        If durations are expected, the remaining cases are assumed to exceed them by the same factor as the finished
+        cases.
         """
         now, spent = self._ticks[-1], self._ticks[-1] - self._ticks[0]
         if spent <= 0:
@@ -276,7 +279,7 @@ class Progress:
         return [f"{_span(max(left, 0.0))} left", f"{rate:.3g} per second"]
 
     def clear(self) -> None:
-        """Removes the bar, so that something else can be written in its line."""
+        """Removes the bar, so that other output can be written in its line."""
         if self.redraws:
             print("\r\x1b[K", end="", file=self.stream)
 

@@ -1,5 +1,4 @@
-"""Makes foreign text safe to print, and formats numbers, values and ids of rules for people. Not for the contents of
-reports."""
+"""Makes foreign text safe to print, and formats numbers, values and ids of rules for reports."""
 
 import os
 import textwrap
@@ -11,7 +10,7 @@ from conformance.errors import PROGRAM
 
 
 def one_line(text: str) -> str:
-    """The text as one line that cannot control a terminal or mislead a reader.
+    """Returns the text as one line that cannot control a terminal or mislead a reader.
 
     A tab becomes a space; every character that is not printable (control codes, marks that change the direction of
     writing, lone surrogates) becomes `?`.
@@ -22,15 +21,16 @@ def one_line(text: str) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """The text in lines of at most `width` columns, all but the first indented. A word longer than a line is not
-    broken."""
+    """Returns the text in lines of at most `width` columns. All lines but the first are indented. A word that is longer
+    than a line is not broken."""
     return textwrap.wrap(
         text, max(width, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ) or [""]
 
 
 def fitted(line: str, stream: TextIO) -> str:
-    """The line, broken at words for a terminal. A line with a command is not broken, so that it can be copied."""
+    """Returns the line, broken between words for a terminal. A line with a command is not broken, so that the command
+    can be copied."""
     if not stream.isatty() or f"{PROGRAM} " in line:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -38,7 +38,8 @@ def fitted(line: str, stream: TextIO) -> str:
 
 
 def columns_of(stream: TextIO) -> int:
-    """The width of a terminal, which the environment's COLUMNS overrides; 80 columns for any other stream."""
+    """Returns the width of a terminal, or 80 for another stream. The environment variable COLUMNS overrides the width
+    of a terminal."""
     if os.environ.get("COLUMNS", "").isdecimal():
         return int(os.environ["COLUMNS"]) or 80
     try:
@@ -48,7 +49,7 @@ def columns_of(stream: TextIO) -> int:
 
 
 def plain(value: Any) -> Any:
-    """The same data with `one_line` applied to every text in it."""
+    """Returns the same data with `one_line` applied to every text."""
     if isinstance(value, str):
         return one_line(value)
     if isinstance(value, Mapping):
@@ -59,7 +60,7 @@ def plain(value: Any) -> Any:
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested data as pairs of a dotted name and a text."""
+    """Yields nested data as pairs of a dotted name and a text."""
     for key, value in data.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
@@ -73,7 +74,7 @@ def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
 
 
 def format_count(number: int | float, one: str) -> str:
-    """A number of things: `1 point`, `1,024 points`."""
+    """Returns a number with its noun: `1 point`, `1,024 points`."""
     return f"{number:,} {one}{'' if number == 1 else 's'}"
 
 
@@ -92,7 +93,7 @@ def _format_leaf(value: Any) -> str:
 
 
 def link(text: object) -> str:
-    """The text if it is an http or https address, which a page may link to, else an empty text."""
+    """Returns the text if it is an http or https address, so that a page may link to it; else an empty text."""
     try:
         parts = urlsplit(str(text))
     except ValueError:
@@ -101,7 +102,7 @@ def link(text: object) -> str:
 
 
 def format_rules(ids: Iterable[str], most: int | None = None) -> str:
-    """At most `most` of the ids, with each prefix only once, and the number of further ids."""
+    """Returns at most `most` of the ids, with each prefix only once, and the number of further ids."""
     every = list(ids)
     parts, last = [], ""
     for id_ in every[:most]:

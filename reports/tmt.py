@@ -1,4 +1,4 @@
-"""results.yaml of a tmt test with `result: custom`: a result for each case. JSON, which is YAML too.
+"""results.yaml of a tmt test with `result: custom`: a result for each case, in JSON, which is also YAML.
 
 FAIL, CRASH and HANG are `fail`, BROKEN and MISSED `error`, UNSUPPORTED and UNREACHABLE `skip`, and a waived violation
 is `warn`.
@@ -28,9 +28,9 @@ _RESULT = {
 
 
 def render(runs: Sequence[Digest]) -> str:
-    """The list of results; the names of several runs begin with the run's."""
+    """Returns the list of results. If there are several runs, each name begins with the name of the run."""
     results = [result for run in runs for result in _run(run, f"/{run.name}" if len(runs) > 1 else "")]
-    return "[" + ",".join("\n " + json.dumps(result) for result in results) + "\n]\n"  # a line for each
+    return "[" + ",".join("\n " + json.dumps(result) for result in results) + "\n]\n"  # one line for each result
 
 
 def _run(run: Digest, prefix: str) -> Iterator[dict[str, Any]]:
@@ -51,6 +51,6 @@ def _notes(record: ResultRecord) -> Iterator[str]:
 
 
 def _duration(microseconds: float | None) -> str:
-    """Hours, minutes and seconds, as tmt reads them."""
+    """Returns a duration as hours, minutes and seconds, as tmt expects it."""
     seconds = round((microseconds or 0) / 1e6)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

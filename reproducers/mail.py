@@ -24,7 +24,7 @@ _OUR_CALLS = {
     "post_local_inv": "a LOCAL_INV work request",
     "post_bind_mw": "a BIND_MW work request",
 }
-_OPEN = "an answer of any kind, which the document leaves open"
+_OPEN = "any answer, because the document leaves the outcome open"
 # The end of a program that cannot report its observation.
 _ENDINGS = {
     Severity.KERNEL_CRASH: "it stops the kernel: run it in a virtual machine",
@@ -97,7 +97,7 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
     yield from (f"  {command}" for command in _commands(device.get("driver", ""), device.get("name", "DEVICE")))
     yield ""
     ending = _ENDINGS.get(severity_of(symptom))
-    begin = f"On the stack tested above {ending}. Where it comes to its end, it" if ending else "It"
+    begin = f"On the stack tested above {ending}. If it ends, it" if ending else "It"
     yield from _wrapped(
         f"{begin} ends with status 1 if the document is violated, 0 if it is kept, 77 if the device does not support"
         " what is needed, and 2 if something could not be set up."

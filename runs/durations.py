@@ -1,6 +1,6 @@
 """The durations of cases in the latest runs in each kind of guest, kept in the cache. They affect the distribution of
-cases to workers, but no verdict. A duration is the time that the worker took, including the time between two cases;
-results have the time of the calls alone. Not for the distribution itself (conformance/supervision/schedule.py).
+cases to workers (conformance/supervision/schedule.py), but no verdict. A duration includes the time between two cases
+of a worker, while results have only the time of the calls.
 """
 
 import json
@@ -19,14 +19,15 @@ SCHEMA = "rdma-cts-durations/2"
 
 
 def expected_durations(cases: Iterable[Case], known: Mapping[str, float]) -> dict[str, float]:
-    """The expected duration of each case in seconds: the `known` duration, else an estimate from the cost of the case;
-    plus the time to start a worker if the case needs a worker of its own."""
+    """Returns the expected duration of each case in seconds: the `known` duration, or an estimate from the cost of the
+    case. If the case needs its own worker, the time to start the worker is added."""
     return {case.id: START_S + known.get(case.id, START_S) if case.alone else expected_s(case, known) for case in cases}
 
 
 @dataclass(frozen=True)
 class Durations:
-    """A file of durations in seconds by case id. A missing or damaged file counts as empty: no run needs it."""
+    """A file of durations in seconds, by case id. A missing or damaged file counts as empty, because no run needs the
+    durations."""
 
     path: Path
 
@@ -40,10 +41,10 @@ class Durations:
             return {}
 
     def update(self, took: Mapping[str, float]) -> None:
-        """Stores these durations, in seconds by case id, and keeps those of other cases."""
+        """Stores these durations, in seconds by case id, and keeps the durations of other cases."""
         new = {case: round(seconds, 3) for case, seconds in took.items()}
         data = {"schema": SCHEMA, "seconds": {**self.read(), **new}}
         try:
             write_atomically(self.path, json.dumps(data).encode("ascii") + b"\n", durable=False)
         except UserError:
-            return  # without a writable cache the next run is only slower
+            return  # if the cache is not writable, the next run is only slower

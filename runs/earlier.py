@@ -1,6 +1,6 @@
-"""Earlier runs: the latest one with a defect, a case or a rule, and the cases of a run that are run again.
+"""Finds the latest run with a defect, a case or a rule, and the cases of an earlier run that should run again.
 
-Not for the directories of runs (folder.py).
+folder.py is about the directories of runs.
 """
 
 import re
@@ -22,8 +22,8 @@ _RULE = re.compile(r"[A-Z]+-[0-9]{2}[a-z]?")
 
 
 def run_about(wanted: str) -> Path | None:
-    """The latest run in OUT that has shown the `wanted` defect, or that has a result of the `wanted` case or rule; if
-    there is none, the latest run in OUT."""
+    """Returns the latest run in OUT with the `wanted` defect, or with a result of the `wanted` case or rule. Without
+    such a run, returns the latest run in OUT."""
     file = RESULTS if "/" in wanted else summary.FILE_NAME
     if "/" in wanted:
         text = f'"case":"{wanted.partition(POINT)[0]}"'
@@ -43,9 +43,10 @@ def _has(file: Path, text: bytes) -> bool:
 
 
 def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
-    """The options with the cases of defects in place of fingerprints, and with the cases that failed in a run.
+    """Returns the options with the cases of defects in place of fingerprints, and with the cases that failed in the run
+    `failed`.
 
-    `failed` is that run, or a directory, which stands for the latest run in it.
+    `failed` may also be a directory, which stands for its latest run.
 
     Raises UserError if no run has the defect, or if no case failed.
     """
@@ -53,13 +54,13 @@ def with_earlier(options: RunOptions, failed: Path | None) -> RunOptions:
     if failed:
         folder = failed if (failed / RESULTS).exists() else latest(failed)
         if folder is None:
-            raise UserError(f"there is no run in {failed}", hint="--failed RUN names one")
+            raise UserError(f"there is no run in {failed}", hint="give --failed RUN")
         only += _failed(read(folder))
     return replace(options, only=tuple(dict.fromkeys(only)))
 
 
 def _cases(wanted: str) -> Iterable[str]:
-    """The cases of a defect; a name that is not a fingerprint is a case."""
+    """Returns the cases of a defect, or the name itself if it is not a fingerprint."""
     if not FINGERPRINT.fullmatch(wanted):
         return [wanted]
     if (folder := run_about(wanted)) is None:

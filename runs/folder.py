@@ -1,7 +1,4 @@
-"""The directory of a run: cleaned up before and after the run, and removed if the run has recorded nothing.
-
-Not for the recorded files.
-"""
+"""The directory of a run. It is cleaned up before and after the run, and removed if the run has recorded nothing."""
 
 import contextlib
 import shutil
@@ -13,16 +10,17 @@ from pathlib import Path
 from conformance.results.files import new_directory
 from conformance.results.records import FILE_NAME
 
-OUT = Path("out")  # where runs have their directories by default
+OUT = Path("out")  # the default parent of the directories of runs
 WORK = "work-"  # the names of temporary directories begin with this
 
 
 @contextmanager
 def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
-    """The path of a run's directory: `given`, or a new directory in OUT, named by the time and `what`.
+    """A context manager for the directory of a run: `given`, or a new directory in OUT, whose name has the time and
+    `what`.
 
-    After the block, the directory and those of its parents that did not exist before are removed, if nothing is in them
-    but empty console files. Raises UserError if a new directory in OUT cannot be made.
+    After the block, the directory is removed if it has only empty console files, and so are its new parents. Raises
+    UserError if a directory in OUT cannot be created.
     """
     made = [folder for folder in ((given, *given.parents) if given else (OUT,)) if not folder.exists()]
     out = given or _new_folder(what)
@@ -31,7 +29,7 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
     try:
         yield out
     finally:
-        with contextlib.suppress(OSError):  # a directory that is not empty stays, and so do its parents
+        with contextlib.suppress(OSError):  # a directory with files is not removed, nor are its parents
             if made:
                 _remove_empty_consoles(out)
             for folder in made:
@@ -40,9 +38,10 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
 
 @contextmanager
 def tidied(out: Path) -> Iterator[None]:
-    """Removes temporary directories: before the block those of a session that was killed, after it those of the block.
+    """Removes temporary directories: before the block the directories of a killed session, and after the block its own.
 
-    Only for a process that has locked the results in `out`: another running process would use the same directories.
+    Only a process that has locked the results in `out` may use this, because another running process would use the same
+    directories.
     """
     _remove_work(out)
     try:
@@ -52,18 +51,19 @@ def tidied(out: Path) -> Iterator[None]:
 
 
 def latest(folder: Path) -> Path | None:
-    """The run in `folder` whose results were written last; None if there is none."""
+    """Returns the run in `folder` whose results were written last; None without a run."""
     return next(iter(latest_first(folder)), None)
 
 
 def latest_first(folder: Path) -> list[Path]:
-    """The runs in `folder`, the most recently written results first."""
+    """Returns the runs in `folder`, the most recently written results first."""
     files = sorted(folder.glob(f"*/{FILE_NAME}"), key=lambda file: file.stat().st_mtime, reverse=True)
     return [file.parent for file in files]
 
 
 def _new_folder(what: str) -> Path:
-    """A new directory for a run, named by the time; runs that begin in the same second get different directories."""
+    """Creates and returns a directory for a run, whose name is the time. Runs that begin in the same second get
+    different directories."""
     return new_directory(OUT / f"{datetime.now():%Y%m%dT%H%M%S}-{what}")
 
 

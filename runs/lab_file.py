@@ -1,7 +1,7 @@
-"""Reads the file of a lab: its hosts, their devices and options, and which hosts should be equal. Every mistake has its
-location.
+"""Reads the file of a lab: its hosts, their devices and options, and which hosts should be equal. Each mistake is
+reported with its location.
 
-Not for the runs on these hosts (commands/lab.py).
+commands/lab.py runs the cases on these hosts.
 """
 
 import re
@@ -17,7 +17,7 @@ from conformance.yamldoc.reader import Reader, document
 from fixtures.hosts.address import Address, peer_of
 from runs.plan import LAB_FILE_NAME
 
-# The options of a run that the file can set for each host, by the names of their fields in RunOptions.
+# The options of a run that the file can set for each host; the names are fields of RunOptions.
 OF_HOSTS = (
     "device",
     "port",
@@ -35,16 +35,16 @@ _PATHS = ("profile", "waivers")
 _NUMBERS = ("port", "gid_index", "return_within")
 PAGE = "lab.html"
 _OWN_FILES = (LAB_FILE_NAME, PAGE)  # files of the lab, next to the directories of the hosts
-# For options that name a file: the reader of the file, by the option. Raises UserError for a mistake in the file.
+# For each option that names a file, a function that reads the file and raises UserError for a mistake in it.
 Readers = Mapping[str, Callable[[Path], object]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
 @dataclass(frozen=True)
 class LabHost:
-    """A host of a lab. Hosts with the same `group` should be equal; `group` is empty for a host that is not compared.
+    """A host of a lab. Hosts with the same `group` should be equal. A host without a group is not compared.
 
-    `options` are the values of fields of RunOptions, by name; `host` is one of them.
+    `options` are values of fields of RunOptions, by name, including the field `host`.
     """
 
     name: str
@@ -53,8 +53,8 @@ class LabHost:
 
 
 def read_lab(path: Path, readers: Readers) -> list[LabHost]:
-    """The hosts in a file, in the order of the file. Raises UserError with a line for each mistake in the file and in
-    the files that it names."""
+    """Returns the hosts in a file, in the order of the file. Raises UserError with a line for each mistake in this file
+    and in the files that it names."""
     with document(path) as (root, reader):
         fields = reader.mapping(root, "a lab", ("groups", "hosts"), ("hosts",))
         groups = {
@@ -103,7 +103,7 @@ def _address(node: Node | None, reader: Reader) -> Address | None:
 
 
 def _options(fields: Mapping[str, Node], reader: Reader, folder: Path, readers: Readers) -> dict[str, Any]:
-    """The values of options; relative paths in the file are relative to the directory of the file."""
+    """Returns the values of options. Relative paths in the file are relative to the directory of the file."""
     found: dict[str, Any] = {}
     for name, node in fields.items():
         option = OPTIONS[name]
@@ -120,7 +120,7 @@ def _options(fields: Mapping[str, Node], reader: Reader, folder: Path, readers: 
 
 
 def _check_file(node: Node, path: Path, name: str, reader: Reader, readers: Readers) -> None:
-    """Notes the mistakes in the file that an option names."""
+    """Reports the mistakes in the file that an option names."""
     try:
         if name in readers:
             readers[name](path)
@@ -130,7 +130,7 @@ def _check_file(node: Node, path: Path, name: str, reader: Reader, readers: Read
 
 
 def _parser(name: str, parse: Callable[[str], Any]) -> Callable[[str | int], Any]:
-    """The parser of the option of this name, for a text or a number; its errors are ValueErrors."""
+    """Returns a parser of the option of this name for a text or a number. The parser raises ValueError."""
 
     def parsed(value: str | int) -> Any:
         try:

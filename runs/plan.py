@@ -1,4 +1,4 @@
-"""The plan of a run or lab: its arguments and the cases that they select. The plan is written next to the results
+"""The plan of a run or lab: the arguments and the cases that they select. The plan is written next to the results
 before the run starts, so that the run can be resumed.
 
 The header of the results cannot replace the plan, because it is written only when the first worker has reported its
@@ -26,7 +26,7 @@ LAB_SCHEMA = "rdma-cts-lab/1"
 
 @dataclass(frozen=True)
 class Plan:
-    """The command's arguments, its working directory, and the resulting cases, tables and stack.
+    """The arguments and the working directory of a command, and the resulting cases, tables and stack.
 
     `given` are the hashes of the user's own builds under test.
     """
@@ -39,7 +39,7 @@ class Plan:
     given: dict[str, Any]
 
     def check(self, now: "Plan") -> None:
-        """Raises UserError, which names the difference, unless `now` has the same cases, tables, stack and builds."""
+        """Raises UserError with the difference, unless `now` has the same cases, tables, stack and builds."""
         for what, same in (
             ("the stack differs", self.stack == now.stack),
             ("the tables have changed", self.tables_sha256 == now.tables_sha256),
@@ -52,7 +52,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class LabPlan:
-    """The command's arguments, its working directory, and the file of the lab, by its absolute path."""
+    """The arguments and the working directory of a command, and the absolute path of the file of the lab."""
 
     argv: tuple[str, ...]
     directory: str
@@ -74,9 +74,10 @@ def _write(path: Path, schema: str, plan: Plan | LabPlan) -> None:
 
 
 def read_plan(folder: Path) -> Plan:
-    """The plan of the run recorded in `folder`. Raises UserError if it is missing, invalid or owned by another user.
+    """Returns the plan of the run in `folder`. Raises UserError if the plan is missing, invalid or owned by another
+    user.
 
-    Another user's plan could name a library to execute. Results received from others can be reported, not resumed.
+    Another user's plan could name a library to execute. So another user's results can be reported, but not resumed.
     """
     with _valid(folder, FILE_NAME, "run"):
         plan = Plan(**_read(folder / FILE_NAME, SCHEMA))
@@ -87,7 +88,7 @@ def read_plan(folder: Path) -> Plan:
 
 
 def read_lab_plan(folder: Path) -> LabPlan:
-    """The plan of the lab recorded in `folder`. Raises UserError as `read_plan` does."""
+    """Returns the plan of the lab in `folder`. Raises UserError as `read_plan` does."""
     with _valid(folder, LAB_FILE_NAME, "lab"):
         plan = LabPlan(**_read(folder / LAB_FILE_NAME, LAB_SCHEMA))
         _check_texts(plan.argv, [plan.directory, plan.file])
@@ -104,7 +105,7 @@ def _check_texts(*lists: Any) -> None:
 
 @contextmanager
 def _valid(folder: Path, name: str, what: str) -> Iterator[None]:
-    """Within the block, the plan of `what` is read from the file `name`; errors become UserErrors."""
+    """Turns errors of the block, which reads the plan of `what` from the file `name`, into UserErrors."""
     path = folder / name
     try:
         yield
@@ -117,7 +118,7 @@ def _valid(folder: Path, name: str, what: str) -> Iterator[None]:
 
 
 def _read(path: Path, schema: str) -> dict[str, Any]:
-    """The fields of a plan that this user or root has written. Raises the exceptions that `_valid` expects."""
+    """Returns the fields of a plan that this user or root has written. Raises the exceptions that `_valid` expects."""
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_uid not in (os.geteuid(), 0):
             raise UserError(f"{path} belongs to another user", hint="only the user who started the run can resume it")

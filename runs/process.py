@@ -1,4 +1,4 @@
-"""A run of the suite in a process of its own, which imports nothing from the current directory."""
+"""Runs the suite in a separate process, which imports nothing from the current directory."""
 
 import os
 import sys
@@ -9,5 +9,5 @@ COMMAND = (sys.executable, "-P", "-m", "commands", "run")
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with the suite on Python's path."""
+    """Returns this process's environment with the suite on Python's path."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}

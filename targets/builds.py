@@ -1,7 +1,7 @@
 """The software under test in the guests of a run: reads the options that name builds and packages, and compiles the
-driver's module and the user's source trees if necessary. For a run on a host, rejects the options of the guest.
+driver's module and the user's source trees if necessary. For a run on a host, it refuses the options of the guest.
 
-Not for the guests (guests.py).
+guests.py prepares the guests.
 """
 
 import re
@@ -24,19 +24,20 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def builds_from(options: RunOptions) -> Builds:
-    """The kernel, modules, rdma-core and overlay that the options name, except those that have to be compiled first."""
+    """Returns the kernel, modules, rdma-core and overlay that the options name, except builds that must first be
+    compiled."""
     rdma_core = None if trees_from(options).rdma_core else options.rdma_core
     return Builds(options.kernel, options.modules, rdma_core, options.overlay)
 
 
 def trees_from(options: RunOptions) -> Trees:
-    """The source trees that the options name. --rdma-core can name a source tree or a build."""
+    """Returns the source trees that the options name. --rdma-core can name a source tree or a build."""
     is_tree = options.rdma_core is not None and is_rdma_core(options.rdma_core)
     return Trees(options.linux, options.rdma_core if is_tree else None)
 
 
 def check(options: RunOptions) -> None:
-    """Raises UserError for a mistake in the options of the guest, unless it can be found only with an image."""
+    """Raises UserError for mistakes in the options of the guest that can be found without an image."""
     environment_from(options)
     tools_from(options)
     refuse_beside_own_stack(options)
@@ -48,7 +49,7 @@ def check(options: RunOptions) -> None:
 
 
 def environment_from(options: RunOptions) -> dict[str, str]:
-    """The variables that --guest-env sets. Raises UserError for anything that is not an assignment."""
+    """Returns the variables that --guest-env sets. Raises UserError for a value that is not an assignment."""
     found = {}
     for text in options.guest_env:
         name, equals, value = text.partition("=")
@@ -61,7 +62,7 @@ def environment_from(options: RunOptions) -> dict[str, str]:
 
 
 def tools_from(options: RunOptions) -> tuple[str, ...]:
-    """The Debian packages that --tools adds to the guest, each once. Raises UserError for an invalid name."""
+    """Returns the Debian packages that --tools adds to the guest, each once. Raises UserError for an invalid name."""
     names = tuple(dict.fromkeys(name for text in options.tools for name in text.split(",")))
     for name in names:
         if not is_package_name(name):
@@ -70,8 +71,8 @@ def tools_from(options: RunOptions) -> tuple[str, ...]:
 
 
 def refuse_beside_own_stack(options: RunOptions) -> None:
-    """Raises UserError for options that replace parts of the project's own stacks, and for options of mended stacks if
-    the stack is not a mended one."""
+    """Raises UserError for options that replace parts of one of the project's own stacks, and for options of mended
+    stacks with another stack."""
     mended = options.stack in MENDED_STACKS
     if options.without and not mended:
         raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")
@@ -86,15 +87,15 @@ def refuse_beside_own_stack(options: RunOptions) -> None:
 
 
 def refuse_on_host(options: RunOptions) -> None:
-    """Raises UserError for an option that has an effect only in the guest."""
+    """Raises UserError for options that have an effect only in the guest."""
     for name, option in OPTIONS.items():
         if option.only_on == GUEST and getattr(options, name) != option.default:
             raise only_for_guest(option.flag, options)
 
 
 def refuse_in_guest(options: RunOptions) -> None:
-    """Raises UserError for an option that chooses a part of a host's device, such as a port, of which the guest has
-    only one.
+    """Raises UserError for options that choose a part of a host's device, such as a port. The guest has only one of
+    each.
 
     --hazardous is allowed: the guest always runs the hazardous cases.
     """
@@ -105,7 +106,7 @@ def refuse_in_guest(options: RunOptions) -> None:
 
 
 def only_for_guest(flag: str, options: RunOptions) -> UserError:
-    """The error for an option of the guest that was combined with a device of this host."""
+    """Returns the error for an option of the guest that was combined with a device of this host."""
     named = " and ".join(OPTIONS[name].flag for name in ("host", "device") if getattr(options, name))
     hint = f"give --guest in place of {named}" if named else "add --guest"
     return UserError(f"{flag} is for the guest, not for a device of this host", hint=hint)
@@ -119,14 +120,15 @@ def guest_driver(options: RunOptions) -> Driver:
 
 
 def under_test(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[UnderTest, dict[str, Any]]:
-    """The software under test, and the facts for the header about what was compiled. Raises UserError."""
+    """Returns the software under test, and the facts about compiled sources for the header. Raises UserError."""
     module, given = _module(options, recipe, image, say)
     own, sources = _builds(options, recipe, image, say)
     return UnderTest(own, image, recipe, module), {**given, **sources}
 
 
 def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[DriverModule | None, dict[str, Any]]:
-    """The module of the device's driver, if it is not part of the image."""
+    """Returns the module of the device's driver, or None if the module is part of the image; and facts for the
+    header."""
     driver, made_for = guest_driver(options), (recipe, image, cache_directory(), say)
     if options.stack in MENDED_STACKS:
         mended = ensure_mended(chosen_changes(options.without), *made_for)
@@ -141,7 +143,8 @@ def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tupl
 
 
 def _builds(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tuple[Builds, dict[str, Any]]:
-    """The user's builds, with the kernel of the stack and the build of an rdma-core source tree."""
+    """Returns the user's builds, with the kernel of the stack and the build of an rdma-core source tree; and facts for
+    the header."""
     own = builds_from(options)
     if options.stack in INSTRUMENTED_STACKS:
         own = instrumented(own, recipe, image, cache_directory(), say)

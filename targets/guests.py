@@ -1,6 +1,6 @@
-"""The guests of a run: prepares their parts, boots the next guest for given cases, and opens a shell in one.
+"""The guests of a run: prepares their parts, boots the next guest for given cases, and opens a shell in a guest.
 
-Not for a device of this host (target.py), and not for how a guest is built and booted (fixtures/guest/).
+fixtures/guest/ builds and boots a guest.
 """
 
 import itertools
@@ -36,7 +36,7 @@ from fixtures.system.line_reader import new_mark
 from targets import builds
 
 PORT = "/dev/virtio-ports/rdma-cts.results"
-# The parts of the project that the guest needs, by their names in the checkout.
+# The paths of the project that a guest needs.
 SUITE_PARTS = (
     "conformance",
     "reference",
@@ -53,7 +53,7 @@ SUITE_PARTS = (
         for name in ("__init__.py", "derivation.py", "exchange.py", "ready.py", "request.py", "warm.py", "watch.sh")
     ),
 )
-# Further parts of the project for a shell in the guest, to run the suite there as on any host.
+# Further paths of the project for a shell in the guest, in which the suite runs as on any host.
 _SHELL_PARTS = (
     "rdma-cts",
     "commands",
@@ -67,9 +67,9 @@ _SHELL_PARTS = (
     "waivers",
 )
 _PROFILE = Path("profile.yaml")
-_FEW = 40  # cases; for more cases, making a template with the software under test saves time
+_FEW = 40  # with more cases, a template with the software under test saves time
 
-# With a control group for the cases, the kernel counts all RDMA objects of the cases, memory windows included.
+# In a control group the kernel counts all RDMA objects of the cases, including memory windows.
 _COUNTED = """\
 group=/sys/fs/cgroup
 mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && mkdir $group/cases &&
@@ -77,15 +77,15 @@ mount -t cgroup2 cgroup2 $group && echo +rdma >$group/cgroup.subtree_control && 
 
 
 class Guests:
-    """The guests of one run; their consoles are logged in console.log, console-2.log, … in the directory `out`.
+    """The guests of one run. Their consoles are logged in console.log, console-2.log, … in the directory `out`.
 
-    Several threads may start guests. The kernel ends a guest with the thread that has started it.
+    Several threads may start guests. The kernel ends a guest when the thread that has started it ends.
     """
 
     def __init__(self, options: RunOptions, out: Path, say: Callable[[str], None], assume_yes: bool = False) -> None:
-        """Checks the builds under test, and makes sure that packages and image exist.
+        """Checks the builds under test, installs missing packages and builds a missing image.
 
-        Asks before it installs packages unless `assume_yes`. Raises UserError.
+        Unless `assume_yes`, it asks before it installs packages. Raises UserError.
         """
         self._options = options
         self._say = say
@@ -103,18 +103,18 @@ class Guests:
             self.given["environment"] = self._environment
         if self._image.expired:
             self.given["expired"] = self._refused_if_strict(self._image.expired)
-        # True if the guest runs no software of the user, apart from a build that replaces a part of the stack.
+        # True if the guest runs no software of the user except builds that replace a part of the stack.
         self._is_alone = not (self._environment or tools or options.cases)
         self._is_clean = set(self.given) <= {"image", "expired"} and self._is_alone
         self._vendor = [(folder.resolve(), f"vendor/{number}") for number, folder in enumerate(options.cases)]
         self._out = out
         self._prepared: Prepared | None = None
         self._starter = Starter(cache_directory(), say)
-        self._lock = threading.Lock()  # for data that all guests share: the overlay, and the names of files
+        self._lock = threading.Lock()  # protects data that all guests share: the overlay, and the names of files
 
     def _refused_if_strict(self, expired: Sequence[str]) -> list[str]:
-        """The Debian suites whose package lists have expired. Raises UserError (status 3) if --strict-packages forbids
-        that."""
+        """Returns the Debian suites with expired package lists. Raises UserError (status 3) if --strict-packages
+        forbids expired lists."""
         if self._options.strict_packages:
             raise UserError(
                 f"the guest's image was made from package lists that have expired: {', '.join(expired)}",
@@ -125,11 +125,11 @@ class Guests:
 
     @property
     def accelerator(self) -> str:
-        """The accelerator of the guests' processors."""
+        """The accelerator of the guests."""
         return accelerator.choose(find_tool(qemu.PROGRAM), self._image.vmlinuz)
 
     def run(self, cases: Sequence[str]) -> Guest:
-        """The next guest, which is up and starts to run these cases."""
+        """Starts the next guest and returns it when it is up and begins to run these cases."""
         prepared, name = self._next()
         request = self._request(cases)
         if not self._options.keep:
@@ -144,7 +144,8 @@ class Guests:
         return self._boot("\n".join([_COUNTED, watch, command]), request, prepared, name)
 
     def run_again(self, cases: Sequence[str]) -> Guest:
-        """A guest for these cases whose console is not kept. Raises UserError if it would have to be booted."""
+        """Returns a resumed guest for these cases, whose console is not kept. Raises UserError if the guest would have
+        to be booted."""
         with self._lock:
             prepared = self._lay_out()
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self._out))
@@ -152,11 +153,13 @@ class Guests:
         if not self._options.keep:
             guest = self._resume(cases, self._request(cases), prepared, work / "console.log")
         if guest is None:
-            raise UserError("a violation needs a guest of its own, and guests are booted here, not resumed", status=3)
+            raise UserError(
+                "a violation needs a separate guest, and on this host guests are booted, not resumed", status=3
+            )
         return guest
 
     def shell(self) -> None:
-        """Opens a shell in the guest on this program's terminal; returns when the shell ends."""
+        """Opens a shell in a guest on this program's terminal. Returns when the shell ends."""
         host_end, guest_end = socket.socketpair()
         with host_end, guest_end:
             self._environment |= terminal.size()
@@ -172,22 +175,23 @@ class Guests:
     def _request(self, cases: Sequence[str]) -> Request:
         return Request(
             (*recorded_to(PORT), *self._arguments(self._options)),
-            tuple(sorted({f"cases/{case.partition('/')[0]}" for case in cases})),  # pytest collects no others
+            tuple(sorted({f"cases/{case.partition('/')[0]}" for case in cases})),  # pytest collects only these folders
             {ONLY: "".join(f"{case}\n" for case in cases), MARK: new_mark()},
             self._options.case_deadline_s / 3,
         )
 
     def _arguments(self, options: RunOptions) -> list[str]:
-        """The options of pytest in the guest, except those that are different for each guest."""
+        """Returns the options of pytest that are the same in every guest."""
         tables = tuple(Path(name) for _, name in self._vendor)
         inside = options.inside_guest(self.driver.device, tables, _PROFILE if self._options.profile else None)
         return ["--rdma-alone", *inside.plugin_arguments()]
 
     def _resume(self, cases: Sequence[str], request: Request, prepared: Prepared, console: Path) -> Guest | None:
-        """A guest that was resumed from a template and has received the request; None if no template can be used.
+        """Returns a guest that was resumed from a template and has received the request; None if no template can be
+        used.
 
-        For few cases, the guest of the image's own template loads the software under test, unless there is a template
-        with this software.
+        If there is no template with the software under test and there are few cases, a guest of the image's own
+        template loads this software.
         """
         job, overlay = self._waiting(prepared), prepared.overlay
         if prepared.exchange and len(cases) <= _FEW and not self._starter.has(prepared.image, job, overlay):
@@ -198,7 +202,7 @@ class Guests:
         return self._starter.resume(prepared.image, job, request, console, overlay)
 
     def _waiting(self, prepared: Prepared, *how: str) -> Job:
-        """The job of a guest that loads the modules for a session, and waits."""
+        """Returns the job of a guest that loads the modules for a session and waits."""
         usual = self._arguments(RunOptions(guest=True))
         wait = shlex.join(["exec", *PYTHON, "-m", "fixtures.guest.warm", PORT, *how, *usual])
         return self._job("\n".join([_COUNTED, wait]), prepared)
@@ -225,7 +229,8 @@ class Guests:
         more: Sequence[tuple[Path, str]] = (),
         shell: socket.socket | None = None,
     ) -> Guest:
-        """A booted guest that runs the command, with the files of the request and `more` of the project."""
+        """Boots and returns a guest that runs the command, with the files of the request and `more` files of the
+        project."""
         console = self._out / f"console{name}.log"
         self._say(f"booting the guest (kernel {prepared.image.kernel_version}; its console: {console})")
         with tempfile.TemporaryDirectory(prefix="work-", dir=self._out) as work:
@@ -246,12 +251,12 @@ class Guests:
         return guest
 
     def _next(self) -> tuple[Prepared, str]:
-        """The parts of the next guest, and the suffix of its files, which is different for each guest."""
+        """Returns the parts of the next guest, and the suffix of its files, which is different for each guest."""
         with self._lock:
             return self._lay_out(), _new_console(self._out)
 
     def _lay_out(self) -> Prepared:
-        """The overlay of the image, which is prepared for the first guest and used by all guests."""
+        """Returns the overlay of the image. It is prepared for the first guest, and all guests use it."""
         if self._prepared is None:
             if self._options.keep:
                 stage = self._out / "own-build"
@@ -264,8 +269,8 @@ class Guests:
 
 
 def _new_console(out: Path) -> str:
-    """Creates the next guest's console; returns the suffix of its files: none, -2, -3 …, so that those of earlier
-    guests are kept as evidence."""
+    """Creates the file of the next guest's console. Returns the suffix of the guest's files: none, -2, -3 …, so that
+    the files of earlier guests are kept as evidence."""
     for ending in itertools.chain([""], (f"-{number}" for number in itertools.count(2))):
         path = out / f"console{ending}.log"
         with writing(path), suppress(FileExistsError):

@@ -1,7 +1,7 @@
-"""Hosts reached over ssh, for runs and `rdma-cts doctor`: the files for the host, and the object that starts workers on
-its device.
+"""Hosts that are reached over ssh, for runs and `rdma-cts doctor`: the files for the host, and the object that starts
+workers on its device.
 
-Not for the connection itself (fixtures/hosts/).
+fixtures/hosts/ has the connection itself.
 """
 
 import functools
@@ -28,26 +28,29 @@ _FINDINGS_S = 60.0
 
 
 def refuse_without(options: RunOptions) -> None:
-    """Raises UserError for an option that has a meaning only with --host."""
+    """Raises UserError for options that have a meaning only with --host."""
     for name in _ONLY_WITH:
         if getattr(options, name) != OPTIONS[name].default:
             raise UserError(f"{OPTIONS[name].flag} is for a host that is reached over ssh", hint="add --host HOST")
 
 
 def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
-    """A context manager for the host of --host, whose device has been checked; leaves the host as it was before.
+    """Returns a context manager for the host of --host, whose device has been checked. Nothing is left on the host
+    afterwards.
 
-    Installs ssh on this host if it is missing, without asking if `assume_yes`. Raises UserError.
+    Installs ssh on this host if it is missing; asks first unless `assume_yes`. Raises UserError.
     """
     if options.guest:
         raise UserError("--host and --guest exclude each other")
     builds.refuse_on_host(options)
     if options.isolate:
-        raise UserError("--isolate is for a device of this host: nothing here can be changed from another one")
+        raise UserError(
+            "--isolate is for a device of this host: a process on another host cannot change files of this host"
+        )
     if options.rdma_core:
         raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
     if options.peer:
-        usable.on_another_host(options.peer)  # reports a syntax error before any connection is made
+        usable.on_another_host(options.peer)  # reports a syntax error before a connection is opened
     packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)
     uses = packages.SEQUENCES if options.tier == "exhaustive" and options.sequences else ()
     wanted = {
@@ -65,9 +68,10 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
 
 
 def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collection[str]) -> list[Place]:
-    """For each device of the host, an object that starts workers on it; results and console go to the directory `out`.
+    """Returns, for each device of the host, an object that starts workers on this device. Results and console are
+    written to the directory `out`.
 
-    Each of the `hazardous` cases gets a boot of its own, if the host can be reset.
+    Each of the `hazardous` cases gets its own boot, if the host can be reset.
     """
     profile = _PROFILE if options.profile else None
     inside = replace(options, cases=tuple(Path(name) for _, name in _vendor(options)), profile=profile)
@@ -85,7 +89,8 @@ def places(options: RunOptions, host: RemoteHost, out: Path, hazardous: Collecti
 
 
 def findings(host: str) -> list[Finding]:
-    """The needs of running on a device of a host, present or missing. Raises UserError if it cannot be reached."""
+    """Returns what a run on a device of a host needs, present or missing. Raises UserError if the host cannot be
+    reached."""
     link = Link(_address(host), archive(RunOptions()))
     link.await_hello(_FINDINGS_S)
     try:
@@ -108,7 +113,7 @@ def _vendor(options: RunOptions) -> list[tuple[Path, str]]:
 
 
 def archive(options: RunOptions) -> bytes:
-    """The packed files for the host, packed once for all hosts of a lab. Raises UserError."""
+    """Returns the packed files for the host, which are packed once for all hosts of a lab. Raises UserError."""
     profile = [(options.profile, str(_PROFILE))] if options.profile else []
     return _packed((*((ROOT / part, part) for part in PARTS), *_vendor(options), *profile))
 

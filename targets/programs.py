@@ -17,7 +17,7 @@ from fixtures.system.cache import cache_directory
 from targets.guests import PORT, SUITE_PARTS
 
 # How long the guest may be silent, in seconds.
-_SILENCE_S = 900.0  # a line may come only after a whole round of cases, in an emulated guest on a busy machine
+_SILENCE_S = 900.0  # in an emulated guest on a busy machine, a whole round of cases may be silent
 
 Say = Callable[[str], None]
 
@@ -31,9 +31,9 @@ def messages_from_guest(
     assume_yes: bool = False,
     more: Sequence[tuple[Path, str]] = (),
 ) -> Iterator[dict[str, Any]]:
-    """The JSON objects that `python3 -m module DEVICE PORT arguments…` writes in the guest.
+    """Yields the JSON objects that `python3 -m module DEVICE PORT arguments…` writes in the guest.
 
-    `more` are further files or folders that the guest gets, as (source, name there). Raises UserError
+    `more` are further files or folders for the guest: pairs of a source and a name in the guest. Raises UserError
     (status 3).
     """
     packages.ensure_tools(packages.GUEST, assume_yes=assume_yes, say=say)
@@ -46,7 +46,7 @@ def messages_from_guest(
                 data = json.loads(line)
             except ValueError as error:
                 if not line.endswith(b"\n"):
-                    break  # the guest ended while it wrote this line
+                    break  # the guest ended in the middle of this line
                 raise UserError(f"{module} wrote a line that is not JSON", log=str(console), status=3) from error
             if "status" in data and data.get("event") == "exit" and data["status"] != 0:
                 raise UserError(f"{module} ended with status {data['status']}", log=str(console), status=3)

@@ -1,7 +1,8 @@
-"""Chooses the target of a run (a device of this host or of another, or the Soft-RoCE guest), and starts workers there.
+"""Chooses the target of a run (a device of this host or of another host, or the Soft-RoCE guest), and starts workers
+there.
 
-Not for what a run records (commands/run.py), for guests (guests.py), for hosts reached over ssh (hosts.py) or for the
-process of a worker (fixtures/system/host.py).
+guests.py is about guests, hosts.py about hosts that are reached over ssh, and fixtures/system/host.py about the process
+of a worker.
 """
 
 import functools
@@ -32,17 +33,17 @@ from targets import builds, hosts
 from targets.guests import Guests
 
 Say = Callable[[str], None]
-# Environment variables that make the dynamic loader use libraries that are not those of the system.
+# Environment variables by which the dynamic loader uses other libraries than the system's.
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where to run: each of `starts` starts one worker at a time, for the case ids that it is given.
+    """The target of a run. Each of `starts` starts one worker at a time, for given case ids.
 
-    `given` are the hashes of the user's own builds. `boot_id` returns an id of the present boot of the kernel under
-    test if that is the kernel of a host, else an empty text. Each of `again` starts a worker in which violations are
-    tried once more. `durations` are the durations of cases in earlier runs in the guest; None for a host.
+    `given` are the hashes of the user's own builds. `boot_id` returns an id of the present boot if the kernel under
+    test is the kernel of a host, else an empty text. Each of `again` starts a worker that tries violations again.
+    `durations` are the durations of cases in earlier runs in the guest; None for a host.
     """
 
     stack: str
@@ -54,16 +55,16 @@ class Target:
 
 
 def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptions:
-    """The options with the target filled in: a device of the connected `host`, a device of this host, or the guest.
+    """Returns the options with the target: a device of the connected `host`, a device of this host, or the guest.
 
-    Raises UserError for an option that does not fit the target, and if the device does not exist, if its port or GID
-    cannot be used for traffic, or if others use it.
+    Raises UserError for an option that does not fit the target. Also raises UserError if the device does not exist, if
+    its port or GID cannot be used for traffic, or if another process uses the device.
     """
     if host:
         return options.on(host.device)
     hosts.refuse_without(options)
     if options.peer:
-        usable.on_another_host(options.peer)  # reports a syntax error before the device is looked for
+        usable.on_another_host(options.peer)  # reports a syntax error before the device is searched for
     device = _device(options)
     devices = options.on(device).devices
     (builds.refuse_on_host if devices else builds.refuse_in_guest)(options)
@@ -77,7 +78,7 @@ def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptio
 
 
 def _device(options: RunOptions) -> str:
-    """The device of this host to run on, or several with commas between them; empty for the guest."""
+    """Returns the device of this host to run on, or several devices with commas between them; empty for the guest."""
     if options.device:
         if options.guest:
             raise UserError("--device and --guest exclude each other")
@@ -95,9 +96,10 @@ def prepare(
     host: RemoteHost | None = None,
     hazardous: Collection[str] = (),
 ) -> Target:
-    """The target that the options (of `with_target`) name, ready to start workers; `hazardous` are ids of cases.
+    """Returns the target that the options (of `with_target`) name, ready to start workers. `hazardous` are ids of
+    cases.
 
-    Installs missing packages on this host, without asking if `assume_yes`. Raises UserError.
+    Installs missing packages on this host; asks first unless `assume_yes`. Raises UserError.
     """
     if host:
         starts = [place.start for place in hosts.places(options, host, out, hazardous)]
@@ -106,11 +108,11 @@ def prepare(
 
 
 def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
-    persistent.device()  # reports a wrong RDMA_CTS_PMEM here, before any worker starts
+    persistent.device()  # reports a wrong RDMA_CTS_PMEM before any worker starts
     own = find_rdma_core(options.rdma_core) if options.rdma_core else None
     python = packages.ensure_tools(packages.HOST, assume_yes=assume_yes, say=say)
     environment = own.environment() if own else {}
-    # The worker runs in a different directory.
+    # absolute, because the worker runs in a different directory
     profile = options.profile.resolve() if options.profile else None
     inside = replace(options, cases=tuple(folder.resolve() for folder in options.cases), profile=profile)
 

@@ -20,7 +20,7 @@ from fixtures.system.cache import cache_directory
 from kinds import Cli, Said, Says
 from project import TABLE, Project
 
-# What is made during the collection stays until the end: looking for garbage among it takes a fifth of the time.
+# Objects made during the collection stay until the end; a search for garbage among them takes a fifth of the time.
 gc.disable()
 
 # Tests read the tables hundreds of times. All processes of a session use the tables that the first process has parsed.

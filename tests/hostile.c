@@ -1,6 +1,6 @@
-/* A library that attacks the program that has loaded it, for the tests: overlaid on the guest, it is loaded into every
- * program. The size of memory, one that only the tests' own tables use, selects what it does at the next call at
- * uverbs. It knows the names of cases and the path of the port, and not the mark of the harness's lines. */
+/* A library that attacks the program that has loaded it. The tests overlay it on the guest, where every program loads
+ * it. A size of memory that only the tests' own tables use selects the attack at the next call at uverbs. The library
+ * knows the names of cases and the path of the port, but not the mark of the harness's lines. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define PAGE 4096ul
-#define AROUND 3 /* pages that conformance/device/memory.py maps around what is asked for */
+#define AROUND 3 /* pages that conformance/device/memory.py maps around the requested memory */
 #define UVERBS 0x1b
 #define PORT "/dev/virtio-ports/rdma-cts.results"
 #define DESCRIPTORS 1024

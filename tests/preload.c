@@ -1,6 +1,6 @@
-/* A library that makes a good driver bad, for the tests: overlaid on the guest, it is loaded into every program.
- * The size of memory, one that only the tests' own tables use, selects what happens to the next call at uverbs.
- * One size loses the next completion that a completion queue has.
+/* A library that adds defects to a correct driver. The tests overlay it on the guest, where every program loads it.
+ * A size of memory that only the tests' own tables use selects what happens to the next call at uverbs.
+ * With one of the sizes, the next completion of a completion queue is lost.
  * RDMA_CTS_PANIC_AT=N makes the kernel panic when the Nth window is deallocated. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define PAGE 4096ul
-#define AROUND 3 /* pages that conformance/device/memory.py maps around what is asked for */
+#define AROUND 3 /* pages that conformance/device/memory.py maps around the requested memory */
 #define UVERBS 0x1b
 #define OBJECT_MR 7
 #define METHOD_DESTROY 1
@@ -58,7 +58,7 @@ static int poll(struct ibv_cq *cq, int entries, struct ibv_wc *wc)
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
 			     struct ibv_comp_channel *channel, int vector)
 {
-	/* Python's bindings load the library for themselves alone, where RTLD_NEXT does not look. */
+	/* Python's bindings load the library with RTLD_LOCAL, so that RTLD_NEXT does not find it. */
 	void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	struct ibv_cq *(*real)(struct ibv_context *, int, void *, struct ibv_comp_channel *, int) =
 		dlsym(library, "ibv_create_cq");
@@ -109,7 +109,7 @@ int ioctl(int fd, unsigned long request, ...)
 	}
 	if (_IOC_TYPE(request) != UVERBS || next == NOTHING)
 		return real(fd, request, header);
-	if (next == LEAK) { /* lies about every deregistration from here on */
+	if (next == LEAK) { /* the next deregistration only seems to succeed */
 		if (header[1] == OBJECT_MR && header[2] == METHOD_DESTROY) {
 			next = NOTHING;
 			return 0;

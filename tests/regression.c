@@ -1,5 +1,5 @@
-/* A library that causes a regression, for the tests: a registration that asks for REMOTE_WRITE without LOCAL_WRITE
- * gets LOCAL_WRITE too, so that the kernel no longer refuses it. */
+/* A library that causes a regression: it adds LOCAL_WRITE to a registration with REMOTE_WRITE alone, so that the
+ * kernel no longer refuses the registration. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <rdma/ib_user_ioctl_cmds.h>

@@ -547,7 +547,7 @@ def test_a_manifest_of_another_version_may_use_other_words(
 ) -> None:
     status, said = verified(packed_by_another(run, tmp_path / "other"), capsys)
     lines = said.splitlines()
-    assert "manifest: the facts are those of the run; the words are of another version, 0.2.0 (eeeeeeeeeeee)" in lines
+    assert "manifest: the facts are those of the run; another version wrote the words, 0.2.0 (eeeeeeeeeeee)" in lines
     assert (status, lines[-2:]) == (verified(bundle, capsys)[0], verified(bundle, capsys)[1].splitlines()[-2:])
     assert "manifest:" not in verified(bundle, capsys)[1]
 
@@ -582,7 +582,7 @@ def test_words_of_an_unknown_author_count_as_another_versions(
 ) -> None:
     status, output = verified(packed_by_another(run, tmp_path / "other", bundled_by=by), capsys)
     assert status != 2
-    assert "the words are of another version, " in output
+    assert "another version wrote the words, " in output
     assert output.isascii()
 
 

@@ -307,7 +307,7 @@ def test_newly_supported_failures_are_not_regressions_and_are_reported(tmp_path:
     old = run(tmp_path / "old", [result(SUITE.cases[0], "UNSUPPORTED")])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL")])
     assert cli(1, "compare", old, new).out.endswith(
-        "what is newly supported is wrong: 1 new defect, the worst: wrong report (exit status 1)\n"
+        "a newly supported feature is wrong: 1 new defect, the worst: wrong report (exit status 1)\n"
     )
 
 

@@ -401,16 +401,20 @@ def test_c_leaves_an_exchange_whose_receive_is_refused_to_python() -> None:
 def provided() -> Callable[..., tuple[native_exchange.NativeConnection, int]]:
     """Makes a connection over one queue pair of a made-up provider; returns the connection and the queue pair's
     address. Polls return the completions in `polled` in turn, each a wr_id, a status and an opcode of
-    <infiniband/verbs.h>; the last completion is repeated."""
+    <infiniband/verbs.h>; the last completion is repeated. `before_last` is called before the last one."""
     assert native_exchange.available(), "the project's tests need gcc"
     take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
     poll = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
     kept: list[Any] = [take]
 
-    def make(*polled: tuple[int, int, int]) -> tuple[native_exchange.NativeConnection, int]:
+    def make(
+        *polled: tuple[int, int, int], before_last: Callable[[], object] = lambda: None
+    ) -> tuple[native_exchange.NativeConnection, int]:
         left = list(polled)
 
         def complete(_: int, __: int, completion: int) -> int:
+            if len(left) == 1:
+                before_last()
             WC.pack_into((ctypes.c_char * WC.size).from_address(completion), 0, *left[0], *[0] * 10)
             del left[: len(left) > 1]
             return 1
@@ -459,6 +463,19 @@ def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provid
     assert [[each.status for each in one.completions] for one in found] == [["SUCCESS"], ["LOC_QP_OP_ERR"]]
     _, qp = provided(flushed, failed)
     assert [(each.wr_id, each.status) for each in Poster(qp).completions(1, 1.0)] == [(2, "LOC_QP_OP_ERR")]
+
+
+def test_c_reports_data_of_a_read_that_arrives_after_its_completion(provided: Any) -> None:
+    remote, local = area(repeated(BEFORE, 8)), area(pattern(8))
+
+    def arrive() -> None:
+        ctypes.memmove(local.start, pattern(8), 8)
+
+    made, _ = provided((1, 0, 2), (0, 0, RECV), before_last=arrive)
+    (exchange,) = native_exchange.exchanges(
+        [native_exchange.NativeSpec(made, 0, 1, SendRequest("RDMA_READ", 1), (remote, local))]
+    )
+    assert exchange.late
 
 
 def test_all_branches_of_a_set_up_share_the_ids_of_requests() -> None:

@@ -49,17 +49,17 @@ def one_case_more(data: dict[str, Any]) -> None:
 
 # Differences of a node, and the reports about them.
 DIFFERENCES: Mapping[str, tuple[Change, str]] = {
-    "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, its equals none"),
-    "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, its equals "),
+    "firmware": (changing("stack", "firmware", to="1.2.3"), "firmware: 1.2.3, most of its group none"),
+    "kernel": (changing("stack", "kernel", to="7.3.0"), "kernel: 7.3.0, most of its group "),
     "library": (changing("under_test", "libraries.librxe-rdmav65.so", to="0" * 12), "hash of libraries.librxe"),
-    "capability": (changing("capabilities", "odp", to="no"), "capability odp: no, its equals yes"),
-    "limit": (changing("capabilities", "max_mw", to="7"), "capability max_mw: 7, its equals "),
-    "verdict": (changing("rules", "REG-01", to="FAIL"), "REG-01: FAIL, its equals "),
-    "better": (changing("rules", "IOVA-05", to="PASS"), "IOVA-05: PASS, its equals "),
+    "capability": (changing("capabilities", "odp", to="no"), "capability odp: no, most of its group yes"),
+    "limit": (changing("capabilities", "max_mw", to="7"), "capability max_mw: 7, most of its group "),
+    "verdict": (changing("rules", "REG-01", to="FAIL"), "REG-01: FAIL, most of its group "),
+    "better": (changing("rules", "IOVA-05", to="PASS"), "IOVA-05: PASS, most of its group "),
     "defect": (no_defect, "defect "),
-    "case": (one_case_more, "case reg_mr/made/up: violated, its equals none"),
-    "slow": (changing("duration_s", to=9999.0), "seconds: 9999, its equals "),
-    "quick": (changing("duration_s", to=1.0), "seconds: 1, its equals "),
+    "case": (one_case_more, "case reg_mr/made/up: violated, most of its group none"),
+    "slow": (changing("duration_s", to=9999.0), "seconds: 9999, most of its group "),
+    "quick": (changing("duration_s", to=1.0), "seconds: 1, most of its group "),
 }
 
 
@@ -92,7 +92,7 @@ def test_each_difference_is_found_and_no_other(tmp_path: Path, capsys: Says) -> 
     assert len(group["differences"]) == len(DIFFERENCES)
     for number, (_, line) in zip(changes, DIFFERENCES.values(), strict=True):
         assert f"n{number}: {line}" in said
-    assert "100 nodes, 1 group, 11 differ from their equals, 100 violate a rule (exit status 1)" in said
+    assert "100 nodes, 1 group, 11 differ from their group, 100 violate a rule (exit status 1)" in said
     page = (tmp_path / "out" / "fleet.html").read_text()
     assert page.count('<tr id="n') == 100
 
@@ -130,7 +130,7 @@ def test_a_node_that_ran_other_cases_does_not_differ(tmp_path: Path, capsys: Say
 def test_nodes_without_a_readable_run_have_no_verdict(tmp_path: Path, capsys: Says) -> None:
     (tmp_path / "nodes" / "empty").mkdir(parents=True)
     status, _, said = told(tmp_path / "nodes", capsys)
-    assert "1 node, 0 groups, nothing was compared, 1 without a whole run (exit status 3)" in said
+    assert "1 node, 0 groups, nothing was compared, 1 without a complete run (exit status 3)" in said
     assert status == 3
 
 
@@ -146,9 +146,9 @@ def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, capsys: Says) -
     assert data["missing"] == {
         "empty": "no results",
         "n1": "summary.json is damaged, and there is no results.jsonl",
-        "n2": "the run is not whole",
+        "n2": "the run is incomplete",
     }
-    assert "3 without a whole run" in said
+    assert "3 without a complete run" in said
     assert status == 1
 
 
@@ -163,7 +163,7 @@ def test_a_directory_of_another_user_is_the_problem_of_its_node(tmp_path: Path) 
 def test_results_under_two_names_are_reported(tmp_path: Path, capsys: Says) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "n4" / "summary.json").write_bytes((folder / "n2" / "summary.json").read_bytes())
-    assert "n4: results: those of n2, its equals its own" in told(folder, capsys)[2]
+    assert "n4: results: those of n2, most of its group its own" in told(folder, capsys)[2]
 
 
 def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, capsys: Says) -> None:
@@ -174,7 +174,7 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, ca
     script = tmp_path / "out" / "drain.sh"
     shown = ended("sh", "-c", 'scontrol() { printf "%s|" "$@"; }; . "$1"', "sh", str(script), check=True, cwd=tmp_path)
     usual = recorded().capabilities["max_mw"]
-    reason = f"Reason=rdma-cts: capability max_mw: 7, its equals {usual}"
+    reason = f"Reason=rdma-cts: capability max_mw: 7, most of its group {usual}"
     assert shown.stdout == f"update|NodeName=n2,n5|State=DRAIN|{reason}|"
     assert "cannot be given" in script.read_text()
     assert not (tmp_path / "x").exists()
@@ -183,7 +183,7 @@ def test_the_commands_for_slurm_name_the_nodes_and_the_reason(tmp_path: Path, ca
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda folder: folder.mkdir(), "has no results, and no directory in it"),
+        (lambda folder: folder.mkdir(), "has neither results nor directories"),
         (lambda folder: None, "cannot be read: No such file or directory"),
         (lambda folder: folder.write_text(""), "cannot be read: Not a directory"),
     ],

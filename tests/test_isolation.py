@@ -124,6 +124,6 @@ def test_a_name_that_isolates_nothing_is_refused(name: str, said: str) -> None:
 def test_it_is_for_a_device_of_this_host(capsys: Says) -> None:
     assert main(["run", "--guest", "--isolate", USER]) == 2
     assert "--isolate is for a device of this host, not for the guest" in capsys.readouterr().err
-    with pytest.raises(UserError, match="nothing here can be changed from another one"):
+    with pytest.raises(UserError, match="a process on another host cannot change files of this host"):
         hosts.opened(RunOptions(host="there", device="x", isolate=USER), print, False)
     builds.refuse_on_host(RunOptions(device="x", isolate=USER))

@@ -139,7 +139,7 @@ def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
     for host in ("one", "two"):
         assert f"{host}: not run: {host} {reason}" in done.stdout
     shown = html.parse(str(tmp_path / "out" / "lab.html"))
-    assert "2 nodes, 0 groups, nothing was compared, 2 without a whole run" in shown.findtext(".//h1")
+    assert "2 nodes, 0 groups, nothing was compared, 2 without a complete run" in shown.findtext(".//h1")
     assert reason in shown.getroot().text_content()
 
 
@@ -166,7 +166,7 @@ def test_a_resumed_lab_skips_hosts_that_have_ended(tmp_path: Path) -> None:
     assert f"two: not run: two {reason}" in done.stdout
     assert f"three: not run: three {reason}" in done.stdout
     assert f"rdma-cts run --resume {tmp_path / 'out'} runs the rest" in done.stdout
-    assert "3 nodes, 1 group, no node differs, no rule is violated, 2 without a whole run" in done.stdout
+    assert "3 nodes, 1 group, no node differs, no rule is violated, 2 without a complete run" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "moved.yaml").write_text("hosts: [{host: two, device: a}]\n")
     done = run(tmp_path, "--lab", "moved.yaml", "--resume", "out", "-q")
     file = tmp_path / "moved.yaml"
-    assert f"one: the run in {tmp_path / 'out/one'} is left out, since {file} has no host of that name" in done.stdout
+    assert f"one: the run in {tmp_path / 'out/one'} is left out, because {file} has no host of this name" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -375,12 +375,12 @@ def test_differences_between_equal_hosts_come_first() -> None:
         )
     )
     text = html.fromstring(page(lab).decode()).text_content()
-    found = text.partition("What differs between equal nodes")[2].partition("Without a whole run")[0]
+    found = text.partition("What differs between equal nodes")[2].partition("Nodes without a complete run")[0]
     assert "REG-01PASSFAIL" in "".join(found.split())
     assert "6.1" in found
     assert "it cannot be reached" in text
-    assert "4 nodes, 2 groups, 1 differ from their equals, 2 violate a rule, 1 without a whole run" in text
-    assert "b: REG-01: FAIL, its equals PASS" in [*differences(lab)]
+    assert "4 nodes, 2 groups, 1 differ from their group, 2 violate a rule, 1 without a complete run" in text
+    assert "b: REG-01: FAIL, most of its group PASS" in [*differences(lab)]
 
 
 def test_equal_hosts_that_do_not_differ_are_said_to_be_so() -> None:

@@ -64,7 +64,7 @@ def test_no_output_replaces_what_is_recorded(out: str, run: Path, monkeypatch: P
     (run.parent / "link").symlink_to("run/results.jsonl")
     before = (run.parent / out).read_bytes()
     monkeypatch.chdir(run.parent)
-    said = f"rdma-cts: {out} is recorded data, which no output replaces; give another file to --out\n"
+    said = f"rdma-cts: {out} is recorded data, which output must not replace; give another file to --out\n"
     assert cli(2, "report", "run", "--format", "summary", "--out", out).err == said
     assert (run.parent / out).read_bytes() == before
 
@@ -115,8 +115,8 @@ patches --linux {0} --out s
 
 
 def status_as_nobody(lines: Sequence[str], work: Path) -> int:
-    """The exit status that all of these commands have in a child of this process without rights, which writes to files
-    in `work`."""
+    """Runs these commands in a child of this process that has no rights and writes to files in `work`. Returns the
+    common exit status of the commands, or 99 if they differ."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -147,7 +147,7 @@ def test_a_change_does_not_fit_where_it_is_made_already() -> None:
         made, _ = apply([change(edit)], {FILE: SOURCE})
         again, misfits = apply([change(edit)], made)
         assert again == made
-        assert misfits["sample"].endswith("already")
+        assert " already has " in misfits["sample"]
 
 
 def write(folder: Path, edits: str, more: str = "") -> None:

@@ -69,18 +69,35 @@ def test_the_command_that_reproduces_a_case_names_the_sessions_device_and_tables
     assert line["repro"] == f"./rdma-cts run {options} --only reg_mr/fake/works"
 
 
-def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project) -> None:
+# Runs the cases like the session that waits in a guest.
+DIRECTLY = """
+from conformance.pytest_plugin.options import cases_of
+from conformance.pytest_plugin.plugin import run_directly
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    session.config.hook.pytest_runtest_setup(item=session.items[0])
+    run_directly(session, cases_of(session), session.items[0].funcargs["run"])
+    return True
+
+"""
+
+
+@pytest.mark.parametrize("more", ["", DIRECTLY], ids=["by pytest", "directly"])
+def test_a_lost_connection_is_broken_once_and_ends_the_session(project: Project, more: str) -> None:
     with (project.root / "conftest.py").open("a") as file:
         file.write(
+            f"{more}"
             "from conformance.errors import LoopbackLost\n"
             "def lose(self, kind, size):\n    raise LoopbackLost('a pair is lost')\n"
             "FakeBench.allocate = lose\n"
         )
-    project.run(rows=("works", "wrongly-accepted"))
+    done = project.run(rows=("works", "wrongly-accepted"))
     (line,) = project.results().results
     assert (line["verdict"], line["reason"]) == ("BROKEN", "the harness could not run the case: a pair is lost")
     footer = footer_of(project.results())
     assert footer["complete"] is False
+    assert "LoopbackLost: a pair is lost" in done.stdout + done.stderr
 
 
 def test_a_failing_fixture_makes_its_cases_broken(project: Project) -> None:
@@ -112,6 +129,16 @@ def test_two_workers_give_the_results_of_one_and_survive_a_crash(project: Projec
     assert found == alone
     assert project.results().header["planned"] == [*planned, "reg_mr/fake/dies"]
     assert footer_of(project.results())["complete"] is True
+
+
+def test_cases_that_are_run_without_pytests_protocol_give_the_same_results(project: Project) -> None:
+    project.run()
+    by_pytest = without_times(project)
+    (project.root / "out").rename(project.root / "by-pytest")
+    with (project.root / "conftest.py").open("a") as file:
+        file.write(DIRECTLY)
+    assert "passed" not in project.run().stdout
+    assert without_times(project) == by_pytest
 
 
 def test_a_run_that_stops_early_is_not_complete(project: Project) -> None:

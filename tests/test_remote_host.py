@@ -71,8 +71,8 @@ class StandIn:
         self.archive = kept.read_bytes()
 
     def _packed(self, suite: Path, project: Project) -> bytes:
-        """The suite with the device of the tests, for which the host needs no bindings, and with bytecode, so that not
-        every session compiles it."""
+        """Packs the suite, the device of the tests, which needs no bindings on the host, and bytecode, so that sessions
+        need not compile the suite."""
         for root, parts in ((ROOT, PARTS), (project.root, ("cases", "conftest.py", "tox.ini"))):
             for part in parts:
                 shutil.rmtree(suite / part, ignore_errors=True)

@@ -306,7 +306,7 @@ def test_shards_of_other_tables_than_these_say_which_version_to_take(
 ) -> None:
     suite = {"version": "0", "tables_sha256": "1" * 64}
     assert merge([with_header(part, tmp_path / part.name, suite=suite) for part in parts], tmp_path / "out") == 2
-    assert "the shards were made with the tables 111111111111, and these are" in capsys.readouterr().err
+    assert "the shards were made with the tables 111111111111, and the present tables are" in capsys.readouterr().err
 
 
 def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path: Path, capsys: Says) -> None:

@@ -229,7 +229,7 @@ def test_nights_without_results_are_a_site_of_what_is_left(short: Path, tmp_path
     site = made(history, tmp_path / "site")
     assert list(broken_links(site)) == []
     page = Page(min((site / "defects").glob("*.html")))
-    assert "None: the results in which it was seen are gone." in page.text
+    assert "None: the results with the defect were removed." in page.text
 
 
 def _not_empty(folder: Path) -> str:

@@ -1,5 +1,5 @@
-/* A library with the mistakes of an unfinished driver, for the tests: overlaid on the guest, every program loads it.
- * RDMA_CTS_MISTAKE names what the driver does wrong with every region, at both entries, from the first call on. */
+/* A library with the mistakes of an unfinished driver. The tests overlay it on the guest, where every program loads it.
+ * RDMA_CTS_MISTAKE names the mistake that the driver makes with every region, at both entries, from the first call. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ static int mistake(const char *name)
 	return asked && !strcmp(asked, name);
 }
 
-/* What is asked of the kernel in place of a registration; an errno if the kernel is not asked. */
+/* The registration that the kernel receives in place of the program's; an errno if the kernel is not called. */
 static int ask(struct ib_uverbs_reg_mr *asked)
 {
 	if (mistake("access-0-refused") && !asked->access_flags)
@@ -41,7 +41,7 @@ static int ask(struct ib_uverbs_reg_mr *asked)
 	return 0;
 }
 
-/* What the program gets in place of the kernel's answer. */
+/* The region that the program receives in place of the kernel's. */
 static void answer(struct ib_uverbs_reg_mr_resp *made)
 {
 	static struct ib_uverbs_reg_mr_resp last;

@@ -24,9 +24,8 @@ _OF_BENCH = (dataclasses, verbs, calls, memory_areas, work_requests)
 _VOCABULARY = (*_OF_BENCH, access, advice, extended, memory, objects, queues, reregistration, bases)
 _ALL = tuple(mutants_of(mutants, Device, _VOCABULARY))
 VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written != BLIND)
-# These mutants were written without sight of the cases or the engine, from the rules, the documents and the reference.
-# Their first figures
-# are in docs/trial.md.
+# These mutants were written from the rules, the documents and the reference, without sight of the cases or the engine.
+# docs/trial.md has their first figures.
 BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written == BLIND)
 PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)
 # Rules that a driver cannot break so that a case could detect it, with the reasons.
@@ -35,7 +34,7 @@ UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is 
 # Blind violations that no case can or may detect, with the reasons.
 UNDETECTED = {
     "on-demand-memory-has-to-be-there-at-once": "no page says that memory may be mapped after its registration",
-    "on-demand-reads-the-old-page": "read bytes are remembered until the next write, and every read ends with one",
+    "on-demand-reads-the-old-page": "the old bytes are kept until the next write, and every read ends with a write",
     "hugetlb-without-a-look": "the page does not say who guarantees the size of the pages",
     "hugetlb-looks-at-the-first-page": "the page does not say who guarantees the size of the pages",
     "hugetlb-for-the-whole-space": "the page does not say who guarantees the size of the pages",

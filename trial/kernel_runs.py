@@ -64,7 +64,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--rdma-unit-test",
         type=Path,
         metavar="PROGRAM",
-        help="the same with Google's rdma-unit-test, as trial/kernel/build-rdma-unit-test.sh makes it",
+        help="also try Google's rdma-unit-test: the program that trial/kernel/build-rdma-unit-test.sh makes",
     )
     command.add_argument("--list", action="store_true", help="only list the mutants")
     command.add_argument("-v", "--verbose", action="store_true", help="print a line for each mutant")
@@ -181,5 +181,7 @@ def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
             failed += 1
             print(f"{mutant.file}/{mutant.name}: {error}", flush=True)
     took = modules.seconds
-    print(f"{len(chosen) - failed} modules are there; {len(took)} compiled in {sum(took):.0f} s, {failed} could not be")
+    print(
+        f"{len(chosen) - failed} modules are ready; {len(took)} compiled in {sum(took):.0f} s, {failed} do not compile"
+    )
     return 1 if failed else 0

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A task of restraint, and so of Beaker: a result for each case that did not pass, one for the run, and its files as logs.
+# A task of restraint and Beaker: reports a result for each case that did not pass and a result for the run, with logs.
 # RDMA_CTS_OPTIONS are options of rdma-cts run, such as --guest or --device mlx5_0.
 set -eu
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The run of one node of an allocation: results go to OUT/NODE, as ci/resumed.sh says, so that a job that is requeued runs only
-# what is missing.
+# The run of one node of an allocation. The results are in OUT/NODE, see ci/resumed.sh, so that a requeued job runs only
+# the missing cases.
 # Usage: sh ci/slurm/node.sh OUT [OPTION of `rdma-cts run`]...
 set -eu
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A tmt test: runs the cases, and leaves results.yaml and the run in TMT_TEST_DATA. See main.fmf.
+# A tmt test: runs the cases, and writes results.yaml and the run to TMT_TEST_DATA. See main.fmf.
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")")

@@ -1,7 +1,7 @@
 """The parser of the command line.
 
-A mistake becomes one printable line that names the command's help, without the usage of all options. Arguments in it
-are escaped, so that they cannot control the terminal.
+A mistake becomes one line that names the command's help, without the usage of all options. Arguments in this line are
+escaped, so that they cannot control the terminal.
 """
 
 import argparse
@@ -17,7 +17,7 @@ _CHOICE = re.compile(r"argument (?P<of>.*): invalid choice: '(?P<given>.*)' \(ch
 
 
 class _Formatter(argparse.HelpFormatter):
-    """argparse's formatter, but it breaks no word: neither a path nor a name with hyphens."""
+    """argparse's formatter, except that it does not break a path or a name at a hyphen."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return wrapped(" ".join(text.split()), width)
@@ -27,16 +27,16 @@ class _Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser, which raises UserError (status 2) for a mistake. No option can be abbreviated."""
+    """argparse's parser, except that a mistake raises UserError (status 2) and that options cannot be abbreviated."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Formatter, **settings)
 
-    # argparse returns the namespace that it is given, of any type; its overloads need not be repeated here.
+    # argparse returns the given namespace, of any type; this override does not repeat its overloads.
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parses the arguments; an unknown one is reported as a mistake of the command that got it."""
+        """Parses the arguments. An unknown argument is reported as a mistake of the command that got it."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser = self._of_command(getattr(found, "command", ""))._of_command(getattr(found, "trial", ""))
@@ -54,8 +54,8 @@ class Parser(argparse.ArgumentParser):
         return self.commands().get(command, self)
 
     def _meant(self, word: str) -> str:
-        """The option that is similar to a word, or that takes such a word; empty if there is none."""
-        from conformance.model.rules import RULE_ID  # a help text needs neither this nor its imports
+        """Returns a hint that names a similar option, or an option whose value the word can be; else an empty text."""
+        from conformance.model.rules import RULE_ID  # imported late: help texts do not need it
         from conformance.verbs import VERBS
         from conformance.yamldoc.reader import suggestion
 
@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's message; for an unknown choice, the message suggests a similar one."""
         if found := _CHOICE.fullmatch(message):
-            from conformance.yamldoc.reader import suggestion  # a help text does not need this
+            from conformance.yamldoc.reader import suggestion  # imported late: help texts do not need it
 
             near = suggestion(found["given"], re.findall(r"[^', ]+", found["known"]))
             message = f"{found['of']} {found['given']!r} does not exist{near}"

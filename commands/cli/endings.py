@@ -1,7 +1,7 @@
-"""How a command ends before it is done: by a signal, or by an unforeseen error.
+"""The end of a command by a signal or by an unforeseen error.
 
-A signal becomes an exception, so that temporary files are removed. An unforeseen error becomes one line for
-the user, with the traceback in a file; the exit status is never that of a violation. Not for workers: these end with
+A signal becomes an exception, so that temporary files are removed. An unforeseen error becomes one line for the user,
+with the traceback in a file; its exit status is not that of a violation. Workers do not use this module: they end with
 the process that started them.
 """
 
@@ -18,11 +18,11 @@ from types import FrameType
 from conformance.errors import UserError
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-SIGNALLED = 128  # as in a shell: the exit status after a signal is the sum of this and the signal's number
+SIGNALLED = 128  # as in a shell, the exit status after a signal is SIGNALLED + the signal's number
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end by a signal other than that of Ctrl-C."""
+    """Raised in the main thread by a signal that ends the process, except SIGINT."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -30,21 +30,23 @@ class Terminated(KeyboardInterrupt):
 
 
 def heed_signals() -> None:
-    """SIGTERM and SIGHUP raise Terminated in the main thread, unless this process was started to ignore them."""
+    """Lets SIGTERM and SIGHUP raise Terminated in the main thread, unless this process was started with the signal
+    ignored."""
     for number in _ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _terminate)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process at once
-    # The signal of a closed terminal comes twice, from the kernel and from the shell.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second SIGTERM ends the process at once
+    # After a terminal is closed, SIGHUP arrives twice: from the kernel and from the shell.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise Terminated(number)
 
 
 def crash_report(error: Exception, folder: Path | None = None) -> UserError:
-    """The error to print (status 3). The traceback is in a file of `folder`, or else of the temporary directory."""
+    """Returns the error to print (status 3). Writes the traceback to a file in `folder`, or in the temporary
+    directory."""
     text = "".join(traceback.format_exception(error))
     what = f"{type(error).__name__}: {error}".splitlines()[0]
     try:
@@ -55,7 +57,8 @@ def crash_report(error: Exception, folder: Path | None = None) -> UserError:
 
 
 def forbidden(error: PermissionError, given: Sequence[str]) -> UserError | None:
-    """The error to print (status 2) if this user may not use a path of the command line, or one below it."""
+    """Returns the error to print (status 2) if this user may not use a path of the command line, or a path below such a
+    path; else None."""
     if not isinstance(error.filename, str | os.PathLike):
         return None
     path = Path(error.filename).absolute()

@@ -1,6 +1,7 @@
-"""The output of a command: the file or directory that `--out` names. The path is checked before anything else is done.
+"""The output of a command: the file or directory that `--out` names. The path is checked before the command does
+anything.
 
-Not for the content of the output, nor for standard output and error (streams.py).
+streams.py is about standard output and standard error.
 """
 
 import argparse
@@ -22,9 +23,10 @@ STANDARD_OUTPUT = Path("-")
 
 
 def out_path(text: str) -> Path:
-    """The path that `--out` names, as the `type` of that option. Raises UserError (status 2) if it cannot be written.
+    """Returns the path that `--out` names; this is the `type` of the option. Raises UserError (status 2) if the path
+    cannot be written.
 
-    Its directory must exist, or be OUT, so that a mistyped path does not create directories.
+    The directory of the path must exist or be OUT, so that a mistyped path does not create directories.
     """
     path = given_path(text)
     if path == STANDARD_OUTPUT or _is_there(path):
@@ -44,7 +46,7 @@ def out_path(text: str) -> Path:
 
 
 def out_directory(text: str) -> Path:
-    """out_path for an option that names a directory."""
+    """Like out_path, for an option that names a directory."""
     if text == str(STANDARD_OUTPUT):
         raise argparse.ArgumentTypeError(f"{text} is standard output, not a directory")
     path = out_path(text)
@@ -54,7 +56,7 @@ def out_directory(text: str) -> Path:
 
 
 def out_file(text: str) -> Path:
-    """out_path for an option that names a file that is written hours later."""
+    """Like out_path, for an option that names a file which is written hours later."""
     path = out_path(text)
     if os.path.isdir(path):
         raise UserError(f"{path} cannot be written: {os.strerror(errno.EISDIR)}")
@@ -62,7 +64,8 @@ def out_file(text: str) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether this path exists. Raises UserError if no such path can exist: it is too long, or a link to itself.
+    """Returns whether this path exists. Raises UserError if the path cannot exist, because it is too long or a link to
+    itself.
 
     Other obstacles, such as a file in place of a directory, are not reported here.
     """
@@ -77,9 +80,11 @@ def _is_there(path: Path) -> bool:
 
 
 def write_out(path: Path, data: bytes, told: str) -> None:
-    """Writes a whole file, and prints `told`. A special file, such as a FIFO or /dev/stdout, is not replaced.
+    """Writes a whole file and prints `told`. A special file, such as a FIFO or /dev/stdout, is written and not
+    replaced.
 
-    `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if a run is recorded there.
+    `-` is standard output. Raises UserError (status 2) if the data cannot be written, or if the path is recorded data
+    of a run.
     """
     refuse_recorded(path)
     if is_standard_output(path):
@@ -91,15 +96,20 @@ def write_out(path: Path, data: bytes, told: str) -> None:
 
 def refuse_recorded(path: Path) -> None:
     """Raises UserError (status 2) for a file in which a run or a night is recorded."""
-    from reports.history import OUTCOME_FILE  # imported late: it loads all modules of reports
+    from reports.history import OUTCOME_FILE  # imported late, because it imports all modules of reports
 
-    recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)  # reports are made from these and never replace them
-    place = Path(os.path.realpath(path))  # Path.resolve does not return from a link that leads to itself
+    recorded = (
+        records.FILE_NAME,
+        plan.FILE_NAME,
+        OUTCOME_FILE,
+    )  # reports must not replace the data from which they are made
+    place = Path(os.path.realpath(path))  # Path.resolve does not return for a link that leads to itself
     in_points = place.parent.name == points.FOLDER and os.path.exists(place.parent.parent / records.FILE_NAME)
     if os.path.isfile(place) and (place.name in recorded or in_points):
-        raise UserError(f"{path} is recorded data, which no output replaces", hint="give another file to --out")
+        raise UserError(f"{path} is recorded data, which output must not replace", hint="give another file to --out")
 
 
 def is_standard_output(path: Path) -> bool:
-    """Whether this is standard output or its file, such as /dev/stdout; opening that again would lose its text."""
+    """Returns whether the path is standard output or its file, such as /dev/stdout. Opening this file again would lose
+    its text."""
     return path == STANDARD_OUTPUT or (os.path.exists(path) and os.path.samestat(path.stat(), os.fstat(1)))

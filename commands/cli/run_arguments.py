@@ -1,8 +1,8 @@
-"""The arguments of `rdma-cts run` that become RunOptions, parsed with argparse. Other commands share those that select
-cases.
+"""The arguments of `rdma-cts run` that become RunOptions, parsed with argparse. Other commands share the arguments that
+select cases.
 
-The name and meaning of each option are defined in conformance/run_options.py. Not for arguments that change only what
-is shown or where results go (run.py).
+conformance/run_options.py defines the name and meaning of each option. run.py has the arguments that change only the
+output.
 """
 
 import argparse
@@ -18,12 +18,12 @@ from conformance.tables.suite import POINT, Selection, Suite, load_suite
 from fixtures.guest.driver import DEFAULT_DRIVER, DRIVERS
 from fixtures.guest.recipe import DEFAULT_STACK, OWN_STACKS, STACKS
 
-# Choices and defaults from fixtures/, which conformance/ does not import.
+# Choices and defaults that come from fixtures/, because conformance/ does not import fixtures/.
 _CHOICES = {"stack": ((*STACKS, *OWN_STACKS), DEFAULT_STACK), "driver": (tuple(DRIVERS), DEFAULT_DRIVER)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds all these arguments; an option that is not given does not appear in the namespace."""
+    """Adds all these arguments. The namespace has only the options that were given."""
     groups: dict[str, argparse._ActionsContainer] = {}
     for option in OPTIONS.values():
         if option.group not in groups:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> None:
-    """Adds the option of a field of RunOptions; SUPPRESS leaves its default to RunOptions."""
+    """Adds the option of a field of RunOptions. With the default SUPPRESS the default of RunOptions applies."""
     option = OPTIONS[name]
     shown = option.default if default == argparse.SUPPRESS else default
     if name in _CHOICES:
@@ -43,7 +43,7 @@ def add_argument(group: argparse._ActionsContainer, name: str, default: Any) -> 
 
 
 def options_from(arguments: argparse.Namespace) -> RunOptions:
-    """The RunOptions in a namespace parsed with `add_arguments`."""
+    """Returns the RunOptions of a namespace that was parsed with `add_arguments`."""
     given: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(arguments).items()
@@ -53,7 +53,7 @@ def options_from(arguments: argparse.Namespace) -> RunOptions:
 
 
 def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
-    """The RunOptions of arguments that are recorded in the file `path`. Raises UserError that names it."""
+    """Returns the RunOptions of recorded arguments. Raises UserError that names `path`, the file of the record."""
     parser = Parser(prog=NAME, add_help=False)
     add_arguments(parser)
     try:
@@ -63,7 +63,7 @@ def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
 
 
 def given_flags(arguments: argparse.Namespace) -> list[str]:
-    """The flags of the options that were given, even if with their default value."""
+    """Returns the flags of the options that were given, also of options with their default value."""
     return [option.flag for name, option in OPTIONS.items() if name in vars(arguments)]
 
 
@@ -77,17 +77,17 @@ def add_selection(parser: argparse.ArgumentParser, tier: str) -> None:
 
 
 def add_cases_argument(parser: argparse._ActionsContainer) -> None:
-    """Adds --cases, for tables kept outside the project."""
+    """Adds --cases, for tables outside of the project."""
     add_argument(parser, "cases", [])
 
 
 def suite_from(arguments: argparse.Namespace | RunOptions) -> Suite:
-    """The suite, including the folders that --cases names."""
+    """Returns the suite, including the folders that --cases names."""
     return load_suite(arguments.cases)
 
 
 def suite_of_run(options: RunOptions) -> Suite:
-    """The suite of a run; for single cases, only the tables in their folders, which is faster."""
+    """Returns the suite of a run. For single cases it has only the tables in their folders, which is faster."""
     folders = {case.partition("/")[0] for case in options.only}
     if folders and not (options.verbs or options.rules or options.waivers):
         suite = load_suite(options.cases, folders)

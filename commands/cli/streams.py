@@ -1,7 +1,7 @@
 """Standard output and error of a command.
 
-A problem of the two streams does not end the command: their reader may have ended (`| head`), the disk may be full,
-they may be closed (`>&-`), and their encoding may lack a character. Not for files (output.py).
+A problem of these streams does not end the command: their reader may have ended (`| head`), the disk may be full, they
+may be closed (`>&-`), or their encoding may lack a character. output.py is about files.
 """
 
 import io
@@ -15,19 +15,20 @@ from reports.text import fitted, one_line
 
 
 def show(lines: Iterable[str], to: TextIO | None = None) -> None:
-    """Prints lines that may contain foreign text, which cannot control the terminal. `to` is standard output."""
+    """Prints lines to `to` (default: standard output). Foreign text in the lines is escaped, so that it cannot control
+    the terminal."""
     stream = to or sys.stdout
     for line in lines:
         print("\n".join(fitted(one_line(part), stream) for part in line.split("\n")), file=stream)
 
 
 class _Sink(io.FileIO):
-    """A descriptor on which writing never fails; `failure` is the first error, after which nothing more is written."""
+    """A descriptor on which writing never fails. `failure` is the first error; after it nothing more is written."""
 
     failure: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Writes the data, as far as that works; returns their length."""
+        """Writes the data as far as possible, and returns their full length."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         while rest and self.failure is None:
@@ -36,7 +37,7 @@ class _Sink(io.FileIO):
             except OSError as error:
                 self.failure = error
                 break
-            if written is None:  # somebody else has made it non-blocking
+            if written is None:  # another process has made the descriptor non-blocking
                 select.select([], [self], [])
             else:
                 rest = rest[written:]
@@ -44,21 +45,21 @@ class _Sink(io.FileIO):
 
 
 class Output:
-    """The two streams of this process, replaced by streams on which writing cannot fail."""
+    """Replaces the two streams of this process by streams on which writing cannot fail."""
 
     def __init__(self) -> None:
-        """Opens closed standard descriptors, so that no file of a run gets their numbers."""
+        """Opens closed standard descriptors, so that no file of a run gets the numbers 0 to 2."""
         for descriptor in range(3):
             try:
                 os.fstat(descriptor)
             except OSError:
-                os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+                os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
         self._sink = _Sink(1, "w", closefd=False)
         sys.stdout = _stream(self._sink, sys.stdout)
         sys.stderr = _stream(_Sink(2, "w", closefd=False), sys.stderr)
 
     def lost(self) -> str:
-        """Why some output was lost, unless its reader had ended; empty if none was lost."""
+        """Why output was lost; empty if no output was lost, or only because its reader had ended."""
         sys.stdout.flush()
         failure = self._sink.failure
         return "" if failure is None or isinstance(failure, BrokenPipeError) else failure.strerror or "unknown error"
@@ -66,5 +67,5 @@ class Output:
 
 def _stream(sink: _Sink, before: TextIO | None) -> TextIO:
     encoding = (before.encoding if before else None) or "utf-8"
-    # Line by line: the lines of both streams stay in order, and a reader sees progress.
+    # Buffered by lines: the lines of both streams stay in order, and a reader sees the progress.
     return io.TextIOWrapper(io.BufferedWriter(sink), encoding=encoding, errors="backslashreplace", line_buffering=True)

@@ -1,4 +1,5 @@
 /* Executes requests one after the other and records the result of each. native_exchange.py says when this code replaces
+ * execution/connection.py, which does the same in Python. */
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <stddef.h>
@@ -238,6 +239,7 @@ static int post_and_wait(struct exchange *this)
         this->received = found > 0;
     } else {
         /* A send completion promises that the initiator's own memory is up to date; a receive completion with immediate
+         * data promises it for the peer's memory. */
         this->late = !has_wanted(&this->areas[!this->initiator]);
         /* The SEND consumes the last receive; a write with immediate data consumes a receive before it. */
         do {

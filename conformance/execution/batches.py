@@ -68,7 +68,7 @@ class _Posting:
         if found != [(each.wr_id, "SUCCESS") for each in requests]:
             self.connection.stale = True
             statuses = " ".join(status for _, status in found)
-            return f"{len(requests)} requests of a posting completed with {statuses or 'nothing'}"
+            return f"{len(requests)} requests of a posting have the completions {statuses or '(none)'}"
         wrong = [each for each in numbers if self._content(each) != repeated(_FILLED + each, self.length)]
         return f"request {wrong[0]} completed and its bytes are not there" if wrong else ""
 
@@ -78,13 +78,13 @@ class _Posting:
         marker = self.write(allowed)
         returned = self.queue.post_batch((marker,))
         if returned.value:
-            return f"the posting after it was refused with {errno_name(returned.value)}"
+            return f"the next posting was refused with {errno_name(returned.value)}"
         found = [each.wr_id for each in self.queue.completions(1)]
         if found != [marker.wr_id]:
             self.connection.stale = True
-            return "a request that was given up completed" if found else "the posting after it did not complete"
+            return "an aborted or refused request completed" if found else "the next posting did not complete"
         moved = self.arrived(numbers)
-        return f"request {moved[0]} was carried out all the same" if moved else ""
+        return f"request {moved[0]} was carried out although it was aborted or refused" if moved else ""
 
 
 def wr_post(context: CaseContext, step: Step) -> Observation:

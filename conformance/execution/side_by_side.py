@@ -108,7 +108,7 @@ def four_threads(context: CaseContext, step: Step) -> Observation:
                 if returned.mr is None:
                     return f"a registration was refused with {errno_name(returned.errno)}"
                 if returned.mr.struct.rkey in held:
-                    return "a key was given twice"
+                    return "two regions have the same key"
                 held.add(returned.mr.struct.rkey)
                 alive.put(returned.mr)
             return ""

@@ -184,7 +184,7 @@ def _user(queue_pair: dict[int, bytes]) -> str:
         name = queue_pair.get(_RES_KERN_NAME, b"").rstrip(b"\0").decode(errors="replace")
         if kind == _UD and name in _SENDS_MANAGEMENT:
             return ""
-        return f"the kernel's {name}" if name else "a process that cannot be seen from here"
+        return f"the kernel's {name}" if name else "a process outside of this PID namespace"
     (pid,) = struct.unpack("=I", queue_pair[_RES_PID])
     if pid == os.getpid():
         return ""

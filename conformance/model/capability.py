@@ -41,11 +41,11 @@ MEANING: Mapping[str, str] = {
     "flush_persistent": "device_cap_flags_ex has the persistent flush bit (39)",
     "atomic_write": "device_cap_flags_ex has the atomic write bit (40)",
     "xrc": "IBV_DEVICE_XRC",
-    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data, and does not declare it",
-    "lists": "max_sge of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
-    "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0, as from drivers that do not fill it in",
-    "read_sinks": "memory for the answer of an RDMA READ needs no right of peers: iWARP may want REMOTE_WRITE for it",
-    "iba_statuses": "the transport is InfiniBand or RoCE: statuses, and lengths in first packets, are of no other",
+    "immediate_data": "the transport is InfiniBand or RoCE: iWARP has no immediate data and no declaration of it",
+    "lists": "max_sge of ibv_query_device is at least 3, or 0 because the driver does not report it",
+    "read_lists": "max_sge_rd of ibv_query_device is at least 3, or 0 because the driver does not report it",
+    "read_sinks": "the memory that an RDMA READ writes needs no remote right: iWARP may require REMOTE_WRITE",
+    "iba_statuses": "the transport is InfiniBand or RoCE: only IBA defines statuses, and lengths in first packets",
     **{
         on_demand(transport, operation): f"{transport}_odp_caps has IBV_ODP_SUPPORT_{operation.upper()}"
         for transport, operations in ODP_OPERATIONS.items()
@@ -56,10 +56,10 @@ MEANING: Mapping[str, str] = {
     "ud": "a queue pair of type UD can be created: no declaration exists",
     "rc_srq": "a queue pair of type RC with a shared receive queue can be created",
     "wr_post": "a queue pair of type RC can be created whose requests are posted by the builders of ibv_wr_post(3)",
-    "wr_post_windows": "the same, with the builders of binds and invalidations",
+    "wr_post_windows": "the same for a queue pair that also has the builders of binds and invalidations",
     "zero_based": "a region with ZERO_BASED can be registered: no declaration exists",
     "hugetlb": "an on-demand region of huge pages can be registered with HUGETLB: no declaration exists",
-    "iova_page_offset": "ibv_reg_mr_iova takes an hca_va with another offset in its page than addr has",
+    "iova_page_offset": "ibv_reg_mr_iova accepts an hca_va whose offset in its page differs from the offset of addr",
     "reg_dmabuf_mr": "offered by the provider: no declaration exists",
     "rereg_mr": "offered by the provider: no declaration exists",
     "rereg_translation": "offered by the provider: no declaration exists",
@@ -77,14 +77,14 @@ MEANING: Mapping[str, str] = {
     "shared_mr": "a region that is shared with other processes",
     "peer_memory": "memory of a peer device",
     "dontfork": "libibverbs protects registered ranges from being copied on fork",
-    "copy_on_fork": "the kernel copies the pages of regions on fork, and says so",
-    "fork_race": "the fork protection of the new range cannot be taken back when the command has failed",
+    "copy_on_fork": "the kernel copies the pages of regions on fork, and reports this",
+    "fork_race": "the fork protection of the new range cannot be removed after the command fails",
     "advise_absent": "the entry does not have ibv_advise_mr",
     "rereg_absent": "the provider does not have ibv_rereg_mr",
     "swap": "pages of this system can be swapped out",
-    "persistent_memory": "the run was given a device DAX",
-    "pci_bar": "this system has a BAR of QEMU's pci-testdev, with which nothing happens",
-    "failing_allocations": "the kernel can be told to fail an allocation of memory",
+    "persistent_memory": "RDMA_CTS_PMEM names a device DAX",
+    "pci_bar": "this system has QEMU's pci-testdev, whose BAR can be mapped without harm",
+    "failing_allocations": "the kernel can be set to fail an allocation of memory",
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
     **{name: f"the entry has {verb.name}, as rdma-core {verb.since} and later do" for name, verb in BY_SYMBOL.items()},
 }
@@ -152,22 +152,23 @@ def need_on_demand(call: str, operation: str, qp_type: str) -> str | None:
 # verdict of the case is UNREACHABLE, with the text below as the reason.
 PRECONDITIONS: Mapping[str, str] = {
     "experimental_rereg": "the loaded libibverbs has the ibv_rereg_mr of rdma-core, not a vendor's experimental one",
-    "dontfork": "libibverbs keeps no registered range from forked children here (no `dc` in VmFlags of smaps): the"
-    " process runs other cases as well, or the library cannot be made to",
-    "copy_on_fork": "this kernel does not say that it copies the pages of regions on fork, as Linux 5.12 and later do",
+    "dontfork": "libibverbs does not exclude registered ranges from forked children here (no `dc` in VmFlags of"
+    " smaps): the process also runs other cases, or the library does not support it",
+    "copy_on_fork": "this kernel does not report that it copies the pages of regions on fork; Linux 5.12 and later do",
     "shared_mr": "shared regions are created by another experimental verb of the vendor, which the suite does not call",
     "peer_memory": "PeerDirect memory needs a GPU and the vendor's kernel",
-    "fork_race": "libibverbs returns this code only if it finds no memory for its list of ranges when it takes the fork"
-    " protection back, after the command: inside the call that had memory for it before, and freed as much in between",
+    "fork_race": "libibverbs returns this code only if the command fails and no memory is left to remove the fork"
+    " protection; but the same call has just freed as much memory as this needs",
     "advise_absent": "this stack has the verb",
     "rereg_absent": "this stack has the verb",
-    "swap": "this system has no swap space, so that pages cannot be swapped out: make some, with mkswap and swapon",
-    "persistent_memory": "the run was given no persistent memory: RDMA_CTS_PMEM names no device DAX to write to",
+    "swap": "this system has no swap space, so that pages cannot be swapped out: add some with mkswap and swapon",
+    "persistent_memory": "this run has no persistent memory: RDMA_CTS_PMEM does not name a device DAX",
     "pci_bar": "this machine has no pci-testdev, QEMU's device whose BAR can be mapped without harm",
     "failing_allocations": "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can",
-    "raw_registration": "the driver refuses commands without its driver-specific part, which only its provider knows",
+    "raw_registration": "the driver refuses commands without the driver-specific part, which only the provider knows",
 }
 # The reason why a case that needs a kernel built for tests is UNREACHABLE. A rule can be verified without such a case.
+# Recorded runs have this text, so it must not change.
 OF_TEST_KERNELS = PRECONDITIONS["failing_allocations"]
 NAMES = tuple(MEANING)
 

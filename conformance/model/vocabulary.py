@@ -25,11 +25,11 @@ SUBJECTS = ("device", "stack")
 OUTCOMES = {
     "success": "the call succeeds, by the convention of its manual page",
     "refused": "the call fails, by the convention of its manual page",
-    "open": "the documents leave the outcome open: it is recorded and never a failure",
+    "open": "the documents leave the outcome open: the outcome is recorded and is never a failure",
 }
 # The tiers, the smallest first; each contains the cases of the smaller tiers.
 TIERS = {
-    "smoke": "every rule, where it grants and where it refuses, within seconds",
+    "smoke": "every rule, with a case that it grants and a case that it refuses, within seconds",
     "default": "every row, and the sweeps of moderate size",
     "exhaustive": "every row and every sweep",
 }
@@ -42,14 +42,14 @@ MEMORY_KINDS = {
     "untouched": "private anonymous memory whose pages have not been accessed yet",
     "hole": "readable and writable memory whose second page is unmapped",
     "shared": "shared memory of an anonymous file, readable and writable",
-    "sparse": "private anonymous memory of any size that reserves nothing, and whose pages have not been accessed yet",
-    "repeated": "a shared file of 1031 pages, mapped again and again, so that much can be pinned",
+    "sparse": "private anonymous memory of any size, without reserved pages; no page has been accessed yet",
+    "repeated": "a shared file of 1031 pages, mapped repeatedly, so that more can be pinned than the file holds",
     "huge": "memory of huge pages of the system's default size",
     "transparent": "private anonymous memory of which at least a part is a transparent huge page",
     "locked": "private anonymous memory, locked by mlock",
     "file": "a shared mapping of a file in the directory for temporary files",
     "secret": "a shared mapping of memfd_secret, which the kernel itself does not map",
-    "clock": "the page from which this process reads the time: page frames without a struct page, to be read only",
+    "clock": "the page from which this process reads the time: read-only page frames without a struct page",
     "bar": "a BAR of QEMU's pci-testdev: page frames of a device, without a struct page",
     "persistent": "persistent memory: the device DAX that the run was given",
 }
@@ -65,8 +65,8 @@ DISCARDS = {
 }
 # The conditions on pages of memory that `resident` can check.
 PAGES = {
-    "present": "they are in core, possibly as the shared page of zeros",
-    "own": "they are private pages of the process, as after the process has written to them",
+    "present": "each page is in core; it may be the shared page of zeros",
+    "own": "each page is a private page of the process, as after a write by the process",
 }
 QP_STATES = ("RESET", "INIT", "RTR", "RTS", "ERR")
 # The items that rule API-01 compares: every described enumeration, struct and verb.
@@ -123,7 +123,7 @@ BUILDERS = (WR_POST, WINDOWS_POSTER)
 POSTERS = {
     "post_send": "ibv_post_send",
     WR_POST: "ibv_wr_start, a builder with its setters, and ibv_wr_complete",
-    WINDOWS_POSTER: "the same, on a queue pair that is also made for binds and invalidations",
+    WINDOWS_POSTER: "the same, on a queue pair that is also created for binds and invalidations",
 }
 # Postings of several requests in one critical region of ibv_wr_start.
 BATCHES = {

@@ -6,9 +6,9 @@ writes records; a record is a property of pytest's report.
 
 import functools
 import json
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -33,7 +33,6 @@ from conformance.tables.tiers import of_tier, ordered
 FACTS = pytest.StashKey[DeviceFacts | None]()
 RECORDER = pytest.StashKey[Recorder]()
 RECORD = pytest.StashKey[ResultRecord | None]()  # of the case that has just run
-RUN = pytest.StashKey[Callable[[Case], None]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -130,7 +129,6 @@ def run(
     )
 
     def run_and_record(case: Case) -> None:
-        request.session.stash[RUN] = run_and_record
         try:
             case_run = run_case(case, context, _progress_of(case, config))
         except LoopbackLost as lost:  # further refusals would show nothing
@@ -140,15 +138,6 @@ def run(
         _end(case_run)
 
     return run_and_record
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Gives an item the function of the first item, because the search for the same fixtures takes longer than a short
-    case."""
-    case, run = case_of(item), item.session.stash.get(RUN, None)
-    if run and case is not None and case.kind is not Kind.SEQUENCES:
-        cast(pytest.Function, item).funcargs.update(case=case, run=run)
 
 
 def _progress_of(case: Case, config: pytest.Config) -> Progress:
@@ -169,15 +158,38 @@ def _end(run: CaseRun) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Adds the record to pytest's report. An exception of the harness becomes BROKEN, never FAIL."""
+    """Adds the record to pytest's report."""
     case = case_of(item)
     if case is not None and (call.when == "call" or (call.when == "setup" and call.excinfo)):
-        record = item.session.stash.get(RECORD, None) or _broken_record(item, case, call)
-        item.session.stash[RECORD] = None
+        record = _record_of(item.session, case, call)
         is_xdist = hasattr(item.config, "workerinput")  # xdist transfers only plain values
         item.user_properties.append((PROPERTY, json.dumps(record) if is_xdist else record))
 
 
-def _broken_record(item: pytest.Item, case: Case, call: pytest.CallInfo[None]) -> ResultRecord:
-    judgement = broken(call.excinfo.value if call.excinfo else None)
-    return result_record(case, suite_of(item.config).registry, judgement, {})
+def _record_of(session: pytest.Session, case: Case, call: pytest.CallInfo[None]) -> ResultRecord:
+    """The record of a case that has just run. An exception of the harness becomes BROKEN, never FAIL."""
+    record = session.stash.get(RECORD, None)
+    session.stash[RECORD] = None
+    if record is None:
+        judgement = broken(call.excinfo.value if call.excinfo else None)
+        record = result_record(case, suite_of(session.config).registry, judgement, {})
+    return record
+
+
+def run_directly(session: pytest.Session, cases: Sequence[Case], run: Callable[[Case], None]) -> None:
+    """Runs and records cases by the fixture `run` of an earlier item.
+
+    In an emulated guest, pytest's own protocol for an item takes as long as a short case.
+    """
+    recorder = session.config.stash[RECORDER]
+    for case in cases:
+        recorder.start(case.id)
+        call = pytest.CallInfo.from_call(
+            functools.partial(run, case), "call", reraise=(KeyboardInterrupt, pytest.exit.Exception)
+        )
+        record = _record_of(session, case, call)
+        if record["verdict"] == Verdict.BROKEN and call.excinfo:
+            traceback.print_exception(call.excinfo.value)
+        recorder.record_result(record)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)

@@ -146,9 +146,9 @@ class Recorder:
         """Records the start of a case, so that a crash before the start, in the set-up of the session, counts for no
         case."""
         if case := case_of(item):
-            self._start(case.id)
+            self.start(case.id)
 
-    def _start(self, case: str) -> None:
+    def start(self, case: str) -> None:
         if self.sink and self.live and case != self._begun:
             self._begun = case
             self.sink.append({"type": "start", "case": case})
@@ -175,11 +175,11 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == PROPERTY and report.when != "teardown":
-                self._record_result(decode(value) if isinstance(value, str) else cast(Record, value))
+                self.record_result(decode(value) if isinstance(value, str) else cast(Record, value))
         if report.when not in ("setup", "call", "teardown"):  # xdist's report about a dead worker
             self._record_crash(report.nodeid)
 
-    def _record_result(self, record: Record) -> None:
+    def record_result(self, record: Record) -> None:
         assert record["type"] == "result"
         if self.sink and not any(known["case"] == record["case"] for known in self.results[-1:]):
             case = suite_of(self.config).find(record["case"])
@@ -188,7 +188,7 @@ class Recorder:
             if isinstance(self.sink, ResultsFile):
                 record = self.sink.prepared(record, case)
             self.results.append(record)
-            self._start(record["case"])  # if a fixture failed, no start was recorded
+            self.start(record["case"])  # if a fixture failed, no start was recorded
             self.sink.append(record)
 
     def _record_crash(self, nodeid: str) -> None:
@@ -197,7 +197,7 @@ class Recorder:
         if found:
             end = WorkerEnd("the process that ran the case died", kind=FaultKind.PROCESS_DIED)
             judgement = Judgement.of_fault(loss_of(found, end, []))
-            self._record_result(result_record(found, suite.registry, judgement, {}))
+            self.record_result(result_record(found, suite.registry, judgement, {}))
 
     def pytest_sessionfinish(self) -> None:
         if self.sink is None:

@@ -102,9 +102,9 @@ class Examiner:
         assert case.sweep is not None
         points = Points.of_data(line["points_data"])
         if points.space.as_data() != case.sweep.space.as_data():
-            raise ValueError("its space is not that of the table")
+            raise ValueError("its space differs from the table's")
         if points.inside != case.sweep.inside:
-            raise ValueError("its points are not those of the table")
+            raise ValueError("its points differ from the table's")
         result = rejudge_sweep(case, points, self.basis, line.get("alarms", []), line["kernel"].get("log", []))
         return sweep_record(case, self.registry, result, _whole(line["duration_us"]) or 0)
 

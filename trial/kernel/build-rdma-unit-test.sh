@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds the tests in unit/ of Google's rdma-unit-test as one program for the guest, with Debian's packages alone.
-# $1: its source tree, which stays as it is; $2: the program to be made; $3: a directory for the system with the compiler,
-# which is kept for the next time. Runs as root, for about ten minutes on two cores.
-# The program is for the libraries of the guest's Debian suite; it brings all but libibverbs and the C library along.
+# $1: the source tree, which is not changed; $2: the path of the new program; $3: a directory for the system with the
+# compiler, which is kept for the next build. Runs as root, for about ten minutes on two cores.
+# The program uses libibverbs and the C library of the guest's Debian suite; all other libraries are linked statically.
 set -eu
 root=$3
 [ -e "$root/usr/bin/g++" ] || mmdebstrap --variant=apt --aptopt='APT::Install-Recommends "false"' \
@@ -10,8 +10,8 @@ root=$3
     --include=g++,pkgconf,libabsl-dev,libgmock-dev,libibverbs-dev,libmagicenum-dev forky "$root"
 rm -rf "$root/tests"
 cp -r "$1" "$root/tests"
-# What the tests say of rxe is older than the mended driver, which connects queue pairs and re-registers. Tests of what
-# rxe does otherwise are run too: peers.py counts no test that fails without a mutant.
+# The tests' description of rxe is older than the mended driver, which connects queue pairs and re-registers. Tests that
+# the description excludes are run too: peers.py does not count a test that fails without a mutant.
 sed -i -e 's/SupportsRcQp() const override { return false/SupportsReRegMr() const override { return true/' \
     -e '/^        [{/" ].*[,}]$/d' "$root/tests/internal/introspection_rxe.h"
 chroot "$root" sh -eu <<'END'

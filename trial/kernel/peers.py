@@ -1,8 +1,9 @@
-"""The tests of others on mutants of the driver, in the guests of the trial: the first test that detects each mutant.
+"""Runs the tests of other projects on mutants of the driver, in the guests of the trial, and finds the first test that
+detects each mutant.
 
-They are rdma-core's own tests, and Google's rdma-unit-test as build-rdma-unit-test.sh makes it. A test counts if it
-passes with the mended driver, fails with the mutant and others in one module, because a hundred tests take minutes, and
-then fails twice with the mutant alone. trying.py runs the cases.
+The tests are rdma-core's own tests, and Google's rdma-unit-test as built by build-rdma-unit-test.sh. A hundred tests
+take minutes, so that several mutants are first tried in one module. A test counts if it passes with the mended driver,
+fails with that module, and then fails twice with the mutant alone.
 """
 
 import io
@@ -20,14 +21,14 @@ from trial.kernel.trying import Trial
 
 # The test modules of rdma-core about regions, windows and requests on any provider.
 _MODULES = ("atomic", "mr", "odp", "parent_domain", "pd", "qpex", "relaxed_ordering", "shared_pd", "srq")
-# Patterns of the tests of rdma-unit-test about the same.
+# Patterns of the tests of rdma-unit-test about the same subjects.
 _PATTERNS = ("*Mr*Test.*:*Mw*Test.*:*Buffer*Test.*:*Access*Test.*:*Pd*Test.*:HugePage*", "*LoopbackRc*.*")
 _PASSED, _SKIPPED = "passed", "skipped"
 
 
 class Peers:
-    """The tests of a peer in the guests of a trial: a packed program that runs them, and the parts that it runs them
-    in."""
+    """A peer's tests in the guests of a trial: a packed program that runs the tests, and the parts into which they are
+    divided."""
 
     def __init__(self, program: bytes, parts: Sequence[str], trial: Trial, modules: Modules) -> None:
         self._program, self._parts, self._trial, self._modules = program, parts, trial, modules
@@ -42,22 +43,24 @@ class Peers:
             waiting = [each for each in waiting if each not in together]
             for part in self._parts:
                 detected = together
-                while together and detected:  # again without these mutants, which may have hidden others
+                while together and detected:  # again without the detected mutants, which may have hidden others
                     suspected = self._passing(self._failing(together, [part])[0])
-                    by = {each: self._alone(each, suspected) for each in together if suspected}
-                    detected = [each for each in together if by.get(each)]
-                    yield from ((each.name, by[each]) for each in detected)
+                    detected = []
+                    for each in together if suspected else ():
+                        if test := self._alone(each, suspected):
+                            detected.append(each)
+                            yield each.name, test
                     together = [each for each in together if each not in detected]
             yield from ((each.name, "") for each in together)
 
     def _alone(self, mutant: Mutant, tests: Sequence[str]) -> str:
-        """The first of these tests that fails twice with the mutant alone, or an empty text."""
+        """Returns the first of these tests that fails twice with the mutant alone, else an empty text."""
         failing, _ = self._failing([mutant], tests)
         again, _ = self._failing([mutant], failing) if failing else (failing, True)
         return next((test for test in failing if test in again), "")
 
     def _passing(self, tests: Sequence[str]) -> list[str]:
-        """The tests among these that pass with the mended driver."""
+        """Returns those of these tests that pass with the mended driver."""
         waiting, ended = [each for each in tests if each not in self._unmutated], False
         while waiting and not ended:
             failing, ended = self._failing([], waiting)
@@ -69,7 +72,7 @@ class Peers:
         return [each for each in tests if self._unmutated[each]]
 
     def _failing(self, mutants: Sequence[Mutant], tests: Sequence[str]) -> tuple[list[str], bool]:
-        """The tests among these, or in these parts, that fail with the mutants, and whether the guest has run all."""
+        """Returns those of these tests or parts that fail with the mutants, and whether the guest ran all of them."""
         module, failing = self._modules.of([each.change for each in mutants]), list[str]()
         try:
             if self._trial.ready().load(module):  # objects that earlier tests have left may keep the driver in use
@@ -86,16 +89,16 @@ class Peers:
 
 
 def rdma_core(tests: Path) -> tuple[bytes, Sequence[str]]:
-    """The program and the parts of the tests in a folder of rdma-core. Raises UserError (status 2)."""
+    """Returns the program and the parts of the tests in a folder of rdma-core. Raises UserError (status 2)."""
     if not (tests / "test_mr.py").is_file():
         raise UserError(f"--rdma-core-tests {tests}: there is no test_mr.py", status=2)
     files = {f"tests/{file.name}": file.read_bytes() for file in sorted(tests.glob("[a-z]*.py"))}
-    files["tests/__init__.py"] = b""  # their tests look for a folder
+    files["tests/__init__.py"] = b""  # makes the folder a package
     return _packed(ROOT / "benchmarks" / "rdma_core_tests.py", files), [f"test_{module}" for module in _MODULES]
 
 
 def rdma_unit_test(program: Path) -> tuple[bytes, Sequence[str]]:
-    """The program and the parts of rdma-unit-test. Raises UserError (status 2)."""
+    """Returns the program and the parts of rdma-unit-test. Raises UserError (status 2)."""
     if not program.is_file():
         raise UserError(f"--rdma-unit-test {program}: there is no such program", status=2)
     return _packed(Path(__file__).with_name("unit_tests.py"), {"program": program.read_bytes()}), _PATTERNS

@@ -28,7 +28,7 @@ from trial.kernel.trying import (
 
 SCHEMA = "rdma-cts-kernel-trial/1"
 _FILE = "kernel.json"
-# The fields of a finding that have a peer's tests.
+# The fields of a finding for the tests of peers, with the names of the tests.
 PEERS = {"peer": "rdma-core's tests", "unit_test": "rdma-unit-test"}
 KILLED = (BY_ITS_RULE, ELSEWHERE)
 # The outcomes that count in the figures: of mutants that were run, or should have been run.

@@ -2,9 +2,9 @@
 
     python3 unit_tests.pyz DEVICE TEST [TEST...]
 
-The archive has the program that build-rdma-unit-test.sh makes; tests are names or patterns of googletest. Prints JSON
-lines: one when a test begins and one with its outcome. If the program ends within a test, it is started again for the
-tests after it.
+The archive contains the program that build-rdma-unit-test.sh makes. A TEST is a name or a pattern of googletest. Prints
+two JSON lines for each test: one when the test begins and one with the outcome. If the program ends within a test, the
+program is started again for the remaining tests.
 """
 
 import json

@@ -1,6 +1,6 @@
 /* FORK-04, ibv_fork_init(3): after a registration that failed, children get all
  * pages again. For memory with a hole, which madvise(2) refuses in part, the
- * library leaves the protection as it is.
+ * library does not remove the protection.
  * cc FILE -libverbs; 0: kept, 1: violated, 2: not set up */
 #include <err.h>
 #include <infiniband/verbs.h>

@@ -1,6 +1,7 @@
 /* QMR-01, rdma/ib_user_ioctl_cmds.h: UVERBS_METHOD_QUERY_MR reports lkey, rkey,
- * length and iova of a region. For one of UVERBS_METHOD_REG_MR the kernel reports
- * neither length nor iova. It is for rxe: a command has the driver's number.
+ * length and iova of a region. For a region of UVERBS_METHOD_REG_MR the kernel
+ * reports neither length nor iova. The program is for rxe, because the command
+ * contains the number of the driver.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */
 #include <err.h>
 #include <infiniband/verbs.h>

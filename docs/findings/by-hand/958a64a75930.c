@@ -1,7 +1,8 @@
 /* BIND-15, ibv_alloc_mw(3), DESCRIPTION: "Once bound, the memory window allows
  * RDMA (remote) access to a subset of the MR to which it was bound, until
  * invalidated by: [...] IBV_WR_LOCAL_INV". READs in flight are answered with
- * bytes written after it has completed: a race, which is tried for a minute.
+ * bytes that were written after the invalidation has completed. This is a race,
+ * which is tried for a minute.
  * cc FILE -libverbs; 0: not seen, 1: violated, 77: not supported, 2: not set up */
 #include <err.h>
 #include <infiniband/verbs.h>

@@ -1,6 +1,6 @@
 /* REREG-19, ibv_rereg_mr(3), RETURN VALUE: "IBV_REREG_MR_ERR_INPUT - Old MR is
  * valid, an input error was detected by libibverbs."
- * A provider without the verb: the region goes on working, and the code should
+ * If the provider lacks the verb, the region keeps working, and the code should
  * say so. cc FILE -libverbs; 0: kept, 1: violated, 77: not supported,
  * 2: not set up */
 #include <err.h>

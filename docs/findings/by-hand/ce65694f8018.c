@@ -1,6 +1,6 @@
 /* FORK-05, ibv_fork_init(3): children get the pages of an on-demand region.
- * ibv_rereg_mr protects its new range whatever the region is, and ibv_dereg_mr
- * of an on-demand region gives nothing back.
+ * ibv_rereg_mr protects the new range of every region, and ibv_dereg_mr does not
+ * remove the protection of an on-demand region.
  * cc FILE -libverbs; 0: kept, 1: violated, 77: not supported, 2: not set up */
 #include <err.h>
 #include <infiniband/verbs.h>
