@@ -88,7 +88,7 @@ def test_a_violation_counts_everywhere_although_the_run_was_cut_short(
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     known = read(run)
     assert known.status == 1
-    assert known.conclusion.endswith(" violated; the run was cut short")
+    assert known.conclusion.endswith(" violated (cut short)")
     assert main(["judge", str(run)]) == 1
     assert main(["bundle", str(run), "--out", str(tmp_path / "bundle")]) == 0
     assert main(["verify", str(tmp_path / "bundle")]) == 1

@@ -117,18 +117,14 @@ def conclude_run(
     """
     standings = {rule: STANDING[rules[rule].verdict] if rule in rules else WITHOUT_CASE for rule in of}
     count = Counter(standings.values())
-    cut_short = "the run was cut short"
     if footer is None and not count[VIOLATED]:
-        return RunConclusion(cut_short, 3, incomplete=True)
+        return RunConclusion("the run was cut short", 3, incomplete=True)
     status = exit_status(footer) if footer else 1
     if status == 1 and footer and not count[VIOLATED] and footer.get("waivers", {}).get("problems"):
         return RunConclusion("no rule was violated, but the waivers do not fit", status)
     if status == 1:
-        violated = f"{counted(count[VIOLATED], 'rule') or 'a rule'} violated"
-        more = "" if footer else f"; {cut_short}"
-        return RunConclusion(
-            f"{device} does not conform to its documents: {violated}{more}", status, incomplete=not footer
-        )
+        violated = f"{counted(count[VIOLATED], 'rule') or 'a rule'} violated{'' if footer else ' (cut short)'}"
+        return RunConclusion(f"{device} does not conform to its documents: {violated}", status, incomplete=not footer)
     incomplete = {
         "without a case": counted(count[WITHOUT_CASE], "rule"),
         "undecided": counted(count[UNDECIDED], "rule"),
