@@ -19,13 +19,13 @@ from conformance.model.case import Case, Step
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import OF_RULES
 from conformance.results.records import read_results
-from conformance.results.rule_conclusions import rule_verdicts
 from conformance.run_options import given_path
 from conformance.tables.suite import Suite
 from conformance.verbs import ENUMS, VERBS, ReturnCode, Verb
+from reports.digest import read
 
 WIDTH = 120
-_NOT_RUN = "-"
+_NOT_RUN, _NOT_JUDGED = "-", "not judged"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class RuleCoverage:
     """A rule, and how many cases prove it by a successful call and by a refused call.
 
     A case with successful and refused steps counts in both numbers. `open` cases record what happens and prove nothing.
-    `verdict` is empty without results, and "-" if the results have none for this rule.
+    `verdict` is empty without results, "-" if the results have none for this rule, and "not judged" for a rule of a
+    vendor's dialect that the run could not judge.
     """
 
     id: str
@@ -99,15 +100,16 @@ def cover(suite: Suite) -> Coverage:
 
 def cover_with_results(suite: Suite, path: Path) -> Coverage:
     """Returns the coverage of the tables and of the results of a run. Raises UserError if the results are invalid."""
+    run = read(path)
     recorded = read_results(path)
     try:
-        verdicts = rule_verdicts(recorded.results, suite.registry)
+        verdicts = {**run.verdicts, **dict.fromkeys(run.apart, _NOT_JUDGED)}
         codes = tuple(_codes(suite.cases, recorded.results))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: a result cannot be read ({type(error).__name__}: {error})") from error
     complete = bool(recorded.footer and recorded.footer["complete"])
-    run = {record["case"] for record in recorded.results} & {case.id for case in suite.cases}
-    return Coverage(tuple(_rules(suite, verdicts)), codes, len(suite.cases), complete, len(run))
+    cases = {record["case"] for record in recorded.results} & {case.id for case in suite.cases}
+    return Coverage(tuple(_rules(suite, verdicts)), codes, len(suite.cases), complete, len(cases))
 
 
 def _rules(suite: Suite, verdicts: Mapping[str, str] | None) -> Iterator[RuleCoverage]:
@@ -240,9 +242,10 @@ def _totals(coverage: Coverage) -> Iterator[str]:
     if coverage.complete is not None:
         counts = Counter(rule.verdict for rule in rules)
         figures = [f"{counts[verdict]} {verdict}" for verdict in reversed(OF_RULES) if counts[verdict]]
-        yield f"results of {coverage.cases_run} of the {coverage.cases} cases; rules: " + ", ".join(
-            [*figures, f"{counts[_NOT_RUN]} without a result"]
-        )
+        figures.append(f"{counts[_NOT_RUN]} without a result")
+        if counts[_NOT_JUDGED]:
+            figures.append(f"{counts[_NOT_JUDGED]} of a vendor's dialect not judged")
+        yield f"results of {coverage.cases_run} of the {coverage.cases} cases; rules: {', '.join(figures)}"
     if coverage.complete is False:
         yield "these results are from an incomplete run"
     yield from _listed("only open cases, which prove nothing", coverage.only_open)

@@ -95,20 +95,21 @@ def write_judged(out: Path, suite: Suite, recorded: Recorded, again: list[Rejudg
         confirmations = _still_valid(recorded, results)
         for confirmation in confirmations:
             file.append(confirmation)
-        duration_s = (recorded.footer.get("duration_s") if recorded.footer else None) or 0.0
+        if recorded.footer is None:  # the run was cut short, and remains so
+            return
+        duration_s = recorded.footer.get("duration_s") or 0.0
         footer = footer_record(header["planned"], results, suite.registry, duration_s=duration_s)
-        tried = recorded.footer.get("confirmation") if recorded.footer else None
-        if tried or confirmations:  # an interrupted run has no footer, but may have confirmations
+        tried = recorded.footer.get("confirmation")
+        if tried or confirmations:
             confirmed = sum(each["confirmed"] for each in confirmations)
-            not_tried = (tried or {}).get("not_tried", 0)
             footer["confirmation"] = {
                 "confirmed": confirmed,
                 "not_confirmed": len(confirmations) - confirmed,
-                "not_tried": not_tried,
+                "not_tried": (tried or {}).get("not_tried", 0),
             }
         if waivers:
             footer["waivers"] = waivers.account(results, header)
-        elif recorded.footer and header.get("waivers"):  # --waivers is not given: keep the recorded problems
+        elif header.get("waivers"):  # --waivers is not given: keep the recorded problems
             waived = sum(record["effective"] == Verdict.WAIVED for record in results)
             footer["waivers"] = {**recorded.footer.get("waivers", {}), "waived": waived}
         file.append(footer)

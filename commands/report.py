@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Writes the report and returns exit status 0, whatever the verdicts of the runs are."""
+    """Writes the report and returns exit status 0, whatever the verdicts of the runs are; 3 if no cell of a history can
+    be read."""
     if arguments.history:
         if arguments.runs or arguments.format != "html":
             raise UserError("--history makes a separate page", hint="give neither runs nor another format")
@@ -61,7 +62,7 @@ def execute(arguments: argparse.Namespace) -> int:
         show(history.problems, sys.stderr)
         page = renderer("history_page").page_of(history)
         _write(arguments.out or arguments.history / PAGE, page.encode())
-        return 0
+        return 0 if history.is_readable else 3
     if not arguments.runs:
         raise UserError("no run is given: give the directory of a run, or --history DIR")
     digests = [read(path) for path in arguments.runs]

@@ -10,7 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 
@@ -224,6 +224,8 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
     waivers = None
     if (folder / WAIVERS).exists():
         waivers = read_waivers(folder / WAIVERS, suite, _day(recorded.header.get("started"), folder / RESULTS))
+        if given := recorded.header.get("waivers"):
+            waivers = replace(waivers, file=given["file"])
     by_case = {record["case"]: record for record in recorded.results}
     raw: list[ResultRecord] = [
         {**record, "effective": record["verdict"], "waiver": None} for record in by_case.values()

@@ -12,13 +12,14 @@ from conformance.defects import Defect, cause_of, symptoms_of
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
+from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest, called
 from reports.evidence import inside, read_points
 
 REGRESSED, FIXED, UNSUPPORTED, UNCONFIRMED = "regressed", "fixed", "became unsupported", "not confirmed"
 NEWLY_WRONG = "newly supported, and wrong"
-IN_BOTH, NOT_DECIDED = "in both", "not decided"
+IN_BOTH, NOT_DECIDED, NOT_TRIED = "in both", "not decided", "not tried by the old run"
 NEW, GONE, UNNEEDED, UNDECIDED, CHANGED = "new", "gone", "waiver no longer needed", "no longer decided", "changed"
 # The kinds of change, in the order of the output, with their meaning.
 KINDS: Mapping[str, str] = {
@@ -61,6 +62,7 @@ class Comparison:
     """All changes, in the order of KINDS, and the number of compared cases, which are the cases that both runs tried.
 
     `untried` has the number of cases that only the old run tried, and the number of cases that only the new run tried.
+    `pointless` is the number of compared sweeps of which a file with points is missing.
     """
 
     old: Digest
@@ -68,11 +70,12 @@ class Comparison:
     compared: int
     changes: tuple[Change, ...] = field(default=())
     untried: tuple[int, int] = (0, 0)
+    pointless: int = 0
 
     @cached_property
     def defects(self) -> Mapping[str, Sequence[Defect]]:
         """The defects by their kind: only in the new run, only in the old run, in both runs (with the data of the new
-        run), or not decided.
+        run), not decided, or not tried by the old run, which has no case of the defect.
 
         A defect of the old run is not decided if the new run has not tried or decided one of its cases, or has seen the
         defect without confirming it. A defect is not new if the old run saw it, even unconfirmed. Waived defects are
@@ -80,13 +83,16 @@ class Comparison:
         """
         new, old = self.new.open_defects, self.old.open_defects
         known, now = _fingerprints(old) | _unconfirmed(self.old), _fingerprints(new)
+        tried = {record["case"] for record in self.old.results}
+        unknown = [each for each in new if known.isdisjoint(each.fingerprints)]
         unseen = [each for each in old if now.isdisjoint(each.fingerprints)]
         decided = [each for each in unseen if self._is_decided(each)]
         return {
-            NEW: [each for each in new if known.isdisjoint(each.fingerprints)],
+            NEW: [each for each in unknown if not tried.isdisjoint(each.cases)],
             GONE: decided,
             IN_BOTH: [_as_bad_as(each, old) for each in new if not known.isdisjoint(each.fingerprints)],
             NOT_DECIDED: [each for each in unseen if each not in decided],
+            NOT_TRIED: [each for each in unknown if tried.isdisjoint(each.cases)],
         }
 
     def _is_decided(self, defect: Defect) -> bool:
@@ -161,7 +167,12 @@ def compare(old: Digest, new: Digest, unlike_tables: bool = False) -> Comparison
         untried[1] = 0
     order = list(KINDS)
     changes.sort(key=lambda change: (order.index(change.kind), change.points > 0))
-    return Comparison(old, new, len(both), tuple(changes), (untried[0], untried[1]))
+    pointless = sum(_lacks_points(old, before[case]) or _lacks_points(new, after[case]) for case in both)
+    return Comparison(old, new, len(both), tuple(changes), (untried[0], untried[1]), pointless)
+
+
+def _lacks_points(run: Digest, record: ResultRecord) -> bool:
+    return bool(record["points_file"]) and not points_path(run.directory, record).exists()
 
 
 def kind_of(old: str, new: str) -> str:

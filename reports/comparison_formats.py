@@ -14,6 +14,7 @@ from reports.comparison import (
     NEW,
     NEWLY_WRONG,
     NOT_DECIDED,
+    NOT_TRIED,
     REGRESSED,
     UNDECIDED,
     Change,
@@ -78,14 +79,19 @@ def conclusion(comparison: Comparison) -> str:
         return "nothing was compared: no case was tried by both runs"
     if comparison.status:
         return f"nothing that was decided has regressed, but the new run is incomplete or undecided{more}"
+    if comparison.pointless:
+        return f"no case that both runs tried has regressed{more}"
     return f"nothing that both runs tried has regressed{more}" if new or any(comparison.untried) else _NOTHING
 
 
 def _compared(comparison: Comparison) -> str:
-    """Returns the number of compared cases, and for each run the number of cases that only this run tried."""
+    """Returns the number of compared cases, for each run the number of cases that only this run tried, and the number
+    of sweeps that could not be compared point by point."""
     both = f"{format_count(comparison.compared, 'case')} compared"
     old, new = comparison.untried
     untried = [f"{number:,} tried by the {run} run only" for run, number in (("old", old), ("new", new)) if number]
+    if count := comparison.pointless:
+        untried.append(f"{format_count(count, 'sweep')} not point by point: a file of points is missing")
     return f"{both} ({', '.join(untried)})" if untried else both
 
 
@@ -94,7 +100,8 @@ def _defects(comparison: Comparison) -> Iterator[str]:
     if not any(found.values()):
         return
     yield ""
-    counts = (f"{len(defects)} {kind}" for kind, defects in found.items() if defects or kind != NOT_DECIDED)
+    optional = (NOT_DECIDED, NOT_TRIED)
+    counts = (f"{len(defects)} {kind}" for kind, defects in found.items() if defects or kind not in optional)
     yield f"defects: {', '.join(counts)}"
     for kind in (NEW, GONE):
         for defect in found[kind]:
@@ -131,6 +138,7 @@ def as_json(comparison: Comparison) -> str:
         "conclusion": conclusion(comparison),
         "cases_compared": comparison.compared,
         "cases_untried": {"old only": comparison.untried[0], "new only": comparison.untried[1]},
+        "sweeps_without_points": comparison.pointless,
         "stack": {name: [before, after] for name, before, after in stacks(comparison.old, comparison.new)},
         "defects": {
             kind: [

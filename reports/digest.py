@@ -38,7 +38,7 @@ from conformance.results.conclusions import (
     verdict_on,
 )
 from conformance.results.records import Recorded, read_results
-from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, unproven
+from conformance.results.rule_conclusions import RuleConclusion, conclude_rules, touched, unproven
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
 from conformance.tables.tiers import SMOKE, left_out
 from reports.repetitions import Repetitions
@@ -200,6 +200,8 @@ class Digest:
     @cached_property
     def _concluded(self) -> Mapping[str, RuleConclusion]:
         found = conclude_rules(self._decided, self._needs)
+        if self.header.get("tier") == SMOKE:
+            found = {rule: touched(each) for rule, each in found.items()}
         undecided = _rules_of(self.unrecorded, self.header)
         for rule in self.rules:  # in the order of the rules
             known = found.get(rule)
@@ -217,12 +219,17 @@ class Digest:
         )
 
     @cached_property
+    def documented_rules(self) -> Mapping[str, RuleFacts]:
+        """The rules that every count is about: all but those apart."""
+        return {id_: rule for id_, rule in self.rules.items() if id_ not in self.apart}
+
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The parts of the verdict: the number of rules that are verified (in the smallest tier: touched), and the
         numbers of rules with another standing."""
         first = TOUCHED if self.header.get("tier") == SMOKE else VERIFIED
         count = Counter(STANDING[verdict] for rule, verdict in self.verdicts.items() if rule not in self.apart)
-        count[WITHOUT_CASE] = sum(rule not in self.verdicts for rule in self.rules if rule not in self.apart)
+        count[WITHOUT_CASE] = len(self.documented_rules.keys() - self.verdicts.keys())
         count[APART] = len(self.apart)
         if first == TOUCHED:
             count[TOUCHED] = count.pop(VERIFIED, 0) + count.pop(IN_PART, 0)
@@ -254,8 +261,7 @@ class Digest:
 
     @property
     def _first(self) -> str:
-        documented = len(self.rules) - len(self.apart)
-        return f"{self.parts[0].count:,} of {documented:,} documented rules {self.parts[0].phrase}"
+        return f"{self.parts[0].count:,} of {len(self.documented_rules):,} documented rules {self.parts[0].phrase}"
 
     @cached_property
     def defects(self) -> tuple[Defect, ...]:
@@ -344,7 +350,7 @@ class Digest:
         return conclude_run(
             self.device,
             footer,
-            self.rules,
+            self.documented_rules,
             self._concluded,
             self._needs,
             left_out=self._left_out,
@@ -365,8 +371,8 @@ class Digest:
     def _left_out(self) -> int | None:
         """The number of cases of the default tier that were not planned; None if the run was made with other tables and
         the number cannot be checked."""
-        if "left_out" in self.header and not self.suite:
-            return None if self.is_of_other_tables else self.header["left_out"]
+        if "left_out" in self.header and not self.suite:  # the claim that nothing was left out is not believed
+            return None if self.is_of_other_tables and not self.header["left_out"] else self.header["left_out"]
         suite = self.suite or _suite_of(self.header)
         return len(left_out(suite.cases, self.header["planned"])) if suite else None
 

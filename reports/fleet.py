@@ -7,7 +7,7 @@ summary are kept. commands/fleet.py and commands/lab.py read and write the files
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
@@ -150,15 +150,18 @@ class Fleet:
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """The groups, the largest first."""
-        by_device: dict[tuple[str, ...], list[Node]] = {}
-        named: dict[str, list[Node]] = {}
+        by_device: dict[tuple[Hashable, ...], list[Node]] = {}
+        named: dict[tuple[str, Hashable], list[Node]] = {}
         for node in self.nodes:
             if node.facts and not node.problem:
+                facts = node.facts
                 equals = (
-                    named.setdefault(node.group, []) if node.group else by_device.setdefault(_device(node.facts), [])
+                    named.setdefault((node.group, facts.selection), [])
+                    if node.group
+                    else by_device.setdefault(_device(facts), [])
                 )
                 equals.append(node)
-        found = [Group(name, tuple(nodes)) for name, nodes in named.items()]
+        found = [Group(_named(name, nodes), tuple(nodes)) for (name, _), nodes in named.items()]
         found += [group for device, nodes in by_device.items() for group in _grouped(device, nodes)]
         return tuple(sorted(found, key=lambda group: -len(group.nodes)))
 
@@ -185,8 +188,12 @@ class Fleet:
         """The outcome of all nodes, in one line."""
         parts = [format_count(len(self.nodes), "node"), format_count(len(self.groups), "group")]
         violating = sum(node.violates for node in self.nodes)
-        parts.append(f"{len(self.differing):,} differ from their group" if self.differing else "no node differs")
-        parts.append(f"{violating:,} violate a rule" if violating else "no rule is violated")
+        if self.groups:
+            parts.append(f"{len(self.differing):,} differ from their group" if self.differing else "no node differs")
+        else:
+            parts.append("nothing was compared")
+        if violating or self.groups:
+            parts.append(f"{violating:,} violate a rule" if violating else "no rule is violated")
         if self.missing:
             parts.append(f"{len(self.missing):,} without a complete run")
         return ", ".join(parts)
@@ -216,11 +223,18 @@ class Fleet:
         }
 
 
-def _device(facts: Facts) -> tuple[str, ...]:
-    return (*(facts.stack.get(name, "") for name in _DEVICE), facts.capabilities.get("vendor_part_id", ""))
+def _device(facts: Facts) -> tuple[Hashable, ...]:
+    """What nodes must share to be compared; runs of different cases differ in what they left out."""
+    told = (facts.stack.get(name, "") for name in _DEVICE)
+    return (*told, facts.capabilities.get("vendor_part_id", ""), facts.selection)
 
 
-def _grouped(device: tuple[str, ...], nodes: Sequence[Node]) -> Iterator[Group]:
+def _named(name: str, nodes: Sequence[Node]) -> str:
+    """The name of a group, with the number of cases that its nodes have run."""
+    return f"{name}, {format_count(nodes[0].facts.cases, 'case')}" if nodes[0].facts else name
+
+
+def _grouped(device: tuple[Hashable, ...], nodes: Sequence[Node]) -> Iterator[Group]:
     """Yields the groups of the nodes with one kind of device, by settings. Nodes with rare settings are in the largest
     group."""
     by_settings: dict[tuple[str, ...], list[Node]] = {}
@@ -233,8 +247,8 @@ def _grouped(device: tuple[str, ...], nodes: Sequence[Node]) -> Iterator[Group]:
     own = {each: members for each, members in others if len(members) >= enough}
     rare = [node for each, members in others if each not in own for node in members]
     for each, members in {settings: [*largest, *rare], **own}.items():
-        words = [device[0], *(f"{name} {text}" for name, text in zip(_SETTINGS, each, strict=True) if text)]
-        yield Group(", ".join(words), tuple(members))
+        words = [str(device[0]), *(f"{name} {text}" for name, text in zip(_SETTINGS, each, strict=True) if text)]
+        yield Group(_named(", ".join(words), members), tuple(members))
 
 
 def page(fleet: Fleet) -> bytes:

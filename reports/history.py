@@ -102,8 +102,8 @@ class Facts:
 
     `stack` describes the stack under test as in summary.json, and `hashes` has the hashes of its parts. `capabilities`
     is the device's description of itself; it is empty for summaries of older versions. `seconds` is the duration of the
-    run, None if the run was resumed. `rules` has the effective verdict on each rule, `violating` the cases that violate
-    a rule, and `defects` the defects that are not waived.
+    run, None if the run was resumed, and `cases` the number of its cases. `rules` has the effective verdict on each
+    rule, `violating` the cases that violate a rule, and `defects` the defects that are not waived.
     """
 
     conclusion: str
@@ -116,6 +116,7 @@ class Facts:
     capabilities: Mapping[str, str] = field(default_factory=dict)
     seconds: float | None = None
     started: str = ""
+    cases: int = 0
 
     @staticmethod
     def of(data: Any) -> Facts:
@@ -154,7 +155,13 @@ class Facts:
             _texts(data.get("capabilities", {})),
             None if data.get("duration_s") is None or data.get("resumed") else float(data["duration_s"]),
             _text(data.get("started", "")),
+            sum(map(int, data.get("cases", {}).values())),
         )
+
+    @property
+    def selection(self) -> tuple[int, frozenset[str]]:
+        """What two runs of the same cases have in common: the number of cases, and their rules."""
+        return self.cases, frozenset(self.rules)
 
     @cached_property
     def tested(self) -> Mapping[str, str]:
@@ -220,6 +227,11 @@ class History:
     def __post_init__(self) -> None:
         for cell in self.cells:
             self._by_name.setdefault(cell.name, []).append(cell)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether any cell can be read."""
+        return not self.cells or any(not cell.damaged for cell in self.cells)
 
     @property
     def names(self) -> list[str]:

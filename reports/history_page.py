@@ -197,6 +197,11 @@ class HistoryPage:
         self._changes = {name: _changes(facts) for name, facts in self._facts.items()}
 
     @property
+    def has_results(self) -> bool:
+        """Whether the results of any cell are known."""
+        return any(self._facts.values())
+
+    @property
     def last(self) -> list[Cell]:
         """The cells of the latest night."""
         return [cell for cell in self.history.cells if cell.night == self.nights[-1]] if self.nights else []

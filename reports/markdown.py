@@ -35,7 +35,7 @@ def _run(run: Digest) -> Iterator[str]:
     yield ""
     yield "| verdict | rules | cases |"
     yield "|---|---:|---:|"
-    rules = list(run.verdicts.values())
+    rules = [verdict for rule, verdict in run.verdicts.items() if rule not in run.apart]
     for verdict in reversed(OF_RULES):
         if verdict in rules or run.counts.get(verdict):
             yield f"| {verdict} | {rules.count(verdict)} | {run.counts.get(verdict, 0)} |"

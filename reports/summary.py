@@ -46,7 +46,7 @@ def as_data(run: Digest) -> dict[str, Any]:
         "rules": dict(run.verdicts),
         "not_offered": dict(run.restrictions),
         "standings": {part.standing: part.count for part in run.parts},
-        "documented_rules": len(run.rules) - len(run.apart),
+        "documented_rules": len(run.documented_rules),
         "severities": {severity.label: number for severity, number in run.severities.items()},
         "headline": run.headline,
         "defects": [_defect(defect) for defect in run.defects],

@@ -101,13 +101,13 @@ def page(
         "made by `./rdma-cts findings RUN [RUN …]` from runs on:",
         "",
     ]
-    lines += [f"- {run.stack}" for run in runs]
+    lines += [f"- {stack}" for stack in dict.fromkeys(run.stack for run in runs)]
     lines += [
         "",
         "`./rdma-cts reproducer CASE --run RUN` makes the program that shows a defect. It needs libibverbs alone:",
         "`cc FILE -libverbs && ./a.out [DEVICE]`; it prints what the document requires and what was observed,",
         "and ends with 0 (kept), 1 (violated), 77 (not supported), 2 (not set up).",
-        "The linked programs are next to this page.",
+        *(["The linked programs are next to this page."] if files else []),
         "",
         "| severity | defect | stacks | shown by |",
         "|---|---|---|---|",
@@ -130,9 +130,13 @@ def _section(
     defect, symptom = finding.defect, finding.symptom
     facts = finding.runs[0].digest.rules
     stacks = stacks_of(finding, runs)
-    seen = [f"{run.name} ({len(run.by_fingerprint[defect.fingerprint].cases)} results)" for run in finding.runs]
-    lists = {state: [run.name for run in runs if stacks[run.stack] == state] for state in (ABSENT, UNTRIED)}
-    absent = "".join(f"; {state} on: {', '.join(names)}" for state, names in lists.items() if names)
+    count: dict[str, int] = {}
+    for run in finding.runs:
+        count[run.stack] = max(count.get(run.stack, 0), len(run.by_fingerprint[defect.fingerprint].cases))
+    names = {run.stack: run.name for run in runs}
+    seen = [f"{names[stack]} ({number} results)" for stack, number in count.items()]
+    lists = {state: [names[stack] for stack, each in stacks.items() if each == state] for state in (ABSENT, UNTRIED)}
+    absent = "".join(f"; {state} on: {', '.join(of)}" for state, of in lists.items() if of)
     lines = [
         f"## {_cell(defect.title)}",
         "",
@@ -153,10 +157,12 @@ def _section(
 
 
 def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
-    """Returns, for each stack of the runs, whether a defect was seen, was not seen, or was not tried."""
-    return {
-        run.stack: SEEN if run in finding.runs else ABSENT if _tried(finding.defect, run) else UNTRIED for run in runs
-    }
+    """Returns, for each stack, whether a defect was seen in any of its runs, was not seen, or was not tried."""
+    found: dict[str, str] = {}
+    for run in runs:
+        state = SEEN if run in finding.runs else ABSENT if _tried(finding.defect, run) else UNTRIED
+        found[run.stack] = min(found.get(run.stack, UNTRIED), state, key=(SEEN, ABSENT, UNTRIED).index)
+    return found
 
 
 def _tried(defect: Defect, run: Run) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,14 @@ def test_points_are_compared_even_where_the_verdict_stays(tmp_path: Path) -> Non
     assert status == 1
 
 
+def test_a_sweep_without_its_points_is_said_to_be_compared_by_its_verdict_only(tmp_path: Path, cli: Cli) -> None:
+    old, new = (run(tmp_path / name, swept(tmp_path / name, "MW_BIND")) for name in ("old", "new"))
+    shutil.rmtree(tmp_path / "new" / "points")
+    said = cli(0, "compare", old, new).out
+    assert "1 case compared (1 sweep not point by point: a file of points is missing): nothing has changed" in said
+    assert "no case that both runs tried has regressed (exit status 0)" in said
+
+
 def test_points_that_are_tries_of_one_thing_are_not_compared(tmp_path: Path) -> None:
     old, new = swept(tmp_path / "old", "MW_BIND"), swept(tmp_path / "new", "LOCAL_WRITE", "LOCAL_WRITE+MW_BIND")
     for record in (*old, *new):
@@ -288,6 +297,12 @@ def test_a_defect_whose_case_was_not_decided_is_not_gone(again: str, tmp_path: P
     assert "  gone  " not in said
 
 
+def test_a_defect_that_the_old_run_did_not_try_is_not_new(tmp_path: Path, cli: Cli) -> None:
+    first, second = SUITE.cases[:2]
+    old, new = run(tmp_path / "old", [result(second)]), run(tmp_path / "new", [result(first, "FAIL"), result(second)])
+    assert "defects: 0 new, 0 gone, 0 in both, 1 not tried by the old run\n" in cli(0, "compare", old, new).out
+
+
 def test_newly_supported_failures_are_not_regressions_and_are_reported(tmp_path: Path, cli: Cli) -> None:
     old = run(tmp_path / "old", [result(SUITE.cases[0], "UNSUPPORTED")])
     new = run(tmp_path / "new", [result(SUITE.cases[0], "FAIL")])
@@ -306,7 +321,7 @@ def test_a_comparison_for_programs_has_numbers_and_every_change(tmp_path: Path, 
         "fixed",
     ]
     counts = {kind: len(defects) for kind, defects in data["defects"].items()}
-    assert counts == {"new": 2, "gone": 1, "in both": 0, "not decided": 0}
+    assert counts == {"new": 2, "gone": 1, "in both": 0, "not decided": 0, "not tried by the old run": 0}
 
 
 def test_a_comparison_for_ci_systems_keeps_to_the_schema(tmp_path: Path, cli: Cli) -> None:

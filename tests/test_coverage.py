@@ -147,6 +147,17 @@ def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> No
     assert {code.code for code in coverage.codes if code.observed} == {"EPERM"}
 
 
+def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path: Path) -> None:
+    made = suite()
+    line = samples.result(made.cases[0])
+    header = samples.header(tier="smoke", rules=made.registry.as_data())
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(b"".join(encode(each) for each in (header, line)))
+    totals = "\n".join(render(cover_with_results(made, path)))
+    assert "rules: 1 PARTIAL, " in totals
+    assert " without a result, 6 of a vendor's dialect not judged" in totals
+
+
 def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path: Path) -> None:
     made = suite()
     coverage = cover_with_results(made, results(tmp_path, [samples.result(made.cases[0])], complete=False))

@@ -112,6 +112,28 @@ def test_many_nodes_of_another_firmware_are_a_group_of_their_own(tmp_path: Path,
     assert not any(group["differences"] for group in data["groups"])
 
 
+def fewer_cases(data: dict[str, Any]) -> None:
+    """Makes it a run of some of the cases, in which one rule passed only in part and another has no verdict."""
+    data["cases"] = {"PASS": 2}
+    data["rules"]["REG-01"] = "PARTIAL"
+    del data["rules"]["DEREG-01"]
+
+
+def test_a_node_that_ran_other_cases_does_not_differ(tmp_path: Path, capsys: Says) -> None:
+    _, data, said = told(nodes(tmp_path / "nodes", 4, {3: fewer_cases}), capsys)
+    assert [group["nodes"] for group in data["groups"]] == [["n0", "n1", "n2"], ["n3"]]
+    assert data["groups"][1]["name"].endswith(", 2 cases")
+    assert "no node differs" in said
+    assert (tmp_path / "out" / "drain.sh").read_text() == ""
+
+
+def test_nodes_without_a_readable_run_have_no_verdict(tmp_path: Path, capsys: Says) -> None:
+    (tmp_path / "nodes" / "empty").mkdir(parents=True)
+    status, _, said = told(tmp_path / "nodes", capsys)
+    assert "1 node, 0 groups, nothing was compared, 1 without a complete run (exit status 3)" in said
+    assert status == 3
+
+
 def test_an_unreadable_node_affects_only_its_row(tmp_path: Path, capsys: Says) -> None:
     folder = nodes(tmp_path / "nodes", 5)
     (folder / "empty").mkdir()

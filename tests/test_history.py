@@ -256,7 +256,11 @@ def test_a_damaged_summary_without_results_is_named(tmp_path: Path, cli: Cli) ->
         keep(tmp_path / name_of(0) / name, Outcome(GOOD))
     (tmp_path / name_of(0) / "empty" / "summary.json").write_text("{}")
     os.mkfifo(tmp_path / name_of(0) / "fifo" / "summary.json")
-    assert cli(0, "report", "--history", tmp_path, "--out", "-").err.splitlines() == [
+    out, err = cli(3, "report", "--history", tmp_path, "--out", "-")
+    assert "No night has results that can be read." in out
+    assert "None was found in any night." not in out
+    assert "Nothing changed in it." not in out
+    assert err.splitlines() == [
         f"{name_of(0)}, {name} counts as not run: summary.json is damaged, and there is no results.jsonl"
         for name in ("empty", "fifo")
     ]

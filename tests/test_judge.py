@@ -20,7 +20,7 @@ from kinds import Cli, Folders, Says
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
-from samples import consistent, footer_of
+from samples import consistent
 from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
@@ -166,8 +166,9 @@ def test_a_run_that_was_cut_short_while_it_was_confirmed(tmp_path: Path) -> None
     tried = {"type": "confirmation", "case": violating, "confirmed": True, "by": "repetition"}
     file.write_bytes(b"".join(lines[:-1]) + json.dumps(tried).encode() + b"\n")
     assert main(["judge", str(tmp_path / "cut"), "--out", str(tmp_path / "judged")]) == 1
-    footer = footer_of(read_results(tmp_path / "judged"))
-    assert footer["confirmation"] == {"confirmed": 1, "not_confirmed": 0, "not_tried": 0}
+    judged = read_results(tmp_path / "judged")
+    assert judged.footer is None
+    assert [each["case"] for each in judged.confirmations] == [violating]
 
 
 def test_a_key_that_is_there_twice_is_refused(run: Path, tmp_path: Path, cli: Cli) -> None:

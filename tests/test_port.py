@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from conformance.defects import Severity
+from conformance.defects.severity import severity_of_fault
 from conformance.device import device as device_module
 from conformance.device.device import Device, transport_of
 from conformance.device.port import Port
 from conformance.device.queue_pairs import DeviceQueue
 from conformance.errors import UserError
+from conformance.execution.traffic import is_lost
 from conformance.judging import judge
 from conformance.model.capability import DeviceAttributes, declared_capabilities, need_on_demand
 from conformance.model.observation import Observation
@@ -306,6 +309,21 @@ def test_a_message_that_did_not_arrive_fails_although_it_was_sent() -> None:
     assert verdict(traffic("success"), seen("nothing")) == Verdict.FAIL
     assert verdict(traffic("success"), seen("part", changed=((0, 100),))) == Verdict.FAIL
     assert verdict(traffic("success"), seen("all", changed=((0, 200),))) == Verdict.PASS
+
+
+@pytest.mark.parametrize(("reported", "severity"), [(64, Severity.MEMORY), (40, Severity.VALID_REFUSED)])
+def test_data_that_a_receive_reports_and_does_not_have_are_misplaced_or_lost(reported: int, severity: Severity) -> None:
+    """A receive completion of another length is that of the next message, because this one was lost."""
+    row = "{id: a, rules: [REG-05], given: {GIVEN}, call: local_traffic, when: {WHEN}, then: success}"
+    when = "op: RECV, qp_type: UD, lkey: mr.lkey, addr: buf, length: 64"
+    of = case(f"- {row}".replace("GIVEN", RANGE).replace("WHEN", when))
+    told: dict[str, Any] = {"qp_type": "UD", "side": "receive", "unacknowledged": False, "byte_len": [reported, 64]}
+    observed = seen("nothing", changed=((0, 27),), **told)
+    judged = judge(of, [], observed)
+    assert judged.fault
+    assert severity_of_fault(judged.fault) is severity
+    assert ("not in their place (misplaced or lost); bytes changed: 27 at +0" in judged.reason) is (reported == 64)
+    assert is_lost(observed) is (reported != 64)
 
 
 def test_an_acknowledged_write_must_have_been_done() -> None:

@@ -338,6 +338,10 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     assert "- where: rxe_mw.c, rxe_invalidate_mw" in page
     linked = set(re.findall(r"\(findings/([^)]+\.c)\)", page))
     assert linked == {path.name for path in (tmp_path / "findings").glob("*.c")}
+    assert main(["findings", runs[1], runs[0], runs[0], "--out", str(tmp_path / "twice")]) == 0
+    twice = (tmp_path / "twice" / "findings.md").read_text()
+    assert not re.search(r"seen on: [^\n]*forky[^\n]*forky", twice)
+    assert "linked programs" not in twice
     assert "; not tried on: trixie" in page  # the recording has only the violations of the run
     assert "; not on: " not in page
 

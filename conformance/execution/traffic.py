@@ -28,7 +28,7 @@ from conformance.execution.context import CaseContext, result_of
 from conformance.execution.local_buffer import LocalBuffer
 from conformance.model.case import Flags, Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE
-from conformance.model.observation import Observation, is_received
+from conformance.model.observation import Observation, reports_arrival
 from conformance.model.positions import WORD_OPERATIONS, locate
 from conformance.model.vocabulary import FLUSHES, NULL
 from conformance.verbs import ENUMS
@@ -82,9 +82,8 @@ def again_if_lost(seen: Observation, once_more: Callable[[], Observation]) -> Ob
 
 def is_lost(seen: Observation) -> bool:
     """Whether an unreliable transport delivered nothing. It may lose a message without a report."""
-    if seen.get("qp_type", "RC") in RELIABLE or is_received(seen):
-        return False
-    return seen["returned"] == "0" and seen["wc"] in ([], ["SUCCESS"]) and seen["moved"] == "nothing"
+    unreliable = seen.get("qp_type", "RC") not in RELIABLE and not reports_arrival(seen)
+    return unreliable and seen["returned"] == "0" and seen["wc"] in ([], ["SUCCESS"]) and seen["moved"] == "nothing"
 
 
 def _once(context: CaseContext, step: Step) -> Observation:

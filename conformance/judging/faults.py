@@ -9,7 +9,7 @@ from dataclasses import replace
 from conformance.model.case import Step
 from conformance.model.expected_errors import DATAGRAM_HEADER, RELIABLE, refusal
 from conformance.model.fault import Fault, FaultKind
-from conformance.model.observation import NOT_AWAITED, Observation, is_received
+from conformance.model.observation import NOT_AWAITED, Observation, reports_arrival
 from conformance.model.vocabulary import BINDS, FLUSHES
 from conformance.verbs import ENUMS, VERBS
 
@@ -63,6 +63,7 @@ def fault_of(step: Step, seen: Observation, later: bool = False) -> Fault | None
 def answer_of(kind: FaultKind, seen: Observation) -> Fault:
     statuses = tuple(seen["wc"]) if "wc" in seen and seen["returned"] == "0" else None
     unheard = bool(seen.get("unacknowledged")) and seen["wc"] == ["SUCCESS"]
+    unheard = (unheard or "tries" in seen) and not reports_arrival(seen)
     return Fault(
         kind,
         layer=seen.get("layer", ""),
@@ -70,7 +71,7 @@ def answer_of(kind: FaultKind, seen: Observation) -> Fault:
         errno=seen["errno"],
         statuses=statuses,
         tries=seen.get("tries", 1),
-        nothing_arrived=(unheard or "tries" in seen) and seen["moved"] == "nothing",
+        nothing_arrived=unheard and seen["moved"] == "nothing",
     )
 
 
@@ -180,10 +181,10 @@ def _stretches(seen: Observation) -> list[list[int]]:
 
 
 def _success_means_sent(seen: Observation) -> bool:
-    """Whether SUCCESS says only that a request was sent, because the transport does not acknowledge the request, and
-    no receive has reported it."""
-    unreliable = seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
-    return unreliable and not is_received(seen)
+    """Whether SUCCESS says only that a request was sent, because the transport does not acknowledge the request."""
+    if reports_arrival(seen):
+        return False
+    return seen.get("qp_type", "RC") not in RELIABLE or seen.get("unacknowledged", False)
 
 
 def _reception_fault(seen: Observation) -> Fault | None:

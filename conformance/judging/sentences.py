@@ -46,6 +46,13 @@ def _where(fault: Fault) -> str:
     return f"remote bytes changed: {', '.join(fault.seen)}" if fault.seen else "no remote byte changed"
 
 
+def _not_there(fault: Fault) -> str:
+    if fault.operation.startswith("RECV"):
+        changed = f"bytes changed: {', '.join(fault.seen)}" if fault.seen else "no byte changed"
+        return f"its data are not in their place (misplaced or lost); {changed}"
+    return f"nothing has arrived; {_where(fault)}"
+
+
 def _allowed(fault: Fault) -> str:
     return " or ".join(fault.expected)
 
@@ -87,7 +94,7 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.ANNOUNCED: _after_answer("and the receiver was notified of its arrival"),
     Kind.CHANGED: lambda fault: f" {_answer(fault)}, {_where(fault)}",
     Kind.ELSEWHERE: lambda fault: f" {_answer(fault)}, {_where(fault)}",
-    Kind.NOT_ARRIVED: lambda fault: f" {_answer(fault)}, but nothing has arrived; {_where(fault)}",
+    Kind.NOT_ARRIVED: lambda fault: f" {_answer(fault)}, but {_not_there(fault)}",
     Kind.OTHER_ARRIVED: lambda fault: f" {_answer(fault)}, but something else has arrived; {_where(fault)}",
     Kind.BESIDE_BUFFER: _after_answer("and changed bytes beside the buffer of the other side"),
     Kind.LATE: _after_answer("before its data was there"),

@@ -59,11 +59,6 @@ class PartialContents(TypedDict):
     there: str
 
 
-def is_received(seen: "Observation") -> bool:
-    """Whether the completion of a receive reports the whole message that was sent."""
-    return "byte_len" in seen and seen["byte_len"][0] == seen["byte_len"][1]
-
-
 class DivergenceData(TypedDict):
     """A deviation from the reference: its signature, the nearest rule, the fault, and the sequence as a row."""
 
@@ -192,3 +187,10 @@ def without_undeclared(observed: Observation) -> Observation:
     copy = observed.copy()
     copy.pop("lacking", None)
     return copy
+
+
+def reports_arrival(seen: Observation) -> bool:
+    """Whether a receive completed with the length of its message: the data have arrived, whatever the transport. The
+    completion of a message behind a lost one has another length."""
+    came, sent = seen.get("byte_len") or (None, 0)
+    return seen.get("side") == "receive" and seen["wc"] == ["SUCCESS"] and came == sent

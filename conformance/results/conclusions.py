@@ -115,18 +115,16 @@ def conclude_run(
     `left_out` is the number of cases of the default tier that were not planned, or None if this number is unknown.
     `unrecorded` is the number of planned cases without a result.
     """
-    if footer is None:
-        return RunConclusion("the run was cut short", 3, incomplete=True)
     standings = {rule: STANDING[rules[rule].verdict] if rule in rules else WITHOUT_CASE for rule in of}
     count = Counter(standings.values())
-    status = exit_status(footer)
-    if status == 1 and not count[VIOLATED] and footer.get("waivers", {}).get("problems"):
+    if footer is None and not count[VIOLATED]:
+        return RunConclusion("the run was cut short", 3, incomplete=True)
+    status = exit_status(footer) if footer else 1
+    if status == 1 and footer and not count[VIOLATED] and footer.get("waivers", {}).get("problems"):
         return RunConclusion("no rule was violated, but the waivers do not fit", status)
     if status == 1:
-        return RunConclusion(
-            f"{device} does not conform to its documents: {counted(count[VIOLATED], 'rule') or 'a rule'} violated",
-            status,
-        )
+        violated = f"{counted(count[VIOLATED], 'rule') or 'a rule'} violated{'' if footer else ' (cut short)'}"
+        return RunConclusion(f"{device} does not conform to its documents: {violated}", status, incomplete=not footer)
     incomplete = {
         "without a case": counted(count[WITHOUT_CASE], "rule"),
         "undecided": counted(count[UNDECIDED], "rule"),

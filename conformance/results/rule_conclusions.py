@@ -3,7 +3,7 @@ The functions are pure. model/rules.py defines the evidence that a rule needs.""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.record import EvidenceFacts, Missing, ResultRecord, Shows
@@ -71,6 +71,16 @@ def conclude_rules(results: Sequence[ResultRecord], needs: Needs) -> dict[str, R
             by_rule.setdefault(rule, []).append(record)
     granted = _granted(results)
     return {rule: _conclude(rule, records, needs, granted) for rule, records in by_rule.items()}
+
+
+def touched(found: RuleConclusion) -> RuleConclusion:
+    """The conclusion about a rule in a run of the smallest tier, which verifies no rule."""
+    missing: dict[str, Missing] = {"the cases of the default tier": {"why": NOT_RUN, "because": ""}}
+    return (
+        replace(found, verdict=Verdict.PARTIAL, needed=found.needed + 1, missing=missing)
+        if found.verdict == Verdict.PASS
+        else found
+    )
 
 
 def rule_verdicts(results: Sequence[ResultRecord], registry: Registry) -> dict[str, Verdict]:
