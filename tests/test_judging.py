@@ -370,7 +370,7 @@ JUDGED = [
     row("bytes before a datagram", RECEIVE, received("UD", (-8, 208)), FAIL),
     row("a byte kept on RC", RECEIVE, received("RC", (0, 24), (25, 175)), FAIL),
     row("a receiver not told", REFUSED, notified(None), PASS),
-    row("a receiver told", REFUSED, notified(7), FAIL, "told the receiver"),
+    row("a receiver told", REFUSED, notified(7), FAIL, "the receiver was notified"),
     row("another length told", GRANTED, done(byte_len=[8, 9]), FAIL, "was told 8"),
     row("other data told", GRANTED, done(imm=[8, 9]), FAIL, "the receiver was told 8"),
     row("a peer's error", GRANTED, done(peer_wc=["LOC_LEN_ERR"]), FAIL, "at the other side with LOC_LEN_ERR"),
