@@ -1,7 +1,7 @@
 """Writes the quotes of recorded runs in the documentation, so that no figure of a run is written by hand.
 
-    python3 docs/quotes.py             # each block between `<!-- quoted: NAME -->` and `<!-- end of quote -->` python3
-    docs/quotes.py RUN [STACK] # the same, after RUN was copied as the recorded run of STACK (default: rxe)
+    python3 docs/quotes.py              # each block between `<!-- quoted: NAME -->` and `<!-- end of quote -->`
+    python3 docs/quotes.py RUN [STACK]  # the same, after RUN was copied as the recorded run of STACK (default: rxe)
 
 `docs/runs/STACK.jsonl.xz` is the results file of a default run on a stack. The pages quote the run on rxe, and the
 table of rules quotes the runs on all stacks. A test compares the pages with these files.
