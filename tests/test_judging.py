@@ -364,9 +364,7 @@ JUDGED = [
     row("its header's beginning kept", RECEIVE, received("UD", (20, 180)), PASS),
     row("bytes behind a datagram", RECEIVE, received("UD", (0, 200), (264, 1)), FAIL),
     row("bytes of a datagram kept", RECEIVE, received("UD", (0, 50), (60, 140)), FAIL),
-    row(
-        "a reported datagram without its bytes", RECEIVE, emptied(received("UD", (0, 27))), FAIL, "misplaced or lost"
-    ),
+    row("a reported datagram without its bytes", RECEIVE, emptied(received("UD", (0, 27))), FAIL, "misplaced or lost"),
     row("bytes before a datagram", RECEIVE, received("UD", (-8, 208)), FAIL),
     row("a byte kept on RC", RECEIVE, received("RC", (0, 24), (25, 175)), FAIL),
     row("a receiver not told", REFUSED, notified(None), PASS),
