@@ -1,5 +1,5 @@
-"""`rdma-cts explain`: prints all about a rule, a case, a point or a defect: the promise, its proof, and the latest
-verdict."""
+"""`rdma-cts explain`: prints all that is known about a rule, a case, a point of a sweep, or a defect. For a rule, this
+is its statement, the quotation that proves it, and its latest verdict."""
 
 import argparse
 import re
@@ -53,14 +53,18 @@ def _case(suite: Suite, wanted: str, run: Digest | None) -> Case:
     found = suite.find(wanted)
     if found is None:
         if run and any(record["case"] == wanted.partition(POINT)[0] for record in run.results):
-            raise UserError(f"these tables have no case {wanted!r}", hint="--cases DIR adds those that the run had")
+            raise UserError(
+                f"the run has the case {wanted!r}, but the suite's tables do not",
+                hint="give the folder of its table in --cases DIR",
+            )
         if re.fullmatch("[0-9a-f]{1,3}", wanted):
             raise UserError(f"{wanted} is too short for a defect", hint="give at least 4 digits of its fingerprint")
         verb = f"ibv_{wanted.removeprefix('ibv_')}"
         ids = [case.id for case in suite.cases]
-        meant = f" (did you mean describe {verb}?)" if verb in VERBS else suggestion(wanted, [*suite.registry, *ids])
+        page = f" (did you mean {PROGRAM} describe {verb}?)" if verb in VERBS else ""
+        meant = page or suggestion(wanted, [*suite.registry, *ids])
         raise UserError(
             f"there is no rule or case {wanted!r}{meant}",
-            hint=f"{PROGRAM} list shows all cases, {PROGRAM} list --rules all rules",
+            hint=f"`{PROGRAM} list` shows all cases, and `{PROGRAM} list --rules` shows all rules",
         )
     return found

@@ -1,4 +1,7 @@
-"""`rdma-cts prepare`: makes the guest's image and template, so that a later run starts at once and needs no network."""
+"""`rdma-cts prepare`: makes the guest's image and template. A later run then starts at once and needs no network.
+
+A template is a guest that was booted and then frozen. A run resumes it instead of booting a guest.
+"""
 
 import argparse
 import tempfile
@@ -34,14 +37,14 @@ def execute(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="rdma-cts-") as name, tidied(Path(name)):
         guests = Guests(options, Path(name), _say, arguments.yes)
         if not templates_wanted():
-            print(f"the image of {guests.stack} is ready; RDMA_CTS_TEMPLATES is off, so that guests are booted")
+            print(f"the image of {guests.stack} is ready; runs boot their guests, because RDMA_CTS_TEMPLATES is off")
             return 0
         try:
             guests.run_again(()).close()
         except UserError as error:
             raise UserError(
-                f"the image of {guests.stack} is ready, but its template is not: a run boots its guests",
-                hint="see the line above",
+                f"the image of {guests.stack} is ready, but its template is not; runs boot their guests",
+                hint="the output before this message says why",
                 status=3,
             ) from error
     print(f"image and template of {guests.stack} are ready; {PROGRAM} run --guest uses them")

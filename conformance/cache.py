@@ -1,4 +1,4 @@
-"""Caches files that were computed from the suite's own files, for the next process: read tables, compiled C.
+"""Caches files that one process has computed from the suite's own files, such as parsed tables, for later processes.
 
 The cached files are in the directory that RDMA_CTS_DERIVED names; if it is not set, nothing is cached. The name of each
 file contains the digest of everything that the file was computed from, so that a file is never out of date. Cached
@@ -81,7 +81,8 @@ def lookup(name: str) -> Path | None:
     except FileNotFoundError:
         return None
     except OSError:
-        return path if path.exists() else None  # in a directory of another user
+        # The file is root's, or cannot be written. Only its time could not be changed.
+        return path if path.exists() else None
     return path
 
 

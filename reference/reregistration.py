@@ -65,7 +65,7 @@ class Reregistration(Regions):
         return region
 
     def held(self, region: Region) -> bool:
-        """Returns whether a region cannot be changed, because it could not be deregistered."""
+        """Returns whether the region is busy. A change of a busy region is refused, as its deregistration is."""
         return self.busy(region)
 
     def apply(self, region: Region, change: Change) -> None:
@@ -93,7 +93,7 @@ class Reregistration(Regions):
         return domain, addr, length, iova, access
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        """Returns the errno if the changed region could not be registered, or 0."""
+        """Returns the errno with which a registration with these arguments would be refused; 0 if it would succeed."""
         return self.access_fault(access) or self.range_fault(addr, length, access)
 
     def move(self, region: Region, domain: Domain) -> None:
@@ -146,10 +146,10 @@ class Reregistration(Regions):
         """After a failed command, removes the fork protection of the new range and returns the code of ibv_rereg_mr."""
         return CMD if not forks or self.do_fork(change.addr, change.length) else CMD_AND_DO_FORK_NEW
 
-    # The vendor's dialect
+    # ibv_rereg_mr of a vendor's library, which returns the value of errno instead of the codes above
 
     def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
-        """The vendor's ibv_rereg_mr: returns 0 or errno, and the region if it has been changed."""
+        """ibv_rereg_mr of this library: returns 0 or errno, and the region if it has been changed."""
         if self.stack.reach("peer_memory"):
             return errno.EOPNOTSUPP, None
         try:

@@ -47,7 +47,8 @@ def contradictions(every: Iterable[Case], recorded: Recorded, directory: Path) -
 def _calls(
     every: Iterable[Case], recorded: Recorded, directory: Path, basis: Basis
 ) -> Iterator[tuple[Case, Observation]]:
-    """Yields each row with its observation; an outcome of a sweep is the row at the outcome's first point."""
+    """Yields each row with its observation. For a sweep, yields one point of each group of points with the same result,
+    as a row, with the point's observation."""
     cases = {case.id: case for case in every}
     for record in recorded.results:
         case = cases.get(record["case"])

@@ -159,7 +159,10 @@ def test_a_case_of_other_tables_is_explained_with_those(tmp_path: Path, cli: Cli
     path = ours / "results.jsonl"
     path.write_text(path.read_text().replace(CASE.id, "reg_mr/mine/own").replace(SUITE.tables_sha256, "0" * 64))
     said = cli(2, "explain", "reg_mr/mine/own", "--run", ours).err
-    assert said == "rdma-cts: these tables have no case 'reg_mr/mine/own'; --cases DIR adds those that the run had\n"
+    assert said == (
+        "rdma-cts: the run has the case 'reg_mr/mine/own', but the suite's tables do not; "
+        "give the folder of its table in --cases DIR\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Random sequences: a divergence is reported as a row with few steps; if a guest dies in a sequence, the result has
-this sequence."""
+"""Random sequences of calls on a device and on the reference. If their answers diverge, the sequence is shortened and
+reported as a row of a table. If a guest dies in a sequence, the result has this sequence."""
 
 import itertools
 import os
@@ -35,7 +35,7 @@ from trial.comparison import Comparison, Divergence, Subject
 from trial.running import judgement_on, on_the_reference
 from trial.searching import divergences, for_sequences, observe
 
-AT_MOST = 3000  # the violation must be found within so many sequences; most seeds need a few dozen
+AT_MOST = 3000  # the number of sequences that must suffice to find the violation; most seeds need a few dozen
 ROW = "- id: found-by-random-sequences\n"
 
 
@@ -70,7 +70,7 @@ def rows_of(seed: int) -> list[str]:
 
 
 def verdict_of(row: str, kind: type[Device], folder: Path, suite: Suite) -> str:
-    """Returns the verdict on a row on a reference."""
+    """Runs a row on a reference of this kind, and returns the verdict."""
     path = folder / "reg_mr" / "found.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n" + textwrap.indent(row, "  "))
@@ -214,7 +214,8 @@ def test_a_trial_reports_the_sequence_that_shows_a_violation(cli: Cli, monkeypat
 @pytest.mark.nightly
 def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp_path: Path, suite: Suite) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
-    # Before the first case, a session deallocates two windows, one of each type that the device declares.
+    # The kernel panics at the third deallocation of a window. The first two are made before the first case, when the
+    # session tries both types of window. So the third is in a sequence.
     command = (
         "./rdma-cts run --guest --yes --tier exhaustive --verb sequences --sequences 10 "
         f"--overlay {overlay} --guest-env RDMA_CTS_PANIC_AT=3 --out {tmp_path / 'out'}"

@@ -1,4 +1,4 @@
-"""The entry point uverbs: the verbs called by the kernel's stable ABI, without library and provider.
+"""The entry point uverbs: the verbs called through the kernel's stable ABI, without library and provider.
 
 A call is a write() of `struct ib_uverbs_cmd_hdr` and the command's structure to the context's command fd, or the
 RDMA_VERBS_IOCTL of <rdma/rdma_user_ioctl_cmds.h>; the numbers and layouts come from <rdma/ib_user_verbs.h> and
@@ -77,8 +77,8 @@ class Uverbs:
     def _ioctl(self, method: int, attributes: Sequence[tuple[int, int, int | bytes]]) -> tuple[int, bytearray]:
         """Each of `attributes` is (id, length, data); `data` is a handle, an address, or the value itself as bytes.
 
-        Returns errno and the command with the attributes that the kernel has changed. errno is EPROTONOSUPPORT if the
-        kernel does not report the driver's id, which every ioctl needs.
+        Returns errno, and the whole command as it is after the call, because the kernel changes attributes. errno is
+        EPROTONOSUPPORT if the kernel does not report the driver's id, which every ioctl needs.
         """
         if not self._driver_id:
             return errno.EPROTONOSUPPORT, bytearray()
@@ -177,8 +177,10 @@ class Uverbs:
         return Return(error, error)
 
     def forged(self, command: str, handle: int, mr: Mr) -> Return:
-        """Calls a command with `handle` in place of the handle of the PD, or of the object to release. `mr` is a
-        region."""
+        """Calls a command with `handle` in place of the handle of the PD, or of the object to release.
+
+        REG_MR registers the memory of the region `mr` again, and REREG_MR changes this region.
+        """
         error, _ = self._by_handle(command, handle, mr.handle, mr.struct.addr)
         return Return(error, error)
 

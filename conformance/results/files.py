@@ -12,7 +12,7 @@ from pathlib import Path
 
 from conformance.errors import UserError
 
-# The errors of a path at which a file cannot be written.
+# The values of errno for which the path is at fault, and not the disk.
 _WRONG_PLACE = (
     errno.EACCES,
     errno.EPERM,
@@ -30,8 +30,8 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
     """Replaces the content of a file; creates its folder if necessary.
 
     If `durable`, the data are on disk on return. Files that can be made again need not be durable. A link at `path` is
-    replaced, and not followed. If the function fails, it raises UserError, and leaves the old file unchanged and no
-    other file behind.
+    replaced, and not followed. If the function fails, it raises UserError. The old file is then unchanged, and the
+    folder has no new file.
     """
     partial = path.with_name(f".{os.getpid()}-{threading.get_ident():x}.partial")
     with writing(path):

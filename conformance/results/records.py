@@ -1,8 +1,8 @@
 """The records of a results file: one JSON object per line, appended and flushed during the run.
 
 Schema rdma-cts/1: a header, results, a footer. A file without a footer belongs to a run that was cut short; an
-incomplete last line is a record that was being written. Reports read only this file. writer.py writes it, and
-conclusions.py draws conclusions from its records.
+incomplete last line is a record that was being written. Reports read only the results file. writer.py writes the
+file, and conclusions.py draws conclusions from its records.
 """
 
 import json
@@ -95,7 +95,8 @@ def result_record(
 
 
 def _add_divergences(record: ResultRecord, divergences: Sequence[DivergenceData]) -> None:
-    """Adds the deviations of random sequences and, unless the kernel reported an error, the verdicts on their rules."""
+    """Adds the deviations that random sequences have found. If the case failed because of them, and not because of a
+    message in the kernel's log, also adds a verdict on each rule of the case."""
     record["deviations"] = [_of_divergence(each) for each in divergences]
     if record.get("fault", {}).get("kind") == FaultKind.DIFFERENT:
         broken = {each["rule"] for each in divergences}
@@ -108,8 +109,10 @@ def _of_divergence(each: DivergenceData) -> Deviation:
 
 
 def occurrence(record: ResultRecord) -> Occurrence:
-    """Returns the violation of a result, for a confirmation. A sweep has no `observed`; its points have the
-    observations."""
+    """Returns a result's violation in the form for a confirmation, the record of a case that was tried again.
+
+    A sweep has no `observed`; its points have the observations.
+    """
     found: Occurrence = {"verdict": record["verdict"], "reason": record["reason"]}
     if record.get("fault"):
         found["fault"] = record["fault"]
@@ -134,7 +137,8 @@ def footer_record(
 ) -> FooterRecord:
     """The footer. `complete` is true only if every planned case has a result other than MISSED.
 
-    `boots` is the number of workers and `resumed` the number of further sessions, if the run had a supervisor.
+    `boots` is the number of workers in all sessions, and `resumed` is how often the run was resumed. Both are None
+    without a supervisor.
     """
     found = {record["case"]: record for record in results}
     by_case = {case: found[case] for case in (*(case for case in planned if case in found), *found)}
@@ -167,8 +171,8 @@ class Recorded:
     """The contents of a results file. `footer` is None if the run was cut short; `torn` is whether the last line is
     incomplete.
 
-    `others` are the records of other types, in the order of the file. `is_shown` is whether the results have all their
-    keys and were passed through the function `shown`.
+    `others` are the records of other types, in the order of the file. `is_shown` is true if each result got its
+    missing keys and was then converted by the argument `shown` of `read_results`.
     """
 
     header: HeaderRecord
@@ -185,7 +189,8 @@ class Recorded:
 
 
 def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | None = None) -> Recorded:
-    """Reads the results file at `path`, or in the directory `path`. `shown` converts each completed result.
+    """Reads the results file at `path`, or in the directory `path`. Each result gets its missing keys; then `shown`
+    converts it.
 
     Raises UserError if the file cannot be read, has a line that is not a record of the schema, or contradicts itself.
     """
@@ -202,9 +207,9 @@ class _Reader:
         self._file = file
         self._shown = shown
         self._header: HeaderRecord | None = None
-        self._known: HeaderRecord = HEADER  # the completed header
+        self._known: HeaderRecord = HEADER  # the header, with its missing keys added
         self._results: list[ResultRecord] = []
-        self._completed: dict[str, ResultRecord] = {}  # completed, by case
+        self._completed: dict[str, ResultRecord] = {}  # with their missing keys added, by case
         self._repeated = Repeated()
         self._others: list[OtherRecord] = []
         self._tried: set[tuple[str, str]] = set()
@@ -218,7 +223,7 @@ class _Reader:
         for number, line in enumerate(lines, 1):
             if number > MOST_RECORDS:
                 raise UserError(
-                    f"{self._file} has at least {number:,} lines, more than the {MOST_RECORDS:,} of any run"
+                    f"{self._file} has at least {number:,} lines, more than the {MOST_RECORDS:,} that a run can have"
                 )
             if line.endswith(b"\n") and (stripped := line[:-1]):
                 self._read(stripped, f"{self._file}:{number}")
@@ -241,7 +246,7 @@ class _Reader:
         self._values += values_in(line)
         if self._values > MOST_VALUES:
             raise UserError(
-                f"{self._file} has at least {self._values:,} values, more than the {MOST_VALUES:,} of any run"
+                f"{self._file} has at least {self._values:,} values, more than the {MOST_VALUES:,} that a run can have"
             )
         try:
             record = decode(line)

@@ -1,7 +1,7 @@
 """Reads results whose values all occur in earlier lines of the same file, without parsing and checking them again.
 
 Large files repeat most values many times. A value that was accepted once is recognized by its text. All results share
-the value, so that no code may change a part of a result in place.
+the value. Therefore no code may change a part of a result in place.
 """
 
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -29,8 +29,8 @@ class Repeated:
         self._absent = completed(cast(ResultRecord, {**RESULT}))
 
     def read(self, line: bytes) -> tuple[ResultRecord, ResultRecord] | None:
-        """Returns the result in a line, in the form of the file and `completed`; None if the line has unknown
-        values."""
+        """Returns two forms of the result in a line: as it is in the file, and `completed`. Returns None if the line
+        has unknown values."""
         if not line.isascii() or not line.startswith(b'{"type":'):
             return None
         text = line.decode()
@@ -67,8 +67,10 @@ class Repeated:
                 raw[key], whole[key] = found  # type: ignore[literal-required]
                 new -= values_in(part)
             else:
+                # If a value contains the text that announces the next key, `_parts` cuts the value there. Then parsing
+                # the part fails.
                 try:
-                    parse(_value(key, part))  # fails if the value contains the mark of a key, and was cut at the mark
+                    parse(_value(key, part))
                 except ValueError:
                     return new
                 if part == "null" or key not in ("case", "repro", "duration_us"):
@@ -76,7 +78,8 @@ class Repeated:
                     self._room -= len(part)
         if layout not in self._layouts:
             self._layouts = [layout, *self._layouts[: _MOST_LAYOUTS - 1]]
-        return new - len(parts)  # without the commas between the values
+        # values_in counts commas. The commas between the keys of the result stand for no values.
+        return new - len(parts)
 
 
 def _layout(line: bytes, record: ResultRecord) -> _Layout:
@@ -88,7 +91,8 @@ def _layout(line: bytes, record: ResultRecord) -> _Layout:
 def _parts(text: str, layout: _Layout) -> dict[str, str] | None:
     """Returns the text of each value, by key, in a line with this layout; None if the line has another layout.
 
-    The text of a fault begins with the verdict, because the check of a fault depends on the verdict.
+    This function puts the verdict before the text of a fault. The same fault may be valid with one verdict and invalid
+    with another, so a fault is known only together with its verdict.
     """
     parts: dict[str, str] = {}
     before, at = "", 0

@@ -1,8 +1,8 @@
 """The shortest Boolean formula that describes a set of points, such as the deviating points, by flags and values.
 
 Axes on which the set does not depend are removed first, and values of an axis that make no difference are merged; sympy
-minimises the rest. Points with another expectation are ignored: the formula distinguishes the deviating points from the
-other points with the same expectation.
+minimises the rest. The formula distinguishes the deviating points from the other points with the same expectation. All
+points with a different expectation are ignored.
 """
 
 import functools
@@ -86,7 +86,10 @@ def describe(space: Space, table: bytes, effort: Effort | None = None) -> tuple[
 
 @dataclass(frozen=True)
 class _Variable:
-    """A property of a point: the class of the point's value on an axis, or a flag, whose classes are `no` and `yes`."""
+    """A property of a point: its value on an axis, or whether it has a flag.
+
+    A class is a group of values on the axis that are not distinguished. The classes of a flag are `no` and `yes`.
+    """
 
     axis: str
     classes: tuple[tuple[str, ...], ...]
@@ -113,7 +116,8 @@ def _one_or_more(labels: Sequence[str]) -> str:
 
 
 def _variables_of(space: Space) -> tuple[_Variable, ...]:
-    """Returns the variables of a space, in the order in which the point numbers run through their classes."""
+    """Returns the variables of a space. As the number of the point grows, the class of the last variable changes
+    fastest."""
     names = [flag for axis in space.axes for flag in axis.flags]
     found = []
     for axis in space.axes:
@@ -164,7 +168,8 @@ class _Set:
         for labels, part in zip(self.variables[number].classes, self._slices(number), strict=True):
             length, value = len(part), int.from_bytes(part, "little")
             for index, known in enumerate(merged):
-                if b"\3" not in (known | value).to_bytes(length, "little"):  # no point has 1 in one and 2 in the other
+                # Two classes are merged unless some point is 1 in the slice of one class and 2 in that of the other.
+                if b"\3" not in (known | value).to_bytes(length, "little"):
                     merged[index] |= value
                     classes[index] += labels
                     break
@@ -191,8 +196,10 @@ class _Set:
         return self._split(), False
 
     def _rest(self, number: int, value: int, literal: str, operator: str) -> tuple[str, bool]:
-        """Returns the literal of a class that alone determines the result, joined with the formula for the other
-        classes."""
+        """Returns `literal`, joined with the formula for the points of the other classes.
+
+        At the points of the class `value`, the literal alone determines the result.
+        """
         others = [other for other in range(len(self.variables[number].classes)) if other != value]
         classes, slices = self.variables[number].classes, self._slices(number)
         self._replace(number, [classes[other] for other in others], [slices[other] for other in others])

@@ -1,4 +1,5 @@
-"""One persona: the missing capabilities and the behaviours of a driver, and the reference made from them."""
+"""One persona: the capabilities that a driver does not have, and its behaviours. The persona makes a simulated device
+(see reference/) that behaves as this driver does."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,11 +22,11 @@ _RAW = "raw_registration"
 class Persona:
     """A driver that the suite may meet. Each value of the mappings is a place in the driver's source: `file: function`.
 
-    `lacks` has the capabilities that the driver does not have, `claims` the lacking capabilities that it nevertheless
-    declares, and `hides` the capabilities that it has without declaring them. `behaves` has classes that each override
-    one decision of the reference, and `mistakes` the rules that some of these classes violate. `raw_registration` is
-    the reason why the kernel's commands cannot register memory without the driver's own part. `port` is the device's
-    port in sysfs before the device is opened.
+    `lacks` are the capabilities that the driver does not have. `claims` are capabilities that it does not have but
+    declares. `hides` are capabilities that it has but does not declare. `behaves` has classes that each override one
+    decision of the reference. `mistakes` has the rules that some of these classes violate. `raw_registration` is the
+    place where the driver refuses a registration command that lacks its provider's own data; it is empty if the driver
+    accepts such a command. `port` is the device's port as sysfs shows it before the device is opened.
     """
 
     name: str

@@ -1,6 +1,7 @@
-"""Violations that grant what must be refused: keys that have ended, and missing rights.
+"""Violations that carry out requests that must be refused, because a key has ended or a right is missing.
 
-Each violation chooses the address at which a request that the real device refuses is carried out.
+The device below the violation refuses such a request. The violation chooses the address at which the request is carried
+out nevertheless.
 """
 
 from reference.objects import REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE
@@ -25,7 +26,10 @@ class Granting(DataPath):
         return None
 
     def lacking(self, queue: QueuePair, sent: Sent, right: int) -> Region | None:
-        """Returns the region of a request that is within the region's range and PD, if the region lacks the right."""
+        """Returns the region that a request's rkey names, if only the right is missing; None for any other request.
+
+        Then the region lacks the right, contains the request's range, and belongs to the PD of the peer.
+        """
         region = self.objects.region(sent.rkey)
         inside = region is not None and region.place(sent.remote_addr, sent.length) is not None
         here = region is not None and region.pd == self.peer_pd(queue)
