@@ -129,7 +129,11 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
 @pytest.mark.parametrize(
     ("asked", "answers", "said"),
     [
-        ("", {"check": [{**CHECKED, "device": "x/../../planted"}]}, "the device 'x/../../planted', not its own"),
+        (
+            "",
+            {"check": [{**CHECKED, "device": "x/../../planted"}]},
+            "the device 'x/../../planted', which is not a device's name",
+        ),
         ("", {"check": [{**CHECKED, "device": "a,b"}]}, "reports the device 'a,b'"),
         ("", {"check": [{**CHECKED, "device": ".."}]}, "reports the device '..'"),
         ("fake1", {}, "reports the device 'fake0', not fake1"),

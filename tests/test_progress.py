@@ -169,7 +169,12 @@ def test_nothing_hostile_reaches_the_terminal(terminal: tuple[io.TextIOWrapper, 
         ("MISSED", "./rdma-cts run --resume out/x", 3),
     ],
 )
-def test_the_last_lines_say_where_the_report_is_and_what_to_do(verdict: str, next_: str, status: int) -> None:
+def test_the_last_lines_say_where_the_report_is_and_what_to_do(
+    verdict: str, next_: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("out/x").mkdir(parents=True)
+    Path("out/x/plan.json").touch()  # without a plan, no run can be resumed
     text = summary(digest(recorded([result(SUITE.cases[0], verdict)]), Path("out/x")), Path("out/x"), io.StringIO())
     report, *programs, what, end = text[text.index("\nreport: ") + 1 :].splitlines()
     assert report == "report: out/x/report.html (results: out/x)"

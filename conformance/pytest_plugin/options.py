@@ -229,8 +229,8 @@ def check(config: pytest.Config) -> DeviceFacts | None:
     check_workers(config)
     with open_device(config) as device:
         device.check_port()
-        profile.check(device.name, device.driver)
         facts = device.describe()
+        profile.check(facts["name"], facts["driver"])
         if name := config.getoption("--rdma-peer"):
             facts["peer"] = name
         return facts
