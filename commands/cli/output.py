@@ -98,11 +98,8 @@ def refuse_recorded(path: Path) -> None:
     """Raises UserError (status 2) for a file in which a run or a night is recorded."""
     from reports.history import OUTCOME_FILE  # imported late, because it imports all modules of reports
 
-    recorded = (
-        records.FILE_NAME,
-        plan.FILE_NAME,
-        OUTCOME_FILE,
-    )  # reports must not replace the data from which they are made
+    # Reports must not replace the data from which they are made.
+    recorded = (records.FILE_NAME, plan.FILE_NAME, OUTCOME_FILE)
     place = Path(os.path.realpath(path))  # Path.resolve does not return for a link that leads to itself
     in_points = place.parent.name == points.FOLDER and os.path.exists(place.parent.parent / records.FILE_NAME)
     if os.path.isfile(place) and (place.name in recorded or in_points):

@@ -27,7 +27,7 @@ from conformance.model.capability import BY_SYMBOL, Capabilities, Profile, title
 from conformance.model.case import Case, Step
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.kind import Kind
-from conformance.model.observation import KernelEvidence, Observation, reports_arrival, with_undeclared
+from conformance.model.observation import KernelEvidence, Observation, with_undeclared
 from conformance.model.rules import DECLARATIONS
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS
@@ -291,9 +291,7 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
     notes = [*observed.get("not_covered", ()), *([case.note] if case.note else [])]
     if any(seen.get("moved") == "other" for seen in (observed, *observed.get("afterwards", ()))):
         notes.append("the requester's own buffer holds other bytes than before, and none of them are the responder's")
-    if any(
-        seen.get("tries", 1) > 1 and not reports_arrival(seen) for seen in (observed, *observed.get("afterwards", ()))
-    ):
+    if any(seen.get("tries", 1) > 1 for seen in (observed, *observed.get("afterwards", ()))):
         notes.append("an unreliable transport lost a message, which was sent again")
     if fault:
         return Judgement.of_fault(fault, tuple(notes))
