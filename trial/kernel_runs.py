@@ -91,7 +91,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     packages.ensure_tools(packages.GUEST, assume_yes=arguments.yes, say=say)
     recipe, driver = recipe_for(), driver_for(arguments.driver)
     image = ensure_image(recipe, cache_directory(), say)
-    modules = Modules(recipe, image, cache_directory(), driver)
+    modules = Modules(recipe, image, cache_directory(), driver, say)
     if arguments.build:
         return _build(chosen, modules)
     under_test = UnderTest(Builds(), image, recipe, _module(driver, recipe, image, say))
