@@ -155,8 +155,8 @@ def _findings(trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namesp
             survivors.append(mutant)
     if not (arguments.own or arguments.only):
         yield from trial.try_together([each for each in survivors if not each.leaks])
-    if not arguments.own:
-        yield from trial.try_together(permitted)
+    for hides in (False, True) if not arguments.own else ():
+        yield from trial.try_together([each for each in permitted if each.hides is hides])
 
 
 def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutant]:
