@@ -25,7 +25,7 @@ from trial.kernel.mutant import Mutant
 BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = "killed by its rule", "killed elsewhere", "survived", "BROKEN"
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
-TOGETHER = 22  # the number of mutants in one module
+TOGETHER = 22  # the number of mutants in one module, except permitted ones, whose cases should all pass
 _LOADS = 40  # the number of modules loaded in one guest, because each leaves some resources behind
 _PROGRESS_S = 60.0  # between two lines about a run of many cases
 _TRIES = 3  # the number of tries of a mutant in new guests, after a guest died while no case ran
@@ -232,6 +232,7 @@ class Trial:
             if not together:
                 yield self.try_alone(waiting.pop(0))  # its edits do not fit even alone
                 continue
+            began = time.monotonic()
             try:
                 failing = self._failing(module, watched=not together[0].permitted)
             except (Lost, NoSession) as error:
@@ -253,14 +254,15 @@ class Trial:
             for mutant in rest:
                 reason = f"together with others, {names[0]} failed" if names else ""
                 outcome = ACCEPTED if mutant.permitted else SURVIVED
-                yield finding(mutant, outcome, reason=reason, tried=len(self._cases))
+                took = round(time.monotonic() - began, 1)  # of all mutants in the module
+                yield finding(mutant, outcome, reason=reason, tried=len(self._cases), seconds=took)
 
     def combined(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], Any]:
         """Returns as many of the mutants as fit into one module, and the module."""
         together: list[Mutant] = []
         module = self._plain
         for mutant in mutants:
-            if len(together) < TOGETHER:
+            if mutant.permitted or len(together) < TOGETHER:
                 with contextlib.suppress(NotMade):
                     self._modules.check([each.change for each in (*together, mutant)])
                     together.append(mutant)
