@@ -297,6 +297,7 @@ class Trial:
                     raise
                 failing[lost.case] = self._lost(lost)
                 names.remove(lost.case)
+                self._say(str(lost))
         return failing
 
     def _by_others(self, mutant: Mutant, names: Sequence[str]) -> Finding | None:
