@@ -36,8 +36,6 @@ from trial.report import Trial
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_baseline, try_all, try_violation
 from trial.violation import Violation
 
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
