@@ -23,7 +23,7 @@ from conformance.results.writer import ResultsFile
 from conformance.tables.suite import load_suite
 from fixtures.guest.build import Progress
 from fixtures.guest.recipe import Recipe
-from kinds import Cli
+from kinds import Cli, Patch, Says
 from launched import script
 from made_history import SUITE, option, run_of, write_run
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, format_night, read_history
@@ -32,7 +32,6 @@ from reports.history_page import SEEN, HistoryPage
 from test_under_test import bzimage
 
 WHOLE = load_suite()
-Says = pytest.CaptureFixture[str]
 Made = Recorded | str | BaseException
 
 
@@ -81,7 +80,7 @@ class Nights:
 
 
 @pytest.fixture
-def nights(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> Nights:
+def nights(tmp_path: Path, capsys: Says, monkeypatch: Patch) -> Nights:
     """Nights in an empty history."""
     made = Nights(tmp_path / "history", capsys)
     monkeypatch.setattr(nightly, "_finished", made.finished)
@@ -332,7 +331,7 @@ def test_only_the_last_nights_are_kept_whole_and_the_last_good_one(nights: Night
 
 
 def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
-    nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nights: Nights, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     sent, hook = tmp_path / "sent", tmp_path / "hook.json"
     sendmail = script(tmp_path / "bin" / "sendmail", f"[ $1 = -t ] && cat >{sent}")

@@ -19,6 +19,7 @@ from conformance.results.records import read_results
 from conformance.results.rule_conclusions import RuleConclusion
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
+from kinds import Folders, Says
 from one_verdict import contradictions
 from recorded_reference import record
 from reference.device import Device
@@ -37,7 +38,7 @@ PARTIAL = (
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def one(tmp_path_factory: Folders) -> Path:
     """A run of one case, which passes."""
     folder = tmp_path_factory.mktemp("one")
     chosen = [case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"]
@@ -61,9 +62,7 @@ def test_the_terminal_does_not_say_that_one_case_conforms(one: Path, level: int)
     assert not CONFORMS.search(text)
 
 
-def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(
-    one: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_judge_bundle_and_verify_do_not_say_that_one_case_conforms(one: Path, tmp_path: Path, capsys: Says) -> None:
     assert main(["judge", str(one)]) == 0
     assert main(["bundle", str(one), "--out", str(tmp_path / "bundle")]) == 0
     assert main(["verify", str(tmp_path / "bundle")]) == 3
@@ -79,9 +78,7 @@ class Refusing(Device):
         return 22
 
 
-def test_a_violation_counts_everywhere_although_the_run_was_cut_short(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_violation_counts_everywhere_although_the_run_was_cut_short(tmp_path: Path, capsys: Says) -> None:
     chosen = [case for case in SUITE.cases if case.id == "reg_mr/rights/remote-read-granted-by-remote-read"]
     run = record(tmp_path, SUITE, chosen, Refusing(), started="2026-01-02T03:04:05+00:00")
     file = run / "results.jsonl" if run.is_dir() else run

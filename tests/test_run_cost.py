@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.tables.suite import ROOT
+from kinds import Patch, Says
 
 SCRIPT = ROOT / "benchmarks/run_cost.py"
 spec = importlib.util.spec_from_file_location("run_cost", SCRIPT)
@@ -39,13 +40,7 @@ def night(ratio: float) -> str:
     ],
 )
 def test_a_night_is_compared_with_the_median_of_earlier_nights(
-    before: Sequence[float],
-    seconds: float,
-    told: str,
-    status: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    before: Sequence[float], seconds: float, told: str, status: int, tmp_path: Path, monkeypatch: Patch, capsys: Says
 ) -> None:
     history = tmp_path / "costs"
     history.write_text("".join(f"{night(ratio)}\n" for ratio in before))

@@ -24,7 +24,7 @@ from conformance.run_options import RunOptions
 from conformance.supervision import RunPlan
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import Shard, shipped_durations
-from kinds import Cli
+from kinds import Cli, Folders, Patch, Says
 from recorded_reference import record
 from reports.comparison import compare
 from reports.digest import read
@@ -39,7 +39,6 @@ IDS = [case.id for case in SUITE.cases]
 _OF_VERBS = [case for case in SUITE.cases if case.verb in ("ibv_advise_mr", "ibv_dereg_mr")]
 WHOLE = [case for case in _OF_VERBS if case.sweep is None or case.sweep.space.size <= 64][::3]
 OF = 3
-Says = pytest.CaptureFixture[str]
 
 
 def seconds(ids: Sequence[str]) -> float:
@@ -124,13 +123,13 @@ def broken() -> Any:
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def parts(tmp_path_factory: Folders) -> list[Path]:
     """The shards of a run."""
     return shards(tmp_path_factory.mktemp("parts"))
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory: Folders) -> Path:
     """The same run without shards."""
     return record(tmp_path_factory.mktemp("whole") / "run", SUITE, WHOLE, broken(), argv=["run", "--guest"])
 
@@ -293,7 +292,7 @@ def test_a_mistake_is_one_line(
 
 
 def test_a_full_disk_leaves_nothing_and_loses_nothing(
-    parts: list[Path], tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch
+    parts: list[Path], tmp_path: Path, capsys: Says, monkeypatch: Patch
 ) -> None:
     out = tmp_path / "out"
     with monkeypatch.context() as patched:

@@ -33,6 +33,7 @@ from conformance.sweeps.run import run_sweep
 from conformance.tables.suite import Selection, Suite, load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
+from kinds import Patch
 from reference.bench import HeldPair, ReferenceBench
 from reference.device import Device
 from reference.objects import Region, Window
@@ -295,7 +296,7 @@ BINDS = """
     ],
 )
 def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_using_them(
-    monkeypatch: pytest.MonkeyPatch, window: str, stack: Stack, verdict: str, renewals: int
+    monkeypatch: Patch, window: str, stack: Stack, verdict: str, renewals: int
 ) -> None:
     renewed: list[HeldPair] = []
     renew = HeldPair.renew
@@ -361,9 +362,7 @@ def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
     ("via", "seconds", "reported"),
     [("qp", 0.0, [*range(9)]), ('"NULL"', 0.0, [*range(9)]), ("qp", 1e9, [0]), ('"NULL"', 1e9, [0])],
 )
-def test_progress_is_reported_by_time(
-    monkeypatch: pytest.MonkeyPatch, via: str, seconds: float, reported: list[int]
-) -> None:
+def test_progress_is_reported_by_time(monkeypatch: Patch, via: str, seconds: float, reported: list[int]) -> None:
     """Progress is also reported within 512 points, because each point may have waited for a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
     case = samples.suite([samples.table("bind_mw/sample", WINDOWS.replace("TYPE", "1").replace("VIA", via))]).cases[0]
@@ -475,7 +474,7 @@ GROUND = """
     ids=["the same", "another size"],
 )
 def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, memory: str, axes: str, where: str, domains: int
+    bench: Bench, monkeypatch: Patch, memory: str, axes: str, where: str, domains: int
 ) -> None:
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
     case = samples.suite([samples.table("reg_mr/ground", row)]).cases[0]
