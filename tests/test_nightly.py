@@ -214,14 +214,6 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
     assert read_history(nights.folder).names == ["forky", "mine", "sid"]
 
 
-def test_a_place_where_no_history_can_be_is_one_line(tmp_path: Path, cli: Cli) -> None:
-    (tmp_path / "file").write_text("")
-    assert (
-        cli(2, "nightly", "--history", tmp_path / "file", "--stack", "forky").err
-        == f"rdma-cts: {tmp_path / 'file'} is not a directory\n"
-    )
-
-
 def test_two_nights_at_once_are_refused(nights: Nights) -> None:
     nights.night(forky=GOOD_RUN)
     with (nights.folder / "lock").open("w") as other:

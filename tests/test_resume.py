@@ -215,15 +215,6 @@ def test_a_malformed_plan_is_one_line(tmp_path: Path, content: bytes) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("key", ["argv", "planned", "directory", "given"])
-def test_a_plan_with_a_value_of_another_type_is_refused(tmp_path: Path, key: str) -> None:
-    write_plan(PLAN, tmp_path)
-    data = json.loads((tmp_path / "plan.json").read_text())
-    (tmp_path / "plan.json").write_text(json.dumps({**data, key: [17]}))
-    with pytest.raises(UserError, match="not a valid plan"):
-        read_plan(tmp_path)
-
-
 def test_a_directory_without_a_plan_holds_no_run_to_resume(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no run to resume in .*: there is no plan\.json"):
         read_plan(tmp_path)
@@ -279,6 +270,9 @@ def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Se
     ("changes", "output"),
     [
         ({"argv": "--verb"}, "is not a valid plan of a"),
+        ({"argv": [17]}, "is not a valid plan of a"),
+        ({"directory": [17]}, "is not a valid plan of a"),
+        ({"file": [17], "planned": [17]}, "is not a valid plan of a"),
         ({"argv": {"--verb": 1}}, "is not a valid plan of a"),
         ({"directory": "a\0b"}, "is not a valid plan of a"),
         ({"file": "a\0b", "given": 5}, "is not a valid plan of a"),
