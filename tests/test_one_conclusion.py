@@ -17,7 +17,7 @@ from conformance.model.verdict import Verdict
 from conformance.results.conclusions import RunConclusion, conclude_run
 from conformance.results.records import read_results
 from conformance.results.rule_conclusions import RuleConclusion
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from kinds import Folders, Says
 from one_verdict import contradictions
@@ -161,11 +161,6 @@ def test_a_summary_that_contradicts_itself_is_damaged(one: Path, tmp_path: Path,
         facts_of(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def suite() -> Suite:
-    return load_suite()
-
-
 class NoOffsets(Device):
     """ZERO_BASED and HUGETLB are answered with EOPNOTSUPP."""
 
@@ -173,11 +168,11 @@ class NoOffsets(Device):
         return 95 if access & (1 << 5 | 1 << 7) else super().access_fault(access)
 
 
-def check(suite: Suite, directory: Path, device: Device, most_points: int) -> list[str]:
-    cases = [case for case in of_tier(suite.cases, DEFAULT) if case.verb in ("ibv_rereg_mr", "ibv_reg_mr")]
+def check(directory: Path, device: Device, most_points: int) -> list[str]:
+    cases = [case for case in of_tier(SUITE.cases, DEFAULT) if case.verb in ("ibv_rereg_mr", "ibv_reg_mr")]
     fast = [case for case in cases if case.sweep is None or case.sweep.space.size <= most_points]
-    path = record(directory, suite, fast, device)
-    return contradictions(suite.cases, read_results(path), path)
+    path = record(directory, SUITE, fast, device)
+    return contradictions(SUITE.cases, read_results(path), path)
 
 
 DEVICES = (Device(without("odp", "rereg_mr")), Device(), NoOffsets(), Device(without("rereg_translation")))
@@ -187,5 +182,5 @@ DEVICES = (Device(without("odp", "rereg_mr")), Device(), NoOffsets(), Device(wit
     ("device", "most_points"),
     [(DEVICES[0], 256), *(pytest.param(each, 2048, marks=pytest.mark.nightly) for each in DEVICES)],
 )
-def test_equal_answers_have_equal_verdicts(suite: Suite, tmp_path: Path, device: Device, most_points: int) -> None:
-    assert check(suite, tmp_path, device, most_points) == []
+def test_equal_answers_have_equal_verdicts(tmp_path: Path, device: Device, most_points: int) -> None:
+    assert check(tmp_path, device, most_points) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from actors import HEADER, IDS, SILENCE, Stage, failed, killed, passed, ran, start, verdicts
+from actors import HEADER, IDS, SILENCE, Stage, failed, figures, killed, passed, ran, start, verdicts
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
@@ -22,12 +22,6 @@ from runs.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
 from samples import footer_of, header, user_error
 
 UNBROKEN = [HEADER, start(0), passed(0), start(1), failed(1), *ran(2, 3)[1:]]
-SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
-
-
-def figures(recorded: Recorded) -> dict[str, object]:
-    """Returns the part of the footer that must be the same with and without an interruption."""
-    return {key: value for key, value in footer_of(recorded).items() if key in SAME}
 
 
 @pytest.fixture
