@@ -2,12 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
 from conformance.tables.suite import ROOT
+from launched import ended
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,7 @@ from conformance.tables.suite import ROOT
 def test_cases_pass_with_larger_pages(size: int, every: int) -> None:
     """By day, every fourth case is tried."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ROOT / "tests/on_large_pages.py"), str(size), str(every)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = ended(sys.executable, "tests/on_large_pages.py", size, every, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
     assert found["wrong"] == []

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from conformance.tables.suite import ROOT
 from kinds import Patch, Says
+from launched import ended
 
 SCRIPT = ROOT / "benchmarks/run_cost.py"
 spec = importlib.util.spec_from_file_location("run_cost", SCRIPT)
@@ -68,7 +68,7 @@ def test_a_night_is_compared_with_the_median_of_earlier_nights(
 def test_a_damaged_history_is_reported_before_anything_is_measured(second: str, why: str, tmp_path: Path) -> None:
     history = tmp_path / "costs"
     history.write_text(f"{night(1)}\n{second}\n")
-    done = subprocess.run([sys.executable, SCRIPT, "--history", history], capture_output=True, text=True, check=False)
+    done = ended(sys.executable, SCRIPT, "--history", history)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"run_cost.py: {history}:2: not a night of run_cost.py: {why}")
     assert done.stderr.count("\n") == 1
