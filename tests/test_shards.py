@@ -31,6 +31,7 @@ from reports.digest import read
 from reports.evidence import read_points
 from samples import footer_of
 from targets.target import Target
+from test_waivers import WAIVER
 from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
@@ -313,17 +314,8 @@ def test_shards_of_other_tables_than_these_say_which_version_to_take(
 
 def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path: Path, capsys: Says) -> None:
     path = tmp_path / "waivers.yaml"
-    about = {
-        "issue": "https://bugs.example.org/1",
-        "owner": "the team",
-        "expires": f"{datetime.now() + timedelta(days=30):%Y-%m-%d}",
-    }
-    unneeded = {
-        "rule": "ADV-01",
-        "where": {"driver": "reference"},
-        "observed": {"verdict": "FAIL", "errno": "EINVAL"},
-        **about,
-    }
+    expires = f"{datetime.now() + timedelta(days=30):%Y-%m-%d}"
+    unneeded = {**WAIVER, "rule": "ADV-01", "where": {"driver": "reference"}, "expires": expires}
     path.write_text(yaml.safe_dump({"waivers": [unneeded]}))
     waivers = read_waivers(path, SUITE, datetime.now().date())
     parts = shards(tmp_path, started=datetime.now().isoformat())
@@ -335,7 +327,7 @@ def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path:
         (part / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
     merge(parts, tmp_path / "out")
     (problem,) = read(tmp_path / "out").waivers["problems"]
-    assert "the waiver of ADV-01 (the team, https://bugs.example.org/1) is not needed any more" in problem
+    assert "the waiver of ADV-01 (the rdma team, https://bugs.example.org/1) is not needed any more" in problem
     capsys.readouterr()
     path.write_text(path.read_text() + "\n")
     assert merge(parts, tmp_path / "again") == 2
