@@ -24,6 +24,7 @@ from conformance.results.waivers import with_effective
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from kinds import Patch, Says
+from recorded_reference import is_dear
 from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import header
@@ -38,7 +39,6 @@ from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 from trial.violation import Violation
 
-pytestmark = pytest.mark.long
 BY_NAME = {each.name: each for each in PERSONAS}
 # On these personas, no statuses of the InfiniBand specification are demanded.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
@@ -50,7 +50,7 @@ ONE_OF_EACH_RULE = list({each.rule: each for each in VIOLATIONS}.values())
 
 @cache
 def cases() -> list[Case]:
-    return of_tier(load_suite().cases, DEFAULT)
+    return [case for case in of_tier(load_suite().cases, DEFAULT) if not is_dear(case)]
 
 
 @cache

@@ -11,11 +11,11 @@ import pytest
 
 from conformance import judging
 from conformance.model.case import Case
-from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
 from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
 from launched import ended
+from recorded_reference import is_dear
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.stack import DECLARABLE, OPTIONAL, without
@@ -32,11 +32,6 @@ def suite() -> Suite:
 
 def is_small(case: Case) -> bool:
     return case.sweep is None or case.sweep.size <= 300
-
-
-def is_dear(case: Case) -> bool:
-    """Whether a case takes as long as hundreds of others: random sequences, or 2 GiB of memory page by page."""
-    return case.kind is Kind.SEQUENCES or case.id == "reg_mr/huge_lengths/pinned-of-2-gib"
 
 
 @pytest.fixture

@@ -29,10 +29,10 @@ from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place, RemoteWorker
 from kinds import Folders, Patch
-from launched import script
-from patience import PATIENCE_S, await_true, is_running
+from patience import PATIENCE_S, await_true
 from project import QUIET_VERDICTS, Project
 from samples import footer_of, user_error
+from test_remote_peer import Far
 
 ADDRESS = Address("host.invalid")
 # A stand-in for fixtures/system/usable.py: the host has a device that exists only in the tests.
@@ -47,23 +47,16 @@ def check_use(device, port, gid_index, shared):
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-class StandIn:
-    """A host that is this machine. Its boot id is a file, and its temporary directories are in `tmp`."""
+class StandIn(Far):
+    """A host that is this machine, whose boot id is a file."""
 
     def __init__(self, folder: Path, project: Project, monkeypatch: Patch, shared: Path) -> None:
-        self.folder = folder
-        self.tmp = folder / "tmp"
+        super().__init__(folder, monkeypatch)
         self.boot_id = shared / "boot_id"
         self.boots = 0
         self.said: list[str] = []
         self._monkeypatch = monkeypatch
-        for place in (folder, self.tmp, folder / "pids", folder / "bin"):
-            place.mkdir()
         self.boot()
-        self.client(f'exec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"')
-        monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
-        monkeypatch.setenv("TMPDIR", str(self.tmp))
-        monkeypatch.setenv("STAND_IN_PIDS", str(folder / "pids"))
         monkeypatch.setenv("RDMA_CTS_DERIVED", "")
         monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
         kept = shared / "archive"
@@ -95,10 +88,6 @@ class StandIn:
         self._monkeypatch.setattr(archive, "_LEFT_OUT", ())
         return packed((each, each.name) for each in suite.iterdir())
 
-    def client(self, text: str) -> None:
-        """From now on, this shell script stands in for ssh."""
-        script(self.folder / "bin" / "ssh", text)
-
     def boot(self) -> None:
         """Gives the host another boot id."""
         self.boots += 1
@@ -119,25 +108,11 @@ class StandIn:
         for name, value in how.items():
             self._monkeypatch.setenv(f"STAND_IN_{name.upper()}", str(value))
 
-    def pids(self) -> list[int]:
-        """The ids of the running processes that stand in for ssh."""
-        found = [int(path.name) for path in (self.folder / "pids").iterdir()]
-        return [pid for pid in found if Path(f"/proc/{pid}/cmdline").exists() and is_running(pid)]
-
-    def cut(self) -> None:
-        """Breaks all connections."""
-        for pid in self.pids():
-            os.kill(pid, signal.SIGKILL)
-
     def stop(self) -> None:
         """Reboots the host and stops all its connections, so that they stay silent."""
         self.boot()
         for pid in self.pids():
             os.kill(pid, signal.SIGSTOP)
-
-    def left(self) -> list[str]:
-        """The files that ended connections have left on the host."""
-        return sorted(path.name for path in self.tmp.glob("rdma-cts-*"))
 
 
 def _harmless_last(table: str) -> str:

@@ -36,7 +36,6 @@ from trial.report import Trial
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_baseline, try_all, try_violation
 from trial.violation import Violation
 
-pytestmark = pytest.mark.long
 SUITE = load_suite()
 DEFAULT_CASES = of_tier(SUITE.cases, DEFAULT)
 
