@@ -69,7 +69,7 @@ class Worker:
         self.case = case
         self.tell({"type": "start", "case": case})
 
-    def run(self, what: Callable[[Worker], None]) -> None:
+    def run(self, what: Callable[[Worker], object]) -> None:
         self.tell(self.header)
         for number, case in enumerate(self.cases):
             self.begin(case)

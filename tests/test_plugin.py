@@ -160,6 +160,13 @@ def test_only_takes_the_named_cases_and_no_other_folder(project: Project) -> Non
     assert footer["complete"] is True
 
 
+def test_only_with_an_unknown_case_is_a_usage_error_with_a_suggestion(project: Project) -> None:
+    done = project.run(rows=("workz",))
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    (error,) = errors(done)
+    assert "unknown case 'reg_mr/fake/workz' (did you mean reg_mr/fake/works?)" in error
+
+
 def test_mistakes_in_a_table_are_usage_errors_of_one_line_each(project: Project) -> None:
     table = project.tables / "reg_mr" / "fake.yaml"
     table.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n  - {id: a, rules: [REG-99], then: succes}\n")
