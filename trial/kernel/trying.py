@@ -175,7 +175,10 @@ class Trial:
     def _confirmed(self, answer: Answer, module: Any, *mutants: Mutant) -> set[str]:
         """Returns the rules that a case reports as violated twice with the mutants in a module, and not without
         them."""
-        without = {*self._without(answer.case).rules, *(rule for each in mutants for rule in each.departs_from)}
+        without = {rule for each in mutants for rule in each.departs_from}
+        if set(answer.rules) <= without:
+            return set()
+        without |= set(self._without(answer.case).rules)
         if set(answer.rules) <= without:
             return set()
         again = self._once(answer.case, module)
@@ -242,8 +245,8 @@ class Trial:
                 continue
             names = [case for case in failing if self._confirmed(failing[case], module, *together)]
             killed = {}
-            for mutant in together:
-                if names and (found := self._by_others(mutant, names)):
+            for mutant in self._suspects(together, names) if names else ():
+                if found := self._by_others(mutant, names):
                     killed[mutant.name] = found
                     yield found
             rest = [mutant for mutant in together if mutant.name not in killed]
@@ -299,6 +302,18 @@ class Trial:
                 names.remove(lost.case)
                 self._say(str(lost))
         return failing
+
+    def _suspects(self, mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
+        """Returns the mutants of a module on which one of these cases fails that may be the reason; halves the module
+        until each half passes or has one mutant."""
+        if len(mutants) == 1:
+            return list(mutants)
+        found: list[Mutant] = []
+        for half in (mutants[: len(mutants) // 2], mutants[len(mutants) // 2 :]):
+            module = self._modules.of([each.change for each in half])
+            if any(self._confirmed(self._once(name, module), module, *half) for name in names):
+                found += self._suspects(half, names)
+        return found
 
     def _by_others(self, mutant: Mutant, names: Sequence[str]) -> Finding | None:
         found = self._tried(mutant, self._modules.of([mutant.change]), list(names))
