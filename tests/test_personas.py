@@ -29,9 +29,9 @@ from samples import header
 from trial import report
 from trial.catalogue import UNTRIABLE, VIOLATIONS
 from trial.personas import PERSONAS, Persona
+from trial.personas.behaviours import BEHAVIOURS
 from trial.personas.masking import masked
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
-from trial.personas.windows import BindsCheckedAtAccess
 from trial.report import Trial
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
@@ -80,7 +80,7 @@ def test_a_persona_fails_exactly_the_rules_its_driver_violates(persona: Persona)
 def test_a_bind_checked_at_access_fails_only_rules_about_its_refusal() -> None:
     """The firmware of mlx5 may behave like this. Rows that only presuppose the refusal are UNREACHABLE."""
     mlx5 = BY_NAME["mlx5"]
-    persona = replace(mlx5, behaves={**mlx5.behaves, BindsCheckedAtAccess: ""})
+    persona = replace(mlx5, behaves={**mlx5.behaves, "binds-checked-at-access": ""})
     found = run_clean(persona, [case for case in cases() if case.given.windows])
     about = {"BIND-05", "BIND-07", "BIND-10", *mlx5.mistakes}
     assert [(id_, reason) for id_, rules, reason in found.failed if about.isdisjoint(rules)] == []
@@ -163,7 +163,8 @@ def test_violations_are_killed(persona: Persona) -> None:
 @in_turn
 def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
     kinds = persona.kind().__mro__
-    assert [kind for kind in persona.behaves if kind not in kinds or kind is Device] == []
+    behaves = [BEHAVIOURS[name] for name in persona.behaves]
+    assert [kind for kind in behaves if kind not in kinds or kind is Device] == []
     assert persona.claims.keys() <= persona.lacks.keys()
     assert persona.hides.keys().isdisjoint(persona.lacks)
 

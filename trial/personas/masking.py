@@ -3,34 +3,16 @@ violation."""
 
 from collections.abc import Mapping
 
-from reference.device import Device
-from trial.mutants.access_flags import HugetlbWithoutPagingRefused
-from trial.mutants.advice_pages import OnlyFlushedAdviceIsFollowed
-from trial.mutants.bind_posting import BindFaultsAreFoundInCompletions
-from trial.mutants.ordering import RelaxedOrderingIgnored
-from trial.mutants.rereg_access import KeysKept
 from trial.personas.persona import Persona
-from trial.personas.queueing import NoQueryOfQueuePairs, ReadSinksNeedRemoteWrite
-from trial.personas.registering import (
-    HcaVaIsDropped,
-    HugePagesNotOffered,
-    LastKeyComesBack,
-    LowestFreeKey,
-    NoNewRightToWrite,
-    NoRemoteKeyWithoutRights,
-    NoWritingOfReadOnlyPins,
-    ZeroBasedIsDropped,
-)
-from trial.personas.windows import NoEmptyTypeTwo, WindowsCannotBeBound, WindowsHoldNothing, WindowsOfTwoGigabytes
 
 _OPENING = (
     "read-only-memory-opens-to-writes",
     "read-only-memory-opens-to-receives",
     "read-only-memory-opens-to-atomics",
 )
-MASKS: Mapping[type[Device], tuple[str, ...]] = {
+MASKS: Mapping[str, tuple[str, ...]] = {
     # The driver never sees the flag.
-    RelaxedOrderingIgnored: (
+    "relaxed-ordering-ignored": (
         "remote-atomic-alone-relaxed",
         "no-binding-of-relaxed",
         "relaxed-refused",
@@ -38,23 +20,27 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "relaxed-atomics-refused",
     ),
     # The persona already refuses the lengths at which the violations begin.
-    WindowsOfTwoGigabytes: ("end-of-a-bind-wraps", "huge-lengths-are-signed", "wrapping-bind-is-cut-at-the-region"),
+    "windows-of-two-gigabytes": (
+        "end-of-a-bind-wraps",
+        "huge-lengths-are-signed",
+        "wrapping-bind-is-cut-at-the-region",
+    ),
     # Advice without FLUSH does nothing, on any region.
-    OnlyFlushedAdviceIsFollowed: ("asynchronous-advice-for-every-domain",),
+    "only-flushed-advice-is-followed": ("asynchronous-advice-for-every-domain",),
     # A re-registration keeps the keys, so that no old key exists.
-    KeysKept: ("old-key-serves",),
+    "keys-kept": ("old-key-serves",),
     # A region without LOCAL_WRITE has no REMOTE_WRITE either, and is refused for lack of that right.
-    ReadSinksNeedRemoteWrite: ("reads-write-anything",),
+    "read-sinks-need-remote-write": ("reads-write-anything",),
     # HUGETLB is refused before the device checks whether the region is in huge pages.
-    HugePagesNotOffered: ("dmabuf-every-flag", "dmabuf-on-demand"),
-    HugetlbWithoutPagingRefused: ("dmabuf-on-demand",),
+    "huge-pages-not-offered": ("dmabuf-every-flag", "dmabuf-on-demand"),
+    "hugetlb-without-paging-refused": ("dmabuf-on-demand",),
     # The old key has been assigned to a new region.
-    LowestFreeKey: ("posted-receives-keep-their-region",),
-    LastKeyComesBack: ("posted-receives-keep-their-region",),
+    "lowest-free-key": ("posted-receives-keep-their-region",),
+    "last-key-comes-back": ("posted-receives-keep-their-region",),
     # Every address is a pointer, so that no address can be wrong by an offset.
-    ZeroBasedIsDropped: ("zero-based-from-the-page", "zero-based-to-the-pages-end"),
+    "zero-based-is-dropped": ("zero-based-from-the-page", "zero-based-to-the-pages-end"),
     # Peers address every region by the address of its memory.
-    HcaVaIsDropped: (
+    "hca-va-is-dropped": (
         "regions-past-the-end-have-no-end",
         "keys-of-other-addresses-outlive",
         "ex-zero-based",
@@ -62,9 +48,9 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "iova-bounds-of-memory",
     ),
     # The region has no key with which it could be read.
-    NoRemoteKeyWithoutRights: ("remote-read-by-local-read",),
+    "no-remote-key-without-rights": ("remote-read-by-local-read",),
     # The completion reports the faults that the posting does not detect.
-    BindFaultsAreFoundInCompletions: (
+    "bind-faults-are-found-in-completions": (
         "foreign-region-bound",
         "foreign-regions-are-opened",
         "region-of-any-domain",
@@ -74,23 +60,23 @@ MASKS: Mapping[type[Device], tuple[str, ...]] = {
         "windows-open-to-the-queue-pair-of-the-bind",
     ),
     # A posted bind of zero bytes is refused.
-    NoEmptyTypeTwo: ("no-bytes-are-the-whole-region",),
+    "no-empty-type-two": ("no-bytes-are-the-whole-region",),
     # Bound windows do not prevent the deregistration or a change of a region.
-    WindowsHoldNothing: (
+    "windows-hold-nothing": (
         "windows-outlive-their-deallocation",
         "refused-changes-move-the-region",
         "local-invalidation-over-uc-holds-the-region",
     ),
     # Windows can be allocated although they are not declared.
-    WindowsCannotBeBound: ("windows-claimed", "type-two-claimed"),
+    "windows-cannot-be-bound": ("windows-claimed", "type-two-claimed"),
     # The change that would open the memory is refused.
-    NoNewRightToWrite: _OPENING,
-    NoWritingOfReadOnlyPins: _OPENING,
+    "no-new-right-to-write": _OPENING,
+    "no-writing-of-read-only-pins": _OPENING,
     # The state of a queue pair cannot be queried.
-    NoQueryOfQueuePairs: ("responder-goes-on",),
+    "no-query-of-queue-pairs": ("responder-goes-on",),
 }
 
 
 def masked(persona: Persona) -> frozenset[str]:
     """Returns the names of the violations that a persona's behaviours mask."""
-    return frozenset(name for kind, names in MASKS.items() if kind in persona.behaves for name in names)
+    return frozenset(name for behaviour, names in MASKS.items() if behaviour in persona.behaves for name in names)
