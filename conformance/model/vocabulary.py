@@ -12,8 +12,7 @@ from conformance import verbs
 from conformance.model.expected_errors import REASONS
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.positions import CONTENTS, POSITIONS
-from conformance.verbs import ArgumentSpec, arguments_of, product_of
-from conformance.verbs.reg_mr import INVENTED
+from conformance.verbs import INVENTED, ArgumentSpec, arguments_of, product_of
 
 ENTRIES = ("libibverbs", "uverbs")
 # Verbs that can replace another verb; a table can also run its rows with these verbs (bench/doors.py).
