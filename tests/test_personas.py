@@ -30,7 +30,6 @@ from trial import report
 from trial.catalogue import UNTRIABLE, VIOLATIONS
 from trial.personas import PERSONAS, Persona
 from trial.personas.behaviours import BEHAVIOURS
-from trial.personas.masking import masked
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
 from trial.report import Trial
 from trial.running import on_reference, on_the_reference, violations_by
@@ -173,7 +172,7 @@ def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
 def test_a_masked_violation_fails_no_row_of_its_rule(persona: Persona) -> None:
     run = clean(persona.name)
     rows = [case for case in cases() if case.id in run.passed and not case.sweep]
-    for violation in (each for each in VIOLATIONS if each.name in masked(persona)):
+    for violation in (each for each in VIOLATIONS if each.name in persona.masked):
         own = [case for case in rows if violation.rule in case.rules]
         judged = on_reference(own, persona.kind(violation.kind), persona.stack, run.findings)
         seen = [case.id for case, each in judged if each.verdict == Verdict.FAIL]
@@ -193,7 +192,7 @@ def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkey
     assert outcomes["mlx5"][0] is None  # masked by a behaviour of the persona
     assert outcomes["mlx4"][0] is not None
     assert outcomes["mlx4"][0].outcome == KILLED
-    monkeypatch.setattr("trial.personas.trying.masked", lambda persona: frozenset())
+    monkeypatch.setattr(Persona, "masked", frozenset())
     survived = try_on(BY_NAME["mlx5"], outcomes["mlx5"][1], wraps, killers, few)
     assert survived is not None
     assert survived.outcome == SURVIVED

@@ -13,7 +13,8 @@ EXPRESSION`; other names are attributes of the class, and `setup` creates the st
 marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. `departs` names the rules of the level `should` that a permitted
 mutant does not follow.
 
-The behaviours of personas are rows without a rule: `METHOD: EXPRESSION` follows the sentence.
+The behaviours of personas are rows without a rule: `METHOD: EXPRESSION` follows the sentence. `masks` names the
+violations that a behaviour hides: a driver with it gives the same answers with and without the violation.
 """
 
 import ast
@@ -33,6 +34,7 @@ from conformance.yamldoc.nodes import Node, read_file
 from trial.violation import BLIND, Violation
 
 _PERMITTED = "permitted"
+MASKS = "masks"
 
 
 def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:
@@ -86,7 +88,7 @@ def _mutants(row: Node, fields: dict[str, Node], names: dict[str, Any], base: st
     written = BLIND if BLIND in flags else ""
     first = Violation(name, rule, str(about.value), made, departs_from, _PERMITTED in flags, written)
     yield first
-    for each in (also.value if isinstance(also.value, tuple) else (also,)) if also else ():
+    for each in _items(also) if also else ():
         of, *rest = str(each.value).split()
         blind = rest[:1] == [BLIND]
         other = (rest[blind:] or [name])[0]
@@ -97,12 +99,15 @@ def _kind(
     row: Node, name: str, about: str, base: type[Any], code: Sequence[tuple[str, Node]], names: dict[str, Any]
 ) -> type[Any]:
     """Returns a subclass of `base` with the members of a row. Raises UserError (status 2)."""
+    masks = tuple(str(each.value) for key, node in code if key == MASKS for each in _items(node))
+    code = [(key, each) for key, each in code if key != MASKS]
     for key, _ in code:
         if not hasattr(base, key) and not any(f"self.{key}" in str(each.value) for _, each in code):
             raise _mistake(row, f"{base.__name__} has no {key!r}, and nothing here reads it")
     names = {**names, "plain": None}
     members = {key: _member(key, each, base, names) for key, each in code}
-    kind = type(name.replace("-", "_"), (base,), {**members, "__doc__": about, "__module__": names["__name__"]})
+    members |= {MASKS: masks, "__doc__": about, "__module__": names["__name__"]}
+    kind = type(name.replace("-", "_"), (base,), members)
     names["plain"] = partial(super, kind)  # a persona combines several classes, whose methods call each other
     return kind
 
@@ -129,6 +134,11 @@ def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
     found: dict[str, Any] = {}
     exec(compile(ast.fix_missing_locations(tree), str(code.location), "exec"), names, found)
     return found[name] if method else found[name]()
+
+
+def _items(node: Node) -> tuple[Node, ...]:
+    """Returns the elements of a list, or a text as the only element."""
+    return node.value if isinstance(node.value, tuple) else (node,)
 
 
 def _assigned(tree: ast.AST) -> set[str]:

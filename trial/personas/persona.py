@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from reference.device import Device
 from reference.stack import Stack
+from trial.mutant_table import MASKS
 from trial.personas.behaviours import BEHAVIOURS
 from trial.personas.sysfs_port import ETHERNET, SysfsPort
 
@@ -44,6 +45,11 @@ class Persona:
         """The rules that the driver really violates, each with its place in the source; their cases fail."""
         claimed = {_RULE_OF_CLAIM[name]: where for name, where in self.claims.items()}
         return {**_VIOLATED_ON_LINUX, **claimed, **self.mistakes}
+
+    @property
+    def masked(self) -> frozenset[str]:
+        """The names of the violations that its behaviours mask."""
+        return frozenset(name for each in self.behaves for name in getattr(BEHAVIOURS[each], MASKS))
 
     @property
     def stack(self) -> Stack:
