@@ -90,20 +90,6 @@ def test_whole_lines_are_replaced_up_to_others() -> None:
     assert "{\n\t/* the end */\n\treturn 0;" in text
 
 
-@pytest.mark.parametrize(
-    ("edit", "reason"),
-    [
-        (Edit(FILE, "", "after", "x", "", past="/* the end */"), "'/* the end */' occurs 2 times"),
-        (Edit(FILE, "", "after", "struct", "", past="int flags"), "'struct' does not follow 'int flags' in"),
-        (Edit(FILE, "check", "lines", "return 0", "", until="gone"), "'gone' does not follow 'return 0' in check of"),
-    ],
-)
-def test_words_that_do_not_follow_others_do_not_fit(edit: Edit, reason: str) -> None:
-    changed, misfits = apply([change(edit)], {FILE: SOURCE})
-    assert misfits["sample"].startswith(reason)
-    assert changed[FILE] == SOURCE
-
-
 def test_changes_of_one_place_follow_each_other_in_their_order() -> None:
     one = change(Edit(FILE, "check", "before", "/* the end */", "\tone();\n"), name="one")
     two = change(Edit(FILE, "check", "before", "/* the end */", "\ttwo();\n"), name="two")
@@ -117,6 +103,9 @@ def test_changes_of_one_place_follow_each_other_in_their_order() -> None:
         (Edit(FILE, "", "before", "/* the end */", ""), "'/* the end */' occurs 2 times in linux/rxe_mw.c, not once"),
         (Edit(FILE, "unbind", "before", "return", ""), "'unbind' is defined 0 times in linux/rxe_mw.c, not once"),
         (Edit("linux/rxe_odp.c", "", "before", "x", ""), "there is no file linux/rxe_odp.c"),
+        (Edit(FILE, "", "after", "x", "", past="/* the end */"), "'/* the end */' occurs 2 times"),
+        (Edit(FILE, "", "after", "struct", "", past="int flags"), "'struct' does not follow 'int flags' in"),
+        (Edit(FILE, "check", "lines", "return 0", "", until="gone"), "'gone' does not follow 'return 0' in check of"),
     ],
 )
 def test_a_change_that_does_not_fit_is_left_out_whole_and_the_others_are_made(edit: Edit, reason: str) -> None:

@@ -23,6 +23,8 @@ from conformance.results.records import footer_record
 from conformance.results.waivers import with_effective
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
+from kinds import Patch, Says
+from recorded_reference import is_dear
 from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import header
@@ -36,7 +38,6 @@ from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
 from trial.violation import Violation
 
-pytestmark = pytest.mark.long
 BY_NAME = {each.name: each for each in PERSONAS}
 # On these personas, no statuses of the InfiniBand specification are demanded.
 IWARP = {"irdma-iwarp", "erdma", "cxgb4", "qedr-iwarp", "siw"}
@@ -48,7 +49,7 @@ ONE_OF_EACH_RULE = list({each.rule: each for each in VIOLATIONS}.values())
 
 @cache
 def cases() -> list[Case]:
-    return of_tier(load_suite().cases, DEFAULT)
+    return [case for case in of_tier(load_suite().cases, DEFAULT) if not is_dear(case)]
 
 
 @cache
@@ -179,7 +180,7 @@ def test_a_masked_violation_fails_no_row_of_its_rule(persona: Persona) -> None:
         assert (violation.name, seen) == (violation.name, [])
 
 
-def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkeypatch: Patch) -> None:
     wraps = next(each for each in VIOLATIONS if each.name == "end-of-a-bind-wraps")
     few = [case for case in cases() if "BIND-17" in case.rules and not case.sweep]
     killers = try_violation(wraps, few).by
@@ -199,9 +200,7 @@ def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkey
     assert not outcome(BY_NAME["mlx5"], outcomes["mlx5"][1], [survived]).passed
 
 
-def test_the_command_writes_its_table_and_suggests_personas(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_its_table_and_suggests_personas(tmp_path: Path, monkeypatch: Patch, capsys: Says) -> None:
     short = next(each for each in VIOLATIONS if each.name == "one-byte-too-short")
     about = {short.rule, *BY_NAME["efa"].violates}
     few = [case for case in cases() if about.intersection(case.rules)]
@@ -226,7 +225,7 @@ def test_personas_without_violations() -> None:
     assert (found.passed, found.findings) == (True, ())
 
 
-def test_a_sweep_may_fail_only_by_the_expected_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_may_fail_only_by_the_expected_rule(monkeypatch: Patch) -> None:
     """A sweep that may fail for one of its rules may not fail for another."""
     persona = BY_NAME["mlx5"]
     (sweep,) = [case for case in cases() if case.id == "bind_mw/rights_space/type-1"]
