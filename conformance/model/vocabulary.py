@@ -302,7 +302,13 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "qp_type": ArgumentSpec("word", "qp_type", "RC", words=LIST_TYPES),
     },
     "post_receive": {"qp": _QP, "sg_list": ArgumentSpec("sges")},
-    "send_to_receive": {"qp": _QP, "memory": _MEMORY, "length": ArgumentSpec("quantity", default="8")},
+    # Only the bytes of `memory` from the offset `behind` on are compared.
+    "send_to_receive": {
+        "qp": _QP,
+        "memory": _MEMORY,
+        "length": ArgumentSpec("quantity", default="8"),
+        "behind": ArgumentSpec("quantity", default="0"),
+    },
     "post_traffic": _IN_FLIGHT,
     # Another process makes the set-up of the case, posts the requests of post_traffic, and is killed.
     "killed_in_flight": _IN_FLIGHT,
