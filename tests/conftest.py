@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 _SLOW = """
 bisect_step bundle cache ci describe docs evidence examiner extending extending_page faults formats fuzzed_results
 header history hostile_host hostile_workers judge kernel_trial loader_properties manners nightly old_results
-one_conclusion output own_builds packages page page_sizes patches personas plugin preflight recorded_run
+one_conclusion output own_builds packages page patches personas plugin preflight recorded_run
 reference regular_file remote_host reproducers resume schema sequences site sweeps template trial
 """
 SLOW = frozenset(_SLOW.split())
@@ -84,14 +84,22 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+_FIRST = ("test_run", "test_personas", "test_bundle", "test_trial", "test_host_device", "test_bad_driver")
+
+
+def _order(file: str) -> int:
+    return _FIRST.index(file) if file in _FIRST else len(_FIRST)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Among the selected tests, long files come first, so that all processes end at about the same time.
+    """Among the selected tests, the file that takes longest comes first, so that all processes end at about the same
+    time. Its run makes the template that the other guests need; meanwhile the other processes compute.
 
-    Next come files with guests, which wait more than they compute.
+    Next come the other files with guests, which wait more than they compute.
     """
-    marked = {name: {item.path for item in items if item.get_closest_marker(name)} for name in ("long", "guest")}
-    items.sort(key=lambda item: [item.path not in paths for paths in marked.values()])
+    of_guests = {item.path.stem for item in items if item.get_closest_marker("guest")}
+    items.sort(key=lambda item: (_order(item.path.stem), item.path.stem not in of_guests))
 
 
 # How many tests the option `-m "not nightly"` leaves out; each process of pytest-xdist counts all of them.

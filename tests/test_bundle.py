@@ -37,7 +37,6 @@ from runs.plan import Plan, write_plan
 from samples import consistent, numbered
 from trial.catalogue import VIOLATIONS
 
-pytestmark = pytest.mark.long
 SUITE = load_suite()
 DEFAULT = Selection(tier="default").apply(SUITE)
 DEFAULT_IDS = [case.id for case in DEFAULT]

@@ -13,7 +13,7 @@ import bad_driver
 from conformance.tables.suite import ROOT
 from own_guest import told_by
 
-pytestmark = [pytest.mark.guest, pytest.mark.long]
+pytestmark = pytest.mark.guest
 
 
 @pytest.fixture(scope="module")

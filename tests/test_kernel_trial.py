@@ -22,7 +22,7 @@ from conformance.tables.tiers import Shard
 from fixtures.guest.changes import Change
 from fixtures.guest.driver import DRIVERS
 from trial import kernel_runs
-from trial.kernel import inside, report
+from trial.kernel import inside, report, trying
 from trial.kernel.guest import Answer, Guests, Lost, NoSession
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, read_mutants
@@ -62,7 +62,7 @@ edits:
 
 def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
     change = Change(name, "The last byte is refused.", ("REG-20",), (), (), name)
-    return dataclasses.replace(Mutant(change, "rxe_mr", "range", False, False, False, (), ""), **more)
+    return dataclasses.replace(Mutant(change, "rxe_mr", "range", False, False, False, False, (), ""), **more)
 
 
 class Driver:
@@ -230,6 +230,28 @@ def test_survivors_are_tried_together_and_distinguished_where_a_case_fails() -> 
         "three": SURVIVED,
     }
     assert found["two"].by == (OTHER.id,)
+
+
+def test_a_run_of_many_cases_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, said = Driver({("one", OWN.id): "REG-20"}), list[str]()
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver), said.append)
+    monkeypatch.setattr(trying, "_PROGRESS_S", -1.0)
+    assert [each.outcome for each in trial.try_together([mutant("one", permitted=True)])] == [FALSE_ALARM]
+    assert said == [f"{OWN.id}: FAIL: why", *(f"{n} of 2 cases were run, 1 of them failed" for n in (1, 2))]
+
+
+def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried_together = list[list[str]]()
+
+    def try_together(mutants: Sequence[Mutant]) -> Iterator[Finding]:
+        tried_together.append([each.name for each in mutants])
+        return iter(())
+
+    trial = Trial(CASES, cast(Modules, Driver()), cast(Guests, Driver()))
+    monkeypatch.setattr(trial, "try_together", try_together)
+    chosen = [mutant("no-odp", permitted=True, hides=True), *(mutant(name, permitted=True) for name in ("one", "two"))]
+    assert list(kernel_runs._findings(trial, chosen, argparse.Namespace(own=False, only=["a"]))) == []
+    assert tried_together == [["one", "two"], ["no-odp"]]
 
 
 def test_what_does_not_load_together_or_does_not_fit_at_all_is_not_accepted() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
+from launched import prepare
 from patience import PATIENCE_S, await_true
 
 pytestmark = pytest.mark.guest
@@ -103,14 +104,7 @@ def unbroken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     out = tmp_path_factory.mktemp("kills") / "unbroken"
     # Files that are made only once would make this run longer than the later runs, and moments would come after the end
     # of later runs.
-    subprocess.run(
-        ["./rdma-cts", "prepare", "--yes"],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdout=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    prepare()
     began = time.monotonic()
     done = run(*arguments, "--out", str(out))
     took = time.monotonic() - began

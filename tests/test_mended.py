@@ -103,7 +103,9 @@ def test_module_and_provider_are_built_once_and_again_when_damaged(tmp_path: Pat
 
 def test_modules_of_another_driver_are_compiled_in_the_same_workshop(tmp_path: Path, workshop: Workshop) -> None:
     change = Change("mutant", "why", (), (), (Edit("linux/siw_m.c", "", "after", "first", "more\n"),), "4" * 64)
-    modules = Modules(RECIPE, image(tmp_path), tmp_path, driver_for("siw"))
+    said: list[str] = []
+    modules = Modules(RECIPE, image(tmp_path), tmp_path, driver_for("siw"), said.append)
+    assert "building the workshop" in said[0], "it takes minutes"
     assert modules.of([change]).read_text() == "first\nmore\nlast\n"
     assert modules.of([]).read_text() == "first\nlast\n", "of what is unchanged"
     ensure_mended([WHY], RECIPE, image(tmp_path), tmp_path, print)

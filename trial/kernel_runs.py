@@ -91,7 +91,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     packages.ensure_tools(packages.GUEST, assume_yes=arguments.yes, say=say)
     recipe, driver = recipe_for(), driver_for(arguments.driver)
     image = ensure_image(recipe, cache_directory(), say)
-    modules = Modules(recipe, image, cache_directory(), driver)
+    modules = Modules(recipe, image, cache_directory(), driver, say)
     if arguments.build:
         return _build(chosen, modules)
     under_test = UnderTest(Builds(), image, recipe, _module(driver, recipe, image, say))
@@ -155,8 +155,8 @@ def _findings(trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namesp
             survivors.append(mutant)
     if not (arguments.own or arguments.only):
         yield from trial.try_together([each for each in survivors if not each.leaks])
-    if not arguments.own:
-        yield from trial.try_together(permitted)
+    for hides in (False, True) if not arguments.own else ():
+        yield from trial.try_together([each for each in permitted if each.hides is hides])
 
 
 def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutant]:

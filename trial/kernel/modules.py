@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -32,9 +32,9 @@ class Modules:
     """The modules of sets of mutants. Each set is applied to the driver's sources, which are the mended sources for
     rxe."""
 
-    def __init__(self, recipe: Recipe, image: Image, cache: Path, driver: Driver) -> None:
+    def __init__(self, recipe: Recipe, image: Image, cache: Path, driver: Driver, say: Callable[[str], None]) -> None:
         self._recipe, self._image, self._cache = recipe, image, cache
-        self._driver = driver
+        self._driver, self._say = driver, say
         self._folder = cache / "mutants"
         self._folder.mkdir(parents=True, exist_ok=True)
         self.seconds: list[float] = []  # the duration of each compilation
@@ -71,7 +71,7 @@ class Modules:
         return path
 
     def _workshop(self) -> AbstractContextManager[Mender]:
-        return mender(self._recipe, self._image, self._cache, lambda _: None, self._driver)
+        return mender(self._recipe, self._image, self._cache, self._say, self._driver)
 
 
 def _digest(kernel_version: str, texts: Mapping[str, str]) -> str:

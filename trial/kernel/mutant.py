@@ -16,7 +16,8 @@ from fixtures.guest.changes import Change, read_edits
 from fixtures.guest.driver import DEFAULT_DRIVER
 
 FOLDER = Path(__file__).parent  # contains a folder for each driver
-_KEYS = ("name", "about", "rules", "kind", "kills", "leaks", "permitted", "departs_from", "equivalent", "edits")
+_FLAGS = ("kills", "leaks", "permitted", "hides")
+_KEYS = ("name", "about", "rules", "kind", *_FLAGS, "departs_from", "equivalent", "edits")
 _REQUIRED = ("name", "about", "rules", "kind", "edits")
 _SEPARATOR = b"---\n"
 
@@ -26,7 +27,8 @@ class Mutant:
     """A change of the driver that violates `rules`; `kind` is the kind of mistake.
 
     `kills` says that the change can end the kernel, and `leaks` that it may be impossible to unload the module. A
-    `permitted` mutant violates no rule, but does not follow the recommendations of the rules `departs_from`.
+    `permitted` mutant violates no rule, but does not follow the recommendations of the rules `departs_from`; it `hides`
+    what other changes do if it removes a capability that they need.
     `equivalent` is the reason why no program can see the change, or the document that leaves the behaviour open.
     """
 
@@ -36,6 +38,7 @@ class Mutant:
     kills: bool
     leaks: bool
     permitted: bool
+    hides: bool
     departs_from: tuple[str, ...]
     equivalent: str
 
@@ -120,5 +123,6 @@ def _mutant(path: Path, node: Node, reader: Reader) -> Mutant:
     edits = read_edits(fields.get("edits"), reader)
     digest = hashlib.sha256(repr(edits).encode()).hexdigest()
     change = Change(text("name"), text("about"), ids("rules"), (), edits, digest)
-    flags = flag("kills"), flag("leaks"), flag("permitted")
-    return Mutant(change, path.stem, text("kind"), *flags, ids("departs_from"), text("equivalent"))
+    kills, leaks, permitted, hides = map(flag, _FLAGS)
+    departs_from, equivalent = ids("departs_from"), text("equivalent")
+    return Mutant(change, path.stem, text("kind"), kills, leaks, permitted, hides, departs_from, equivalent)

@@ -27,6 +27,7 @@ HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not comp
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
 TOGETHER = 22  # the number of mutants in one module
 _LOADS = 40  # the number of modules loaded in one guest, because each leaves some resources behind
+_PROGRESS_S = 60.0  # between two lines about a run of many cases
 _TRIES = 3  # the number of tries of a mutant in new guests, after a guest died while no case ran
 
 
@@ -274,6 +275,7 @@ class Trial:
         """Returns the cases, among all cases, that report a violation with a module. Raises Lost and NoSession."""
         failing: dict[str, Answer] = {}
         names = collections.deque(case.id for case in self._cases)
+        told = time.monotonic()
         while names:
             try:
                 guest = self.ready()
@@ -284,7 +286,9 @@ class Trial:
                     if answer.rules:
                         failing[answer.case] = answer
                         self._say(f"{answer.case}: {answer.verdict}: {answer.reason}")
-                self._say(f"{len(self._cases)} cases were run, {len(failing)} of them failed")
+                    if not names or time.monotonic() - told > _PROGRESS_S:
+                        told, done = time.monotonic(), len(self._cases) - len(names)
+                        self._say(f"{done} of {len(self._cases)} cases were run, {len(failing)} of them failed")
             except Lost as lost:
                 self.close()
                 if not lost.case:
