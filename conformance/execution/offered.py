@@ -175,7 +175,7 @@ def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, 
         "peer_memory": False,
         "fork_race": False,
         "advise_absent": not offered["advise_mr"],
-        "rereg_absent": not offered["rereg_mr"],
+        "rereg_absent": not offered.get("rereg_mr", True),
         "swap": len(Path("/proc/swaps").read_text().splitlines()) > 1,
         "failing_allocations": can_fail(),
     }
