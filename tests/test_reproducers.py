@@ -289,6 +289,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert "repro.c: " in cli(0, "reproducer", ADVICE).out
+    assert "; cc 'of mine.c' -libverbs" in cli(0, "reproducer", ADVICE, "--out", "of mine.c").out
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
     run = str(FORKY)
     defect = next(each for each in forky().defects if WRITE in each.cases)
