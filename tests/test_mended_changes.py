@@ -56,6 +56,20 @@ def test_lines_go_before_and_after_the_line_of_an_anchor() -> None:
     assert text.count("one();") == 1, "the same words in another function are left alone"
 
 
+@pytest.mark.parametrize(("before", "after", "stays"), [("Copy a", "Do copy a", True), ("\t", "\t\t", False)])
+def test_only_the_edits_determine_the_identity_of_a_change(
+    before: str, after: str, stays: bool, tmp_path: Path
+) -> None:
+    texts = "subject: Copy a word\nabout: It is lost.\nrules: [BIND-10]\ncase: x\nedits:\n"
+    edits = '  - {file: linux/rxe_mw.c, before: first, text: "\tone();"}\n'
+    path = tmp_path / "sample.yaml"
+    hashes = []
+    for text in (texts + edits, (texts + edits).replace(before, after)):
+        path.write_text(text)
+        hashes += [each.sha256 for each in read_changes(tmp_path)]
+    assert (hashes[0] == hashes[1]) is stays
+
+
 def test_words_are_replaced_and_the_rest_of_the_line_stays() -> None:
     assert "\tif (!qp->state)\n" in applied(Edit(FILE, "check", "instead", "qp->state", "!qp->state"))
 
