@@ -27,7 +27,7 @@ from reproducers.mail import mail
 from reproducers.of_runs import basis_of, cut, file_name, programs_of, reproducer, unknown_device
 from reproducers.program import MOST_LINES, Program
 from reproducers.writer import Inexpressible
-from samples import result
+from samples import changed, result
 from trial.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
 
 SUITE = load_suite()
@@ -333,12 +333,8 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
 )
 def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, verdict: str, says: str) -> None:
     symptom, run = symptom_named(WRITE), forky()
-    case = next(each for each in run.results if each["case"] == symptom.case) | {
-        "verdict": verdict,
-        "effective": verdict,
-    }
-    head = {**run.header, "device": {**run.header["device"], "driver": "siw"}}
-    other = digest(Recorded(head, [case], None), tmp_path)
+    head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
+    other = digest(Recorded(head, [result(row(symptom.case), verdict)], None), tmp_path)
     said = " ".join(mail(symptom, run, SUITE, basis_of(FORKY), [other]).split())
     assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
     assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has it" in said
