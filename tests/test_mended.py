@@ -10,7 +10,6 @@ import pytest
 from conformance.errors import UserError
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded, footer_record
-from conformance.run_options import RunOptions
 from fixtures.guest import build
 from fixtures.guest.changes import Change, Edit
 from fixtures.guest.driver import driver_for
@@ -20,8 +19,7 @@ from fixtures.guest.recipe import recipe_for
 from kinds import Cli
 from reports import html, markdown, terminal
 from reports.digest import digest
-from samples import header, numbered, registry, result, user_error
-from targets.builds import refuse_beside_own_stack
+from samples import header, numbered, registry, result
 from trial.kernel.modules import Modules
 from trial.mended import SAMPLE, left_out, selected, table
 
@@ -151,25 +149,10 @@ def test_a_mirror_with_another_kernel_says_which_image_to_remove(workshop: Works
     assert "forky-0123" in caught.value.hint
 
 
-def test_without_leaves_a_change_out_and_knows_the_names() -> None:
+def test_without_leaves_a_change_out() -> None:
     names = [change.name for change in chosen_changes(())]
     assert "window-bounds" in names
     assert [change.name for change in chosen_changes(("window-bounds",))] == [n for n in names if n != "window-bounds"]
-    with pytest.raises(UserError, match=r"'window-bound': there is no such change.*did you mean window-bounds"):
-        chosen_changes(("window-bound",))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (RunOptions(guest=True, without=("window-bounds",)), "--without is for a mended stack: --stack forky-mended"),
-        (RunOptions(guest=True, stack="forky-mended", modules=Path("m")), "--modules and --stack forky-mended exclude"),
-        (RunOptions(guest=True, stack="forky-mended", driver="siw"), "of the driver rxe, not of siw"),
-    ],
-)
-def test_options_that_exclude_the_mended_stack_are_refused_in_one_line(options: RunOptions, message: str) -> None:
-    with user_error(message, status=2):
-        refuse_beside_own_stack(options)
 
 
 def test_every_report_says_in_its_headline_by_which_changes_the_stack_differs(tmp_path: Path) -> None:

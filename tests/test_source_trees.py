@@ -156,20 +156,6 @@ def test_a_copy_follows_its_tree_and_dates_what_has_changed_now(tmp_path: Path) 
     assert (copy / "a.o").exists()
 
 
-def test_unsuitable_source_trees_are_refused_before_a_build(tmp_path: Path, compilers: Compilers) -> None:
-    linux = compilers.linux
-    for options, message in (
-        (RunOptions(guest=True, linux=tmp_path), "there is no drivers/infiniband/sw/rxe in it"),
-        (RunOptions(guest=True, linux=linux, driver="siw"), "there is no drivers/infiniband/sw/siw in it"),
-        (RunOptions(guest=True, linux=linux, modules=tmp_path), "--linux and --modules exclude each other"),
-        (RunOptions(guest=True, linux=linux, kernel=tmp_path), "--linux and --kernel exclude each other"),
-        (RunOptions(guest=True, linux=linux, stack="forky-mended"), "--linux and --stack forky-mended exclude"),
-    ):
-        with pytest.raises(UserError, match=message) as caught:
-            builds.check(options)
-        assert caught.value.status == 2
-
-
 def test_a_tree_of_rdma_core_is_compiled_and_a_build_is_used_as_it_is(compilers: Compilers) -> None:
     rdma_core = compilers.rdma_core
     tree = RunOptions(guest=True, rdma_core=rdma_core)
