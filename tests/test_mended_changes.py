@@ -75,6 +75,20 @@ def test_an_edit_changes_only_what_it_names(edit: Edit, text: str) -> None:
     assert text in applied(edit)
 
 
+@pytest.mark.parametrize(("before", "after", "stays"), [("Copy a", "Do copy a", True), ("\t", "\t\t", False)])
+def test_only_the_edits_determine_the_identity_of_a_change(
+    before: str, after: str, stays: bool, tmp_path: Path
+) -> None:
+    texts = "subject: Copy a word\nabout: It is lost.\nrules: [BIND-10]\ncase: x\nedits:\n"
+    edits = '  - {file: linux/rxe_mw.c, before: first, text: "\tone();"}\n'
+    path = tmp_path / "sample.yaml"
+    hashes = []
+    for text in (texts + edits, (texts + edits).replace(before, after)):
+        path.write_text(text)
+        hashes += [each.sha256 for each in read_changes(tmp_path)]
+    assert (hashes[0] == hashes[1]) is stays
+
+
 def test_a_comment_stays_with_the_definition_below_it() -> None:
     source = SOURCE.replace("int bind(", "/* Binds.\n * Twice.\n */\nint bind(")
     changed, _ = apply([change(Edit(FILE, "", "above", "bind", "int helper;\n\n"))], {FILE: source})

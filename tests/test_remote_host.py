@@ -79,6 +79,7 @@ class StandIn(Far):
         for name, before, after in (
             ("protocol.py", f"ALIVE_S = {protocol.ALIVE_S}", "ALIVE_S = 0.2"),
             ("agent.py", BOOT_ID, str(self.boot_id)),
+            ("../system/processes.py", "/ 20 > 0", "/ 100 > 0"),  # this machine may be busy
         ):
             path = suite / "fixtures/hosts" / name
             path.write_text(path.read_text().replace(before, after))
@@ -235,6 +236,22 @@ def test_a_run_over_ssh_has_the_verdicts_of_one_without(verdicts_of: Any, stand_
     assert [line["boot_id"] for line in recorded.others if line["type"] == "worker"] == ["boot-1"]
     assert "passed" in (made.out / "console.log").read_text()
     assert stand_in.left() == []
+
+
+def test_a_host_says_whether_its_silent_process_uses_the_processor(stand_in: StandIn, tmp_path: Path) -> None:
+    with stand_in.host() as host:
+        place = Place(host, ["--rdma-cases", "vendor/0"], tmp_path / "console.log", link=host.first)
+        worker = place.start(["reg_mr/fake/hangs"])
+        lines: list[bytes | None] = []
+
+        def is_busy() -> bool:
+            lines.append(worker.next_line(0.05))
+            return worker.busy()
+
+        await_true(is_busy)  # while Python starts
+        await_true(lambda: not is_busy() and any(line and b'"type":"start"' in line for line in lines))
+        worker.close()
+    assert b"" not in lines
 
 
 def test_a_process_that_dies_on_the_host_costs_one_case(verdicts_of: Any) -> None:
