@@ -167,3 +167,11 @@ def verdicts(recorded: Recorded) -> list[str]:
     assert len(found) == len(recorded.results)
     assert sum(footer_of(recorded)["verdicts"].values()) == len(recorded.results)
     return [found[case] for case in IDS]
+
+
+SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
+
+
+def figures(recorded: Recorded) -> dict[str, object]:
+    """The part of the footer that is the same with and without an interruption, and for every number of workers."""
+    return {key: value for key, value in footer_of(recorded).items() if key in SAME}

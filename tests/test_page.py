@@ -21,6 +21,7 @@ from conformance.model.record import Axes, Deviation, ResultRecord, Subsets
 from conformance.model.rules import VENDOR
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Recorded, footer_record
+from kinds import words
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
 from page_reader import cases_of, data_of
 from patience import PATIENCE_S
@@ -40,14 +41,8 @@ RULES = {rule.id: rule.as_data() for rule in registry().values()}
 def browser() -> Iterator[webdriver.Chrome]:
     """One Chromium for all tests of the module."""
     options = webdriver.ChromeOptions()
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1280,1000",
-    ):
-        options.add_argument(argument)
+    for argument in words("headless=new no-sandbox disable-gpu disable-dev-shm-usage window-size=1280,1000"):
+        options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     assert chromium, "the tests need Debian's chromium"
@@ -210,16 +205,13 @@ def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: webdriver.Ch
     assert [entry for entry in log if entry["level"] == "SEVERE"] == []
 
 
-def test_a_script_that_got_into_the_page_would_not_run(page: webdriver.Chrome) -> None:
+def test_the_page_loads_nothing_and_runs_no_script_that_got_into_it(page: webdriver.Chrome) -> None:
+    loaded = page.execute_script("return performance.getEntriesByType('resource').map(each => each.name.slice(0, 5))")
+    assert set(loaded) <= {"data:"}
     page.execute_script(
         "const it = document.createElement('script'); it.textContent = 'window.ran = 3'; document.body.append(it)"
     )
     assert page.execute_script("return window.ran") is None
-
-
-def test_the_page_loads_nothing(page: webdriver.Chrome) -> None:
-    loaded = page.execute_script("return performance.getEntriesByType('resource').map(each => each.name.slice(0, 5))")
-    assert set(loaded) <= {"data:"}
 
 
 def test_the_verdict_stands_on_top_in_words(page: webdriver.Chrome) -> None:

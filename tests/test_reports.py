@@ -23,7 +23,7 @@ from conformance.tables.suite import load_suite
 from made_history import run_of, write_run
 from reports import junit, tmt
 from reports.digest import Digest, digest
-from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
+from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 from samples import header, numbered, registry, result
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
@@ -75,17 +75,8 @@ def test_each_verdict_has_its_element() -> None:
         "UNSUPPORTED": ["skipped"],
         "PASS": [],
     }
-
-
-def test_the_counts_are_those_of_the_testcases() -> None:
-    suite = parsed(junit.render([digested(one_of_each())]))
-    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "10",
-        "failures": "3",
-        "errors": "2",
-        "skipped": "4",
-    }
-    assert len(suite.findall("testcase")) == 10
+    counts = [int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")]
+    assert counts == [len(suite.findall("testcase")), 3, 2, 4] == [10, 3, 2, 4]
 
 
 def test_a_testcase_is_named_by_verb_and_case() -> None:
@@ -199,20 +190,6 @@ def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:
     assert all(character.isprintable() or character == "\n" for character in text)
     (shown,) = [row for row in text.splitlines() if row.startswith("wrong report")]
     assert shown.endswith("(REG-01) x1")
-
-
-def test_progress_shows_failures_at_once_and_nothing_hostile() -> None:
-    stream = io.StringIO()
-    progress = Progress(stream)
-    progress.run_started(header(), 3)
-    progress.result_recorded(result(SUITE.cases[0]), 1, 3)
-    progress.result_recorded(result(SUITE.cases[1], "FAIL", HOSTILE), 2, 3)
-    progress.worker_restarted("it died")
-    said = stream.getvalue().splitlines()
-    assert said[0] == "3 cases on fake0 (fake), kernel 7.2.0, rdma-core 65.0, stack host"
-    assert said[1].startswith("  FAIL reg_mr/sample/c1: a")
-    assert said[1].isprintable()
-    assert said[2:] == ["  starting a new worker: it died"]
 
 
 def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from actors import HEADER, IDS, SILENCE, Stage, failed, killed, passed, ran, start, verdicts
+from actors import HEADER, IDS, SILENCE, Stage, failed, figures, killed, passed, ran, start, verdicts
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
@@ -22,12 +22,6 @@ from runs.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
 from samples import footer_of, header, user_error
 
 UNBROKEN = [HEADER, start(0), passed(0), start(1), failed(1), *ran(2, 3)[1:]]
-SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
-
-
-def figures(recorded: Recorded) -> dict[str, object]:
-    """Returns the part of the footer that must be the same with and without an interruption."""
-    return {key: value for key, value in footer_of(recorded).items() if key in SAME}
 
 
 @pytest.fixture
@@ -215,15 +209,6 @@ def test_a_malformed_plan_is_one_line(tmp_path: Path, content: bytes) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("key", ["argv", "planned", "directory", "given"])
-def test_a_plan_with_a_value_of_another_type_is_refused(tmp_path: Path, key: str) -> None:
-    write_plan(PLAN, tmp_path)
-    data = json.loads((tmp_path / "plan.json").read_text())
-    (tmp_path / "plan.json").write_text(json.dumps({**data, key: [17]}))
-    with pytest.raises(UserError, match="not a valid plan"):
-        read_plan(tmp_path)
-
-
 def test_a_directory_without_a_plan_holds_no_run_to_resume(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no run to resume in .*: there is no plan\.json"):
         read_plan(tmp_path)
@@ -279,6 +264,9 @@ def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Se
     ("changes", "output"),
     [
         ({"argv": "--verb"}, "is not a valid plan of a"),
+        ({"argv": [17]}, "is not a valid plan of a"),
+        ({"directory": [17]}, "is not a valid plan of a"),
+        ({"file": [17], "planned": [17]}, "is not a valid plan of a"),
         ({"argv": {"--verb": 1}}, "is not a valid plan of a"),
         ({"directory": "a\0b"}, "is not a valid plan of a"),
         ({"file": "a\0b", "given": 5}, "is not a valid plan of a"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors import HEADER, Actor, Audience, Stage, start
+from actors import HEADER, Actor, Audience, Stage, figures, start
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.record import SupervisorFacts
@@ -24,7 +24,6 @@ COUNT = 40
 SUITE = numbered(COUNT)
 IDS = [case.id for case in SUITE.cases]
 LONG = dict.fromkeys(IDS, 10.0)  # seconds: long enough that each worker gets a share
-SAME = ("complete", "verdicts", "rules", "rule_totals", "points")
 
 
 def lines(cases: Sequence[str], dies_in: str = "") -> Iterator[bytes | None]:
@@ -72,11 +71,6 @@ def supervised(
         plan = RunPlan(SUITE, cases, {"stack": "test"}, durations=LONG)
         Supervisor(Recording(plan, file, Audience()), folder / "console.log").run(*[starter] * at_once)
     return read_results(folder)
-
-
-def figures(recorded: Recorded) -> dict[str, object]:
-    """The part of the footer that is the same for every number of workers."""
-    return {key: value for key, value in footer_of(recorded).items() if key in SAME}
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 8])
