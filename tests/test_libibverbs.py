@@ -65,8 +65,8 @@ def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def built(folder: Path, stub: str, *options: str) -> Path:
     (folder / "stub.c").write_text(stub)
-    command = ["cc", "-w", "-shared", "-fPIC", *options, "-o", folder / "libibverbs.so.1", folder / "stub.c"]
-    subprocess.run(command, check=True)
+    command = ["cc", "-w", "-shared", "-fPIC", *options, "-o", "libibverbs.so.1", "stub.c"]
+    subprocess.run(command, cwd=folder, check=True)
     return folder
 
 
