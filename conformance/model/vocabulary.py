@@ -148,7 +148,8 @@ def _words(of: str, default: str | None, words: Iterable[str]) -> ArgumentSpec:
 # The arguments of calls that are not verbs, by name.
 _ARGUMENTS: Mapping[str, ArgumentSpec] = {
     **{
-        name: ArgumentSpec("quantity") for name in ("rkey", "lkey", "at", "mappings", "iova", "count", "solicited_only")
+        name: ArgumentSpec("quantity")
+        for name in ("rkey", "lkey", "at", "behind", "mappings", "iova", "count", "solicited_only")
     },
     **{name: ArgumentSpec("object", name, name) for name in ("pd", "mr", "qp")},
     "addr": ArgumentSpec("quantity", default="buf.addr"),
@@ -266,7 +267,7 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
         "qp_type": _words("qp_type", "RC", LIST_TYPES),
     },
     "post_receive": _given("qp sg_list"),
-    "send_to_receive": _given("qp memory length=8"),
+    "send_to_receive": _given("qp memory length=8 behind=0"),  # compares the bytes of `memory` from `behind` on
     "post_traffic": _IN_FLIGHT,
     # Another process makes the set-up of the case, posts the requests of post_traffic, and is killed.
     "killed_in_flight": _IN_FLIGHT,
