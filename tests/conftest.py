@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 _SLOW = """
 bisect_step bundle cache ci describe docs evidence examiner extending extending_page faults formats fuzzed_results
 header history hostile_host hostile_workers judge kernel_trial loader_properties manners nightly old_results
-one_conclusion output own_builds packages page page_sizes patches personas plugin preflight recorded_run
+one_conclusion output own_builds packages page patches personas plugin preflight recorded_run
 reference regular_file remote_host reproducers resume schema sequences site sweeps template trial
 """
 SLOW = frozenset(_SLOW.split())
@@ -84,14 +84,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+# The files that take longest, in the order in which they are begun. The first makes the template that the other guests
+# need; meanwhile the next three compute.
+_FIRST = "run personas reference remote_host host_device bad_driver own_builds kills bundle plugin page".split()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Among the selected tests, long files come first, so that all processes end at about the same time.
-
-    Next come files with guests, which wait more than they compute.
-    """
-    marked = {name: {item.path for item in items if item.get_closest_marker(name)} for name in ("long", "guest")}
-    items.sort(key=lambda item: [item.path not in paths for paths in marked.values()])
+    """Sorts the selected tests so that all processes end at about the same time: the files that take longest come
+    first. Next come the other files with guests, which wait more than they compute."""
+    of_guests = {item.path for item in items if item.get_closest_marker("guest")}
+    order = {f"test_{name}": number for number, name in enumerate(_FIRST)}
+    items.sort(key=lambda item: (order.get(item.path.stem, len(order)), item.path not in of_guests))
 
 
 # How many tests the option `-m "not nightly"` leaves out; each process of pytest-xdist counts all of them.

@@ -4,8 +4,8 @@
 
 The program speaks the port's protocol on its standard input and output: it reports that the guest is up, waits for a
 request, and answers. LINES is a file with the lines of an honest worker: its header, and a result for each case. WHAT
-is the attack in the second case: a key of CHANGES or TEXTS, or the name of a function below. The functions get the
-worker as argument, and return or end the process.
+is the attack in the second case: a key of CHANGES, TEXTS or SAID, or the name of a function below. A function gets the
+worker as argument, and returns or ends the process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 HUGE = 100 << 20
@@ -69,7 +69,7 @@ class Worker:
         self.case = case
         self.tell({"type": "start", "case": case})
 
-    def run(self, what: Callable[[Worker], None]) -> None:
+    def run(self, what: Callable[[Worker], object]) -> None:
         self.tell(self.header)
         for number, case in enumerate(self.cases):
             self.begin(case)
@@ -123,51 +123,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
 }
 
 
-# Attacks of a library that has the descriptor but not the mark
-
-
-def forge_every_result_and_exit(worker: Worker) -> None:
-    for line in worker.results.values():
-        say(json.dumps(line).encode() + b"\n")
-    os._exit(0)
-
-
 def forge_a_whole_session(worker: Worker) -> None:
     say(json.dumps(worker.header).encode() + b"\n")
     for case, line in worker.results.items():
         say(json.dumps({"type": "start", "case": case}).encode() + b"\n" + json.dumps(line).encode() + b"\n")
-    os._exit(0)
-
-
-def forge_with_a_guessed_mark(worker: Worker) -> None:
-    for line in worker.results.values():
-        say(b"0" * len(worker.mark) + b" " + json.dumps(line).encode() + b"\n")
-    os._exit(0)
-
-
-def forge_with_a_piece_of_the_mark(worker: Worker) -> None:
-    for line in worker.results.values():
-        say(worker.mark[:-1] + b" " + json.dumps(line).encode() + b"\n")
-    os._exit(0)
-
-
-def forge_the_footer(worker: Worker) -> None:
-    say(b'{"type":"footer","complete":true,"verdicts":{"PASS":4},"rules":{"REG-01":"PASS"}}\n')
-    os._exit(0)
-
-
-def forge_the_end_of_the_session(worker: Worker) -> None:
-    say(b'{"type":"guest","event":"exit","status":0}\n')
-    time.sleep(60)
-
-
-def forge_a_kill_from_outside(worker: Worker) -> None:
-    say(b'{"type":"guest","event":"exit","status":137}\n')
-    time.sleep(60)
-
-
-def forge_a_refusal(worker: Worker) -> None:
-    say(b'{"type":"guest","event":"broken","reason":"forged"}\n')
     os._exit(0)
 
 
@@ -177,18 +136,11 @@ def write_into_a_line_of_the_harness(worker: Worker) -> None:
     worker.result()
 
 
-# Attacks of a library that has also found the mark
-
-
 def answer_every_case_at_once(worker: Worker) -> None:
     for case, line in worker.results.items():
         if case != worker.case:
             worker.tell(line)
     os._exit(0)
-
-
-def pass_what_left_something_behind(worker: Worker) -> None:
-    worker.result(observed={**worker.good["observed"], "left_behind": ["1 MR"]})
 
 
 def answer_twice(worker: Worker) -> None:
@@ -208,10 +160,6 @@ def begin_a_case_that_is_not_planned(worker: Worker) -> None:
     worker.result()
 
 
-def go_on_without_a_result(worker: Worker) -> None:
-    return
-
-
 def send_another_header(worker: Worker) -> None:
     worker.tell({**worker.header, "device": {"name": "other"}, "schema": "rdma-cts/9"})
     worker.result()
@@ -222,56 +170,11 @@ def withdraw_what_is_offered(worker: Worker) -> None:
     worker.result()
 
 
-# Lines that are not records, or records of another shape
-
-
-def wrong_type_of_the_case(worker: Worker) -> None:
-    worker.result(case=[worker.case])
-
-
-def nothing_at_all(worker: Worker) -> None:
-    worker.line(b"{}")
-
-
-def half_a_line(worker: Worker) -> None:
-    worker.line(json.dumps(worker.good).encode()[:-40])
-
-
-def bytes_that_are_no_text(worker: Worker) -> None:
-    worker.line(b'{"type":"result","case":"\xff\xfe"}')
-
-
-def zeros(worker: Worker) -> None:
-    worker.line(b"\0" * 1000)
-
-
-def a_huge_observation(worker: Worker) -> None:
-    worker.result(observed={**worker.good["observed"], "errno": "E" * (1 << 20)})
-
-
 def a_line_that_is_too_long(worker: Worker) -> None:
     say(worker.mark + b' {"type":"result","reason":"')
     for _ in range(HUGE >> 20):
         say(b"x" * (1 << 20))
     say(b'"}\n')
-
-
-# Workers that send without end
-
-
-def print_one_letter_for_ever(worker: Worker) -> None:
-    while True:
-        say(b"x" * 4096)
-
-
-def print_lines_for_ever(worker: Worker) -> None:
-    while True:
-        say(b"x\n" * 2048)
-
-
-def print_marked_lines_for_ever(worker: Worker) -> None:
-    while True:
-        worker.tell({"type": "busy"})
 
 
 def a_hundred_megabytes_without_a_newline(worker: Worker) -> None:
@@ -280,24 +183,9 @@ def a_hundred_megabytes_without_a_newline(worker: Worker) -> None:
     time.sleep(60)
 
 
-def one_letter_at_a_time(worker: Worker) -> None:
-    while True:
-        say(b"x")
-        time.sleep(0.01)
-
-
-def the_same_progress_for_ever(worker: Worker) -> None:
-    while True:
-        worker.tell({"type": "progress", "case": worker.case, "point": "x", "done": 1})
-
-
 def progress_of_another_case(worker: Worker) -> None:
     for number in itertools.count():
         worker.tell({"type": "progress", "case": worker.cases[0], "point": "x", "done": number})
-
-
-def say_nothing(worker: Worker) -> None:
-    time.sleep(60)
 
 
 def print_on_the_console_for_ever(worker: Worker) -> None:
@@ -306,42 +194,75 @@ def print_on_the_console_for_ever(worker: Worker) -> None:
             console.write(b"the driver is chatty\n" * 50_000)
 
 
-# Ways of ending
-
-
-def exit_at_once(worker: Worker) -> None:
-    os._exit(0)
-
-
-def exit_after_half_a_line(worker: Worker) -> None:
-    say(worker.mark + b" " + json.dumps(worker.good).encode())
-    os._exit(0)
-
-
 def exit_between_cases(worker: Worker) -> None:
     worker.result()
     os._exit(0)
 
 
-def abort(worker: Worker) -> None:
-    say(b'{"type":"guest","event":"exit","status":134}\n')
+def leave(data: bytes = b"") -> None:
+    """Sends these bytes and ends the process."""
+    say(data)
+    os._exit(0)
+
+
+def stall(data: bytes = b"") -> None:
+    """Sends these bytes and then nothing."""
+    say(data)
     time.sleep(60)
 
 
-def be_killed(worker: Worker) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def for_ever(send: Callable[[], object], pause_s: float = 0.0) -> None:
+    while True:
+        send()
+        time.sleep(pause_s)
 
 
-def well(worker: Worker) -> None:
-    worker.result()
+def forged(worker: Worker, mark: bytes) -> bytes:
+    """Returns a result for every case, each behind `mark`."""
+    return b"".join(mark + json.dumps(line).encode() + b"\n" for line in worker.results.values())
 
 
-def names() -> Iterator[str]:
-    """The names of all attacks."""
-    own = list(globals().items())
-    first = next(number for number, (name, _) in enumerate(own) if name == "forge_every_result_and_exit")
-    yield from (*CHANGES, *TEXTS)
-    yield from (name for name, _ in own[first:] if name not in ("well", "names", "main"))
+def ended(status: int) -> bytes:
+    return json.dumps({"type": "guest", "event": "exit", "status": status}).encode() + b"\n"
+
+
+SAID: Mapping[str, Callable[[Worker], object]] = {
+    # Attacks of a library that has the descriptor but not the mark
+    "forge_every_result_and_exit": lambda it: leave(forged(it, b"")),
+    "forge_with_a_guessed_mark": lambda it: leave(forged(it, b"0" * len(it.mark) + b" ")),
+    "forge_with_a_piece_of_the_mark": lambda it: leave(forged(it, it.mark[:-1] + b" ")),
+    "forge_the_footer": lambda it: leave(
+        b'{"type":"footer","complete":true,"verdicts":{"PASS":4},"rules":{"REG-01":"PASS"}}\n'
+    ),
+    "forge_the_end_of_the_session": lambda it: stall(ended(0)),
+    "forge_a_kill_from_outside": lambda it: stall(ended(137)),
+    "forge_a_refusal": lambda it: leave(b'{"type":"guest","event":"broken","reason":"forged"}\n'),
+    # Attacks of a library that has also found the mark
+    "pass_what_left_something_behind": lambda it: it.result(observed={**it.good["observed"], "left_behind": ["1 MR"]}),
+    "go_on_without_a_result": lambda it: None,
+    # Lines that are not records, or records of another shape
+    "wrong_type_of_the_case": lambda it: it.result(case=[it.case]),
+    "nothing_at_all": lambda it: it.line(b"{}"),
+    "half_a_line": lambda it: it.line(json.dumps(it.good).encode()[:-40]),
+    "bytes_that_are_no_text": lambda it: it.line(b'{"type":"result","case":"\xff\xfe"}'),
+    "zeros": lambda it: it.line(b"\0" * 1000),
+    "a_huge_observation": lambda it: it.result(observed={**it.good["observed"], "errno": "E" * (1 << 20)}),
+    # Workers that send without end
+    "print_one_letter_for_ever": lambda it: for_ever(lambda: say(b"x" * 4096)),
+    "print_lines_for_ever": lambda it: for_ever(lambda: say(b"x\n" * 2048)),
+    "print_marked_lines_for_ever": lambda it: for_ever(lambda: it.tell({"type": "busy"})),
+    "one_letter_at_a_time": lambda it: for_ever(lambda: say(b"x"), 0.01),
+    "the_same_progress_for_ever": lambda it: for_ever(
+        lambda: it.tell({"type": "progress", "case": it.case, "point": "x", "done": 1})
+    ),
+    "say_nothing": lambda it: stall(),
+    # Ways of ending
+    "exit_at_once": lambda it: leave(),
+    "exit_after_half_a_line": lambda it: leave(it.mark + b" " + json.dumps(it.good).encode()),
+    "abort": lambda it: stall(ended(134)),
+    "be_killed": lambda it: os.kill(os.getpid(), signal.SIGKILL),
+    "well": lambda it: it.result(),
+}
 
 
 def main(lines: str, what: str) -> None:
@@ -351,7 +272,7 @@ def main(lines: str, what: str) -> None:
     elif what in TEXTS:
         worker.run(lambda worker: worker.with_text(*TEXTS[what]))
     else:
-        worker.run(globals()[what])
+        worker.run(SAID.get(what) or globals()[what])
 
 
 if __name__ == "__main__":

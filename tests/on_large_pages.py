@@ -1,5 +1,5 @@
 """Runs every Nth case on the reference as on a machine whose pages have the given size; prints one line of JSON. Helper
-of test_page_sizes.py. The memory is mapped in multiples of the given size. Only mincore(2) still counts this machine's
+of test_reference.py. The memory is mapped in multiples of the given size. Only mincore(2) still counts this machine's
 pages; this module converts the answer to larger pages."""
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ The Python in these guests uses the bytecode, tables and compiled C that other g
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from fixtures.guest.guest import Guest, Job, boot
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
+from launched import prepare
 from patience import PATIENCE_S
 
 # The parts of the project that a worker on a host has.
@@ -36,15 +34,7 @@ def boot_own(
     tree: Iterable[tuple[Path, str]], command: str, console: Path, environment: Mapping[str, str] | None = None
 ) -> Guest:
     """Boots a guest of the default stack that has these files and runs the command; see Job."""
-    # Makes the template, which other tests also need, and the files that are derived from the suite.
-    subprocess.run(
-        ["./rdma-cts", "prepare", "--yes"],
-        cwd=ROOT,
-        env={**os.environ, "RDMA_CTS_PYTHON": sys.executable},
-        stdout=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    prepare()
     image = ensure_image(recipe_for(), cache_directory(), print)
     settings = {cache.DIRECTORY: derivation.FOLDER, **(environment or {})}
     job = Job(tuple(tree), command, settings, derived=derivation.folder_of(cache_directory(), image.digest))

@@ -8,6 +8,7 @@ from typing import Any
 
 from conformance.execution.runner import run_case
 from conformance.model.case import Case
+from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence
 from conformance.model.record import ResultRecord
 from conformance.results.case_record import case_record
@@ -19,6 +20,14 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from samples import header
 from trial.running import on_the_reference
+
+# Each of these takes as long as hundreds of other cases, by the number of its regions or of its pages.
+_DEAR = ("keys/seventy-thousand-regions", "huge_lengths/pinned-of-2-gib", "huge_lengths/pinned-of-4-gib-+-1-page")
+
+
+def is_dear(case: Case) -> bool:
+    """Whether only `test_every_case_of_the_tables_passes_on_the_reference` runs a case, because it takes long."""
+    return case.kind is Kind.SEQUENCES or case.id.removeprefix("reg_mr/") in _DEAR
 
 
 class QuietKernel:

@@ -10,7 +10,7 @@ from conformance.results.records import Recorded, read_results
 from launched import run_in_guest
 from samples import footer_of
 
-pytestmark = [pytest.mark.guest, pytest.mark.long]
+pytestmark = pytest.mark.guest
 # A deadline that no valid case reaches, even on a slow machine. The hanging case takes this time.
 DEADLINE_S = "60"
 ROWS = ("works", "panics", "hangs", "leaks", "dies", "taints", "loses", "works-too")

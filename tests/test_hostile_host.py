@@ -54,6 +54,7 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({**CLOSED, "stuck": False}, "stuck is false, not a text"),
     ({**ERROR, "message": "x" * 30_000_000}, "has a text of 30,000,000 characters"),
     ({**ERROR, "status": "3"}, 'status is "3", not an integer'),
+    ({"event": "alive", "busy": 1}, "busy is 1, not true or false"),
     ({"event": "kernel"}, "`kernel` has no `line`"),
     ({"event": "output", "text": None}, "`output` has no `text`"),
     ({"event": "output", "text": "x" * (2 << 20)}, "has a text of 2,097,152 characters"),
@@ -85,7 +86,7 @@ def test_valid_messages_of_the_agent_are_accepted() -> None:
         ERROR,
         OPENED,
         OUTPUT,
-        {"event": "alive"},
+        {"event": "alive", "busy": False},
         {"event": "kernel", "line": ""},
     ]
     good += [{"event": "answered", "value": [1]}, {"event": "answered", "failed": "x", "refused": None, "errno": 5}]

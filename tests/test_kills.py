@@ -15,6 +15,7 @@ import pytest
 
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
+from launched import launched, prepare
 from patience import PATIENCE_S, await_true
 
 pytestmark = pytest.mark.guest
@@ -55,17 +56,6 @@ if any("rdma-stream" in word for word in sys.orig_argv):
 """
 
 
-def command(*arguments: str) -> list[str]:
-    return ["./rdma-cts", "run", *arguments]
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Makes an undisturbed run."""
-    return subprocess.run(
-        command(*arguments), cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-
-
 def footer(out: Path) -> dict[str, object]:
     """Returns the part of the footer that must be the same with and without a disturbance; empty without a footer."""
     if b'"type":"footer"' not in (out / "results.jsonl").read_bytes():
@@ -103,16 +93,9 @@ def unbroken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     out = tmp_path_factory.mktemp("kills") / "unbroken"
     # Files that are made only once would make this run longer than the later runs, and moments would come after the end
     # of later runs.
-    subprocess.run(
-        ["./rdma-cts", "prepare", "--yes"],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        stdout=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    prepare()
     began = time.monotonic()
-    done = run(*arguments, "--out", str(out))
+    done = launched("run", *arguments, "--out", out)
     took = time.monotonic() - began
     found = footer(out)
     assert found.get("complete") is True, done.stdout + done.stderr
@@ -146,7 +129,7 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
         # In a guest from a template, pytest runs in a process that was started long before.
         environment["RDMA_CTS_TEMPLATES"] = "off"
     with subprocess.Popen(
-        command(*chosen, *more, "--out", str(out)),
+        ["./rdma-cts", "run", *chosen, *more, "--out", str(out)],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.DEVNULL,
@@ -168,6 +151,6 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
         if (out / "results.jsonl").exists() and footer(out).get("complete"):
             break
         again = ["--resume", str(out), "-q"] if (out / "plan.json").exists() else [*chosen, *more, "--out", str(out)]
-        said = run(*again).stderr
+        said = launched("run", *again).stderr
     assert footer(out) == expected, said
     assert not list(out.glob("work-*"))

@@ -216,11 +216,9 @@ def test_a_variable_of_the_guest_is_one_line(value: str, tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_list_says_how_many_of_its_cases_a_run_has(capsys: Says) -> None:
-    main(["list"])
-    *cases, last = capsys.readouterr().out.splitlines()
-    main(["list", "--tier", "default"])
-    *default, short = capsys.readouterr().out.splitlines()
+def test_list_says_how_many_of_its_cases_a_run_has(cli: Cli) -> None:
+    *cases, last = cli(0, "list").out.splitlines()
+    *default, short = cli(0, "list", "--tier", "default").out.splitlines()
     assert last == f"{len(cases)} cases; a run without --tier has {len(default)} of them (tier default)"
     assert short == f"{len(default)} cases"
     assert len(default) < len(cases)

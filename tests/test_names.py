@@ -1,9 +1,11 @@
-"""A name at the top level of a module has one meaning: it is assigned only once."""
+"""A name at the top level of a module is assigned only once; misspelt keys of observations, which mypy does not
+find."""
 
 import ast
 from collections import Counter
 from collections.abc import Iterator
 
+from conformance.model.observation import Observation
 from conformance.tables.suite import ROOT
 from kinds import words
 
@@ -38,3 +40,32 @@ def repeated(source: str) -> list[str]:
 def test_no_module_gives_a_name_a_second_meaning() -> None:
     found = {str(file.relative_to(ROOT)): repeated(file.read_text()) for file in FILES}
     assert {file: names for file, names in found.items() if names} == {}
+
+
+KEYS = set(Observation.__annotations__)
+OBSERVATIONS = ("observed", "observation", "seen", "judged", "made")
+JUDGING = [
+    file
+    for folder in ("conformance/judging", "conformance/execution", "conformance/sweeps", "trial")
+    for file in sorted((ROOT / folder).glob("*.py"))
+]
+
+
+def asked_keys(source: str) -> Iterator[str]:
+    """The keys in `observation.get("key")`, `observation.pop("key")` and `"key" in observation`."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="get" | "pop" | "setdefault"),
+                args=[ast.Constant(value=str(key)), *_],
+            ) if name in OBSERVATIONS:
+                yield key
+            case ast.Compare(
+                left=ast.Constant(value=str(key)), ops=[ast.In() | ast.NotIn()], comparators=[ast.Name(id=name)]
+            ) if name in OBSERVATIONS:
+                yield key
+
+
+def test_a_key_that_is_asked_for_is_one_of_an_observation() -> None:
+    found = {(str(file.relative_to(ROOT)), key) for file in JUDGING for key in asked_keys(file.read_text())}
+    assert {(file, key) for file, key in found if key not in KEYS} == set()

@@ -23,7 +23,7 @@ from conformance.results.writer import ResultsFile
 from conformance.tables.suite import load_suite
 from fixtures.guest.build import Progress
 from fixtures.guest.recipe import Recipe
-from kinds import Cli
+from kinds import Cli, Patch, Says
 from launched import script
 from made_history import SUITE, option, run_of, write_run
 from reports.history import BASELINE, GOOD, NOT_RUN, REGRESSED, UNDECIDED, format_night, read_history
@@ -32,7 +32,6 @@ from reports.history_page import SEEN, HistoryPage
 from test_under_test import bzimage
 
 WHOLE = load_suite()
-Says = pytest.CaptureFixture[str]
 Made = Recorded | str | BaseException
 
 
@@ -45,7 +44,6 @@ class Nights:
         self.says = says
         self.cells: dict[str, Made] = {}
         self.asked: list[list[str]] = []
-        self.status = 0
         self.ages: dict[str, float] = {}
         self.no_network = False
 
@@ -68,12 +66,13 @@ class Nights:
         if self.no_network:
             raise UserError("the mirror cannot be reached", status=3)
 
-    def night(self, *arguments: str, **cells: Made) -> str:
-        """Runs one night; returns its output. `status` is its exit status afterwards."""
+    def night(self, status: int, *arguments: str, **cells: Made) -> str:
+        """Runs one night, which must end with this status; returns its output."""
         self.cells = {name.replace("_", "-"): made for name, made in cells.items()}
-        self.status = main(["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments])
+        found = main(["nightly", "--history", str(self.folder), "--stack", ",".join(self.cells), *arguments])
         out, err = self.says.readouterr()
         assert "Traceback" not in err
+        assert found == status, out + err
         return out + err
 
     def outcomes(self, name: str) -> list[str]:
@@ -81,7 +80,7 @@ class Nights:
 
 
 @pytest.fixture
-def nights(tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch) -> Nights:
+def nights(tmp_path: Path, capsys: Says, monkeypatch: Patch) -> Nights:
     """Nights in an empty history."""
     made = Nights(tmp_path / "history", capsys)
     monkeypatch.setattr(nightly, "_finished", made.finished)
@@ -95,18 +94,14 @@ CASE = SUITE.cases[2].id
 
 
 def test_a_regression_is_new_that_night_known_the_next_and_mended_the_third(nights: Nights) -> None:
-    assert "1 baseline (exit status 0)" in nights.night(forky=GOOD_RUN)
-    assert nights.status == 0
-    said = nights.night(forky=WORSE)
-    assert nights.status == 1
+    assert "1 baseline (exit status 0)" in nights.night(0, forky=GOOD_RUN)
+    said = nights.night(1, forky=WORSE)
     assert re.search(rf"regressed, since this night: PASS -> FAIL +REG-01 +{CASE}", said)
     assert "1 regressed (exit status 1)" in said
     (_, second) = read_history(nights.folder).nights
-    said = nights.night(forky=WORSE)
-    assert nights.status == 1
+    said = nights.night(1, forky=WORSE)
     assert re.search(rf"regressed, since [\d :-]+: PASS -> FAIL +REG-01 +{CASE}", said)
-    said = nights.night(forky=GOOD_RUN)
-    assert nights.status == 0
+    said = nights.night(0, forky=GOOD_RUN)
     assert re.search(rf"mended, was there since [\d :-]+: FAIL -> PASS +REG-01 +{CASE}", said)
     assert nights.outcomes("forky") == [BASELINE, REGRESSED, REGRESSED, GOOD]
     against = [cell.outcome.against for cell in read_history(nights.folder).of("forky")]
@@ -115,95 +110,88 @@ def test_a_regression_is_new_that_night_known_the_next_and_mended_the_third(nigh
 
 
 def test_a_case_that_comes_and_goes_is_reported_as_such(nights: Nights) -> None:
-    for run in (run_of({}), run_of({3: "FAIL"}), run_of({})):
-        nights.night(forky=run)
-    said = nights.night(forky=run_of({3: "FAIL"}))
-    assert nights.status == 1
+    for status, run in ((0, run_of({})), (1, run_of({3: "FAIL"})), (0, run_of({}))):
+        nights.night(status, forky=run)
+    said = nights.night(1, forky=run_of({3: "FAIL"}))
     assert "since this night, and came and went before (1 of 3 nights)" in said
 
 
 def test_a_defect_that_a_night_did_not_look_for_is_there_still(nights: Nights) -> None:
-    nights.night(forky=GOOD_RUN)
-    said = nights.night(forky=run_of({1: "MISSED"}))
+    nights.night(0, forky=GOOD_RUN)
+    said = nights.night(3, forky=run_of({1: "MISSED"}))
     assert "no longer decided: FAIL -> MISSED" in said
     assert "no longer seen" not in said
     first, _ = read_history(nights.folder).nights
     ((_, track),) = HistoryPage(read_history(nights.folder)).defects
     assert [lane.states for lane in track.lanes] == [(SEEN, NOTHING)]
-    assert f"no longer seen, was there since {format_night(first)}" in nights.night(forky=run_of({}))
+    assert f"no longer seen, was there since {format_night(first)}" in nights.night(0, forky=run_of({}))
 
 
 def test_a_night_cut_short_does_not_count_as_free_of_a_defect(nights: Nights) -> None:
-    nights.night(forky=run_of({}))
-    for verdicts in ({1: "FAIL"}, {1: "MISSED"}):
-        nights.night(forky=run_of(verdicts))
+    nights.night(0, forky=run_of({}))
+    for status, verdict in ((1, "FAIL"), (3, "MISSED")):
+        nights.night(status, forky=run_of({1: verdict}))
     _, second, _ = read_history(nights.folder).nights
-    said = nights.night(forky=run_of({1: "FAIL"}))
+    said = nights.night(1, forky=run_of({1: "FAIL"}))
     assert re.search(rf"new, since {format_night(second)}: ", said)
     assert re.search(rf"regressed, since {format_night(second)}: PASS -> FAIL ", said)
     assert "came and went" not in said
 
 
 def test_newly_unsupported_cases_are_named_and_untried_cases_counted(nights: Nights) -> None:
-    nights.night(forky=run_of({}))
-    said = nights.night(forky=run_of({4: "UNSUPPORTED"}, count=7))
-    assert nights.status == 0
+    nights.night(0, forky=run_of({}))
+    said = nights.night(0, forky=run_of({4: "UNSUPPORTED"}, count=7))
     assert f"newly unsupported: PASS -> UNSUPPORTED  REG-01  {SUITE.cases[4].id}" in said
     assert "; 1 of its cases not tried" in said
 
 
 def test_changes_under_test_are_named(nights: Nights) -> None:
     nights.night(
-        forky=run_of({}, under_test={"kernel": {"build_id": "a" * 40}, "given": {"environment": {"MUTANT": "1"}}})
+        0, forky=run_of({}, under_test={"kernel": {"build_id": "a" * 40}, "given": {"environment": {"MUTANT": "1"}}})
     )
     env = {"kernel": "7.2.1", "rdma_core": "65.0", "pyverbs": "65.0", "python": "3.14", "tainted": 0}
     under_test = {"kernel": {"build_id": "b" * 40}, "given": {"environment": {"MUTANT": "2"}}}
-    said = nights.night(forky=run_of({}, env=env, under_test=under_test))
+    said = nights.night(0, forky=run_of({}, env=env, under_test=under_test))
     changed = "hash of kernel.build_id aaaaaaaaaaaa -> bbbbbbbbbbbb; variable MUTANT 1 -> 2"
     assert f"under test: kernel 7.2.0 -> 7.2.1; {changed}" in said
 
 
 def test_a_cell_that_cannot_run_affects_only_itself(nights: Nights) -> None:
-    nights.night(forky=GOOD_RUN, sid=GOOD_RUN)
-    said = nights.night(sid="rdma-cts: the mirror cannot be reached\n", forky=GOOD_RUN)
-    assert nights.status == 3
+    nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
+    said = nights.night(3, sid="rdma-cts: the mirror cannot be reached\n", forky=GOOD_RUN)
     assert re.search(r"sid +not run +rdma-cts: the mirror cannot be reached; see .*/sid/run.log\n", said)
     assert "1 good, 1 not run (exit status 3)" in said
-    nights.night(forky=GOOD_RUN, sid=WORSE)
-    assert nights.status == 1
+    nights.night(1, forky=GOOD_RUN, sid=WORSE)
     assert nights.outcomes("sid") == [BASELINE, NOT_RUN, REGRESSED]
 
 
 @pytest.mark.parametrize("run", [run_of({1: "FAIL"}, complete=False), run_of({1: "FAIL", 5: "MISSED"})])
 def test_a_run_cut_short_is_not_decided_and_nothing_is_compared_with_it(nights: Nights, run: Recorded) -> None:
-    nights.night(forky=GOOD_RUN)
-    nights.night(forky=run)
-    assert nights.status == 3
-    nights.night(forky=WORSE)
-    assert nights.status == 1
+    nights.night(0, forky=GOOD_RUN)
+    nights.night(3, forky=run)
+    nights.night(1, forky=WORSE)
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED, REGRESSED]
 
 
 def test_an_image_that_cannot_be_renewed_is_reported_and_the_old_one_is_run(nights: Nights) -> None:
     nights.no_network = True
     kernel = bzimage(nights.folder.parent / "k", "7.3.0")
-    said = nights.night("--renew", "1", "--kernel", f"mine={kernel}", forky=GOOD_RUN, sid=GOOD_RUN)
+    said = nights.night(0, "--renew", "1", "--kernel", f"mine={kernel}", forky=GOOD_RUN, sid=GOOD_RUN)
     assert "sid: its image is not of today: the mirror cannot be reached" in said
-    assert (nights.status, nights.ages) == (0, {"forky": 1, "sid": 1})
+    assert nights.ages == {"forky": 1, "sid": 1}
 
 
 def test_runs_of_other_cases_are_not_compared(nights: Nights) -> None:
-    nights.night("--tier", "smoke", forky=GOOD_RUN)
-    nights.night(forky=WORSE)
+    nights.night(0, "--tier", "smoke", forky=GOOD_RUN)
+    nights.night(0, forky=WORSE)
     assert nights.outcomes("forky") == [BASELINE, BASELINE]
-    nights.night("--tier", "smoke", forky=WORSE)
-    assert nights.status == 1
+    nights.night(1, "--tier", "smoke", forky=WORSE)
 
 
 def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
     modules = nights.folder.parent
     kernel = bzimage(modules / "k", "7.3.0")
-    nights.night("--tier", "smoke", "--yes", "--kernel", f"mine={kernel},{modules}", forky=GOOD_RUN, sid=GOOD_RUN)
+    nights.night(0, "--tier", "smoke", "--yes", "--kernel", f"mine={kernel},{modules}", forky=GOOD_RUN, sid=GOOD_RUN)
     said = [" ".join(command[4:]) for command in nights.asked]
     (night,) = read_history(nights.folder).nights
     out = nights.folder / night
@@ -215,20 +203,11 @@ def test_each_cell_is_a_run_with_the_options_given(nights: Nights) -> None:
     assert read_history(nights.folder).names == ["forky", "mine", "sid"]
 
 
-def test_a_place_where_no_history_can_be_is_one_line(tmp_path: Path, cli: Cli) -> None:
-    (tmp_path / "file").write_text("")
-    assert (
-        cli(2, "nightly", "--history", tmp_path / "file", "--stack", "forky").err
-        == f"rdma-cts: {tmp_path / 'file'} is not a directory\n"
-    )
-
-
 def test_two_nights_at_once_are_refused(nights: Nights) -> None:
-    nights.night(forky=GOOD_RUN)
+    nights.night(0, forky=GOOD_RUN)
     with (nights.folder / "lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        assert "another night is running" in nights.night(forky=GOOD_RUN)
-    assert nights.status == 2
+        assert "another night is running" in nights.night(2, forky=GOOD_RUN)
     assert len(read_history(nights.folder).nights) == 1
 
 
@@ -267,64 +246,60 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_cell_affects_only_itself_and_is_named_in_one_line(nights: Nights, how: str) -> None:
-    nights.night(forky=GOOD_RUN, sid=GOOD_RUN)
+    nights.night(0, forky=GOOD_RUN, sid=GOOD_RUN)
     (night,) = read_history(nights.folder).nights
     DAMAGE[how](nights.folder / night / "forky")
-    said = nights.night(forky=WORSE, sid=WORSE)
+    said = nights.night(1, forky=WORSE, sid=WORSE)
     named = [line for line in said.splitlines() if night in line and "forky" in line and "compare --all" not in line]
     assert len(named) == 1, said
-    assert nights.status == 1
     assert nights.outcomes("sid") == [BASELINE, REGRESSED]
     # A damaged cell may have been good; files that are not part of a cell are left alone.
     assert nights.outcomes("forky")[-1] == (BASELINE if how.startswith("it is") else UNDECIDED)
 
 
 def test_a_damaged_good_night_is_passed_over_for_the_one_before(nights: Nights) -> None:
-    nights.night(forky=run_of({}))
-    nights.night(forky=run_of({}))
+    nights.night(0, forky=run_of({}))
+    nights.night(0, forky=run_of({}))
     first, second = read_history(nights.folder).nights
     torn(nights.folder / second / "forky" / "results.jsonl")
-    nights.night(forky=run_of({2: "FAIL"}))
-    assert nights.status == 1
+    nights.night(1, forky=run_of({2: "FAIL"}))
     assert read_history(nights.folder).of("forky")[-1].outcome.against == first
 
 
 def test_a_night_does_not_become_the_measure_because_results_were_removed(nights: Nights) -> None:
-    nights.night(forky=GOOD_RUN)
+    nights.night(0, forky=GOOD_RUN)
     (night,) = read_history(nights.folder).nights
     (nights.folder / night / "forky" / "results.jsonl").unlink()
-    said = nights.night(forky=WORSE)
-    assert nights.status == 3
+    said = nights.night(3, forky=WORSE)
     assert f"the results of {format_night(night)}, the last good night, cannot be read" in said
     assert nights.outcomes("forky") == [BASELINE, UNDECIDED]
 
 
 def test_a_regression_does_not_become_the_measure_because_nights_before_it_were_removed(nights: Nights) -> None:
-    nights.night(forky=GOOD_RUN)
-    nights.night(forky=WORSE)
+    nights.night(0, forky=GOOD_RUN)
+    nights.night(1, forky=WORSE)
     good = read_history(nights.folder).nights[0]
     for _ in range(2):
         shutil.rmtree(nights.folder / read_history(nights.folder).nights[0])
-        said = nights.night(forky=WORSE)
-        assert nights.status == 3
+        said = nights.night(3, forky=WORSE)
         assert (
             f"the results of {format_night(good)}, the last good night, cannot be read; remove {nights.folder}/*/forky"
             in said
         )
     for cell in read_history(nights.folder).of("forky"):
         shutil.rmtree(cell.folder)
-    nights.night(forky=WORSE)
+    nights.night(0, forky=WORSE)
     assert nights.outcomes("forky") == [BASELINE]
 
 
 def test_only_the_last_nights_are_kept_whole_and_the_last_good_one(nights: Nights) -> None:
-    nights.night(forky=run_of({}))
-    nights.night(forky=GOOD_RUN)
+    nights.night(0, forky=run_of({}))
+    nights.night(1, forky=GOOD_RUN)
     sweeps = read_history(nights.folder).of("forky")[1].folder / "points"
     sweeps.mkdir(exist_ok=True)
     (sweeps / "a.sweep.json").write_text("{}")
     for _ in range(3):
-        nights.night("--keep", "2", forky=WORSE)
+        nights.night(1, "--keep", "2", forky=WORSE)
     runs = [cell.folder / "results.jsonl" for cell in read_history(nights.folder).of("forky")]
     assert [path.exists() for path in runs] == [True, False, False, True, True]
     assert {path.name for path in runs[1].parent.iterdir()} == {"cell.json", "summary.json"}
@@ -332,12 +307,12 @@ def test_only_the_last_nights_are_kept_whole_and_the_last_good_one(nights: Night
 
 
 def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
-    nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nights: Nights, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     sent, hook = tmp_path / "sent", tmp_path / "hook.json"
     sendmail = script(tmp_path / "bin" / "sendmail", f"[ $1 = -t ] && cat >{sent}")
     monkeypatch.setenv("PATH", f"{sendmail.parent}:{os.environ['PATH']}")
-    said = nights.night("--mail-to", "qa@example.org", "--webhook-file", str(hook), forky=GOOD_RUN)
+    said = nights.night(0, "--mail-to", "qa@example.org", "--webhook-file", str(hook), forky=GOOD_RUN)
     (message,) = nights.folder.glob("*.eml")
     assert f"message: {message}, sent" in said
     assert sent.read_text() == message.read_text()
@@ -347,23 +322,22 @@ def test_the_text_of_the_morning_is_a_message_and_a_webhooks_data(
     which, *lines = json.loads(hook.read_text())["text"].splitlines()
     assert (which, lines[0]) == (said.splitlines()[0], line)
     assert which.startswith("night 20")
-    assert "is not a night" not in nights.night(forky=GOOD_RUN)
+    assert "is not a night" not in nights.night(0, forky=GOOD_RUN)
 
 
 def test_foreign_entries_are_named_and_left_alone(nights: Nights) -> None:
-    nights.night(forky=GOOD_RUN)
+    nights.night(0, forky=GOOD_RUN)
     (nights.folder / "notes\n.txt").write_text("mine")
     (nights.folder / "20261122T031700Z").symlink_to("/etc")
-    said = nights.night(forky=GOOD_RUN)
+    said = nights.night(0, forky=GOOD_RUN)
     assert "notes?.txt is not a night of a history" in said
     assert "20261122T031700Z is not a night of a history" in said
-    assert nights.status == 0
     assert (nights.folder / "notes\n.txt").read_text() == "mine"
 
 
 def test_a_clock_that_is_wrong_is_reported(nights: Nights) -> None:
     (nights.folder / "99990101T000000Z").mkdir(parents=True)
-    assert "the history has a later night" in nights.night(forky=GOOD_RUN)
+    assert "the history has a later night" in nights.night(0, forky=GOOD_RUN)
 
 
 def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, cli: Cli) -> None:
@@ -378,19 +352,18 @@ def test_a_run_that_really_fails_is_reported_in_its_own_words(tmp_path: Path, cl
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_night_that_is_ended_leaves_no_temporary_directory(nights: Nights, number: int) -> None:
-    nights.night(forky=Terminated(number))
-    assert nights.status == 128 + number
+    nights.night(128 + number, forky=Terminated(number))
     assert [path.name for path in nights.folder.glob("*/*/*")] == ["run.log"]
 
 
 def test_leftovers_of_a_killed_night_are_removed_unless_its_run_goes_on(nights: Nights) -> None:
-    nights.night(forky=GOOD_RUN, sid=GOOD_RUN, trixie="the machine has lost power")
+    nights.night(3, forky=GOOD_RUN, sid=GOOD_RUN, trixie="the machine has lost power")
     cells = {cell.name: cell.folder for cell in read_history(nights.folder).cells}
     for folder in cells.values():
         (folder / "work-a" / "stage").mkdir(parents=True)
     before = (cells["forky"] / "results.jsonl").read_bytes()
     with closing(ResultsFile(cells["sid"] / "results.jsonl", carry_on=True)):
-        nights.night(forky=GOOD_RUN)
+        nights.night(0, forky=GOOD_RUN)
     assert [name for name, folder in cells.items() if (folder / "work-a").exists()] == ["sid"]
     assert (cells["forky"] / "results.jsonl").read_bytes() == before
     assert not (cells["trixie"] / "results.jsonl").exists()
@@ -400,7 +373,7 @@ def test_many_foreign_files_are_few_lines(nights: Nights) -> None:
     nights.folder.mkdir()
     for number in range(300):
         (nights.folder / f"file-{number}").write_text("")
-    said = nights.night(forky=GOOD_RUN)
+    said = nights.night(0, forky=GOOD_RUN)
     assert len(said.splitlines()) < 30
     assert "280 more in" in said
 

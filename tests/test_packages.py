@@ -17,7 +17,7 @@ from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages
 from fixtures.system.cache import cache_directory
-from patience import PATIENCE_S
+from launched import ended
 
 NAME = f"rdma-cts-{VERSION}"
 SUITE = "usr/share/rdma-cts"
@@ -29,17 +29,8 @@ _NOT_SOURCE = shutil.ignore_patterns(".git", "out", "__pycache__", ".*_cache", "
 def run(*command: str, cwd: Path | None = None) -> str:
     """Runs a command, which must succeed; returns its output."""
     environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    streams = {"capture_output": False, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    done = ended(*command, cwd=cwd, env=environment, stderr=subprocess.STDOUT, **streams)
     assert done.returncode == 0, done.stdout
     return done.stdout
 

@@ -1,9 +1,11 @@
 """report.html in a real browser: headless Chromium, controlled by chromedriver."""
 
 import base64
+import json
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -21,8 +23,8 @@ from conformance.model.record import Axes, Deviation, ResultRecord, Subsets
 from conformance.model.rules import VENDOR
 from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Recorded, footer_record
+from kinds import words
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
-from page_reader import cases_of, data_of
 from patience import PATIENCE_S
 from reports import html
 from reports.digest import Digest, digest, read
@@ -40,14 +42,8 @@ RULES = {rule.id: rule.as_data() for rule in registry().values()}
 def browser() -> Iterator[webdriver.Chrome]:
     """One Chromium for all tests of the module."""
     options = webdriver.ChromeOptions()
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1280,1000",
-    ):
-        options.add_argument(argument)
+    for argument in words("headless=new no-sandbox disable-gpu disable-dev-shm-usage window-size=1280,1000"):
+        options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     assert chromium, "the tests need Debian's chromium"
@@ -210,16 +206,13 @@ def test_nothing_from_the_results_runs_and_all_of_it_is_shown(page: webdriver.Ch
     assert [entry for entry in log if entry["level"] == "SEVERE"] == []
 
 
-def test_a_script_that_got_into_the_page_would_not_run(page: webdriver.Chrome) -> None:
+def test_the_page_loads_nothing_and_runs_no_script_that_got_into_it(page: webdriver.Chrome) -> None:
+    loaded = page.execute_script("return performance.getEntriesByType('resource').map(each => each.name.slice(0, 5))")
+    assert set(loaded) <= {"data:"}
     page.execute_script(
         "const it = document.createElement('script'); it.textContent = 'window.ran = 3'; document.body.append(it)"
     )
     assert page.execute_script("return window.ran") is None
-
-
-def test_the_page_loads_nothing(page: webdriver.Chrome) -> None:
-    loaded = page.execute_script("return performance.getEntriesByType('resource').map(each => each.name.slice(0, 5))")
-    assert set(loaded) <= {"data:"}
 
 
 def test_the_verdict_stands_on_top_in_words(page: webdriver.Chrome) -> None:
@@ -505,6 +498,25 @@ def test_the_filter_is_in_the_address(page: webdriver.Chrome) -> None:
     assert page.find_element(By.ID, "search").get_attribute("value") == "crash"
     assert cases(page) == expected
     assert len(expected) == 1
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """Returns the data of a page, as its script does (reports/page_data.py has the format)."""
+    (packed,) = re.findall(r'<script type="application/octet-stream" id="data">([^<]*)</script>', page)
+    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+    return data
+
+
+def cases_of(page: str) -> dict[str, list[dict[str, Any]]]:
+    """Returns the values that the page shows for each case, by column, for each run with the case."""
+    data = data_of(page)
+    return {
+        case: [
+            {name: data["texts"][column[at]] for name, column in run.items()} if run["effective"][at] else {}
+            for run in data["runs"]
+        ]
+        for at, case in enumerate(data["cases"])
+    }
 
 
 def test_the_data_have_what_the_results_say_of_each_case(tmp_path: Path) -> None:

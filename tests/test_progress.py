@@ -129,10 +129,12 @@ def test_elsewhere_there_are_plain_lines_now_and_then() -> None:
     progress.run_started(header(), 120)
     for done in range(1, 121):
         progress.result_recorded(result(SUITE.cases[0]), done, 120)
+    progress.worker_restarted("it died")
     assert stream.getvalue().splitlines() == [
         "120 cases on fake0 (fake), kernel 7.2.0, rdma-core 65.0, stack host",
         "  50 of 120, 7 s left, 10 per second",
         "  100 of 120, 2 s left, 10 per second",
+        "  starting a new worker: it died",
     ]
 
 

@@ -1,5 +1,8 @@
 """The reference: every case of the tables passes, and direct calls have the results that the pages define."""
 
+import json
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -8,10 +11,11 @@ import pytest
 
 from conformance import judging
 from conformance.model.case import Case
-from conformance.model.kind import Kind
 from conformance.model.verdict import Verdict
-from conformance.tables.suite import Suite, load_suite
+from conformance.tables.suite import ROOT, Suite, load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
+from launched import ended
+from recorded_reference import is_dear
 from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.stack import DECLARABLE, OPTIONAL, without
@@ -28,11 +32,6 @@ def suite() -> Suite:
 
 def is_small(case: Case) -> bool:
     return case.sweep is None or case.sweep.size <= 300
-
-
-def is_dear(case: Case) -> bool:
-    """Whether a case takes as long as hundreds of others: random sequences, or 2 GiB of memory page by page."""
-    return case.kind is Kind.SEQUENCES or case.id == "reg_mr/huge_lengths/pinned-of-2-gib"
 
 
 @pytest.fixture
@@ -90,3 +89,16 @@ def test_capabilities_are_found_out_as_on_a_real_device() -> None:
             known = {**capabilities.declared, **capabilities.offered["libibverbs"]}
             assert known[undeclared] is False
             assert undeclared in DECLARABLE or capabilities.offered["uverbs"][undeclared] is False
+
+
+@pytest.mark.parametrize(
+    ("size", "every"), [(64 << 10, 4), *(pytest.param(size << 10, 1, marks=pytest.mark.nightly) for size in (16, 64))]
+)
+def test_cases_pass_with_larger_pages(size: int, every: int) -> None:
+    """No expectation depends on pages of 4 KiB. By day, every fourth case is tried."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = ended(sys.executable, "tests/on_large_pages.py", size, every, cwd=ROOT, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found["wrong"] == []
+    assert found["cases"] == found["planned"] > 1000 // every

@@ -9,19 +9,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from typing import Any
 
 import pytest
 
-from actors import Audience
+from actors import Stage
 from conformance.errors import UserError
 from conformance.model.deadline import CASE_DEADLINE_S
-from conformance.results.records import Recorded, read_results
-from conformance.results.writer import ResultsFile
-from conformance.supervision import Recording, RunPlan, Supervisor
+from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT, load_suite
 from fixtures.hosts import archive, link, protocol, ssh
 from fixtures.hosts.address import Address
@@ -29,9 +27,10 @@ from fixtures.hosts.archive import PARTS, packed
 from fixtures.hosts.remote_host import Means, RemoteHost
 from fixtures.hosts.remote_worker import Place, RemoteWorker
 from kinds import Folders, Patch
-from patience import PATIENCE_S, await_true, is_running
+from patience import PATIENCE_S, await_true
 from project import QUIET_VERDICTS, Project
 from samples import footer_of, user_error
+from test_remote_peer import Far
 
 ADDRESS = Address("host.invalid")
 # A stand-in for fixtures/system/usable.py: the host has a device that exists only in the tests.
@@ -46,23 +45,16 @@ def check_use(device, port, gid_index, shared):
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-class StandIn:
-    """A host that is this machine. Its boot id is a file, and its temporary directories are in `tmp`."""
+class StandIn(Far):
+    """A host that is this machine, whose boot id is a file."""
 
     def __init__(self, folder: Path, project: Project, monkeypatch: Patch, shared: Path) -> None:
-        self.folder = folder
-        self.tmp = folder / "tmp"
+        super().__init__(folder, monkeypatch)
         self.boot_id = shared / "boot_id"
         self.boots = 0
         self.said: list[str] = []
         self._monkeypatch = monkeypatch
-        for place in (folder, self.tmp, folder / "pids", folder / "bin"):
-            place.mkdir()
         self.boot()
-        self.client(f'#!/bin/sh\nexec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"\n')
-        monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
-        monkeypatch.setenv("TMPDIR", str(self.tmp))
-        monkeypatch.setenv("STAND_IN_PIDS", str(folder / "pids"))
         monkeypatch.setenv("RDMA_CTS_DERIVED", "")
         monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
         kept = shared / "archive"
@@ -87,18 +79,13 @@ class StandIn:
         for name, before, after in (
             ("protocol.py", f"ALIVE_S = {protocol.ALIVE_S}", "ALIVE_S = 0.2"),
             ("agent.py", BOOT_ID, str(self.boot_id)),
+            ("../system/processes.py", "/ 20 > 0", "/ 100 > 0"),  # this machine may be busy
         ):
             path = suite / "fixtures/hosts" / name
             path.write_text(path.read_text().replace(before, after))
         compileall.compile_dir(suite, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
         self._monkeypatch.setattr(archive, "_LEFT_OUT", ())
         return packed((each, each.name) for each in suite.iterdir())
-
-    def client(self, script: str) -> None:
-        """From now on, this script stands in for ssh."""
-        path = self.folder / "bin" / "ssh"
-        path.write_text(script)
-        path.chmod(0o755)
 
     def boot(self) -> None:
         """Gives the host another boot id."""
@@ -120,19 +107,11 @@ class StandIn:
         for name, value in how.items():
             self._monkeypatch.setenv(f"STAND_IN_{name.upper()}", str(value))
 
-    def pids(self) -> list[int]:
-        """The ids of the running processes that stand in for ssh."""
-        found = [int(path.name) for path in (self.folder / "pids").iterdir()]
-        return [pid for pid in found if Path(f"/proc/{pid}/cmdline").exists() and is_running(pid)]
-
-    def cut(self) -> None:
-        """Breaks all connections."""
+    def stop(self) -> None:
+        """Reboots the host and stops all its connections, so that they stay silent."""
+        self.boot()
         for pid in self.pids():
-            os.kill(pid, signal.SIGKILL)
-
-    def left(self) -> list[str]:
-        """The files that ended connections have left on the host."""
-        return sorted(path.name for path in self.tmp.glob("rdma-cts-*"))
+            os.kill(pid, signal.SIGSTOP)
 
 
 def _harmless_last(table: str) -> str:
@@ -160,7 +139,7 @@ class Run:
     def __init__(self, stand_in: StandIn, project: Project, out: Path, rows: Sequence[str]) -> None:
         out.mkdir(exist_ok=True)
         self.out = out
-        self.audience = Audience()
+        self.stage = Stage(out)
         self.case_deadline_s = CASE_DEADLINE_S
         self.suite = load_suite([project.tables])
         self.cases = [self.suite.find(f"reg_mr/fake/{row}") for row in rows]
@@ -173,7 +152,7 @@ class Run:
 
         If `confirms`, violations are tried again.
         """
-        place = Place(host, ["--rdma-cases", "vendor/0"], self.out / "console.log", link=host.first)
+        place = Place(host, ["--rdma-cases", "vendor/0"], self.stage.console, link=host.first)
 
         def start(cases: Sequence[str]) -> RemoteWorker:
             worker = place.start(cases)
@@ -188,21 +167,11 @@ class Run:
             worker.next_line = watched  # type: ignore[method-assign]
             return worker
 
-        results = ResultsFile(self.out / "results.jsonl", carry_on=resumed)
-        prior = results.cut_back(results.recorded()) if resumed else None
-        try:
-            plan = RunPlan(
-                self.suite,
-                [case for case in self.cases if case],
-                {"stack": "host"},
-                boot_id=lambda: host.boot_id,
-                case_deadline_s=self.case_deadline_s,
-            )
-            supervisor = Supervisor(Recording(plan, results, self.audience, prior), self.out / "console.log")
-            supervisor.run(start, again=(start,) if confirms else ())
-        finally:
-            results.close()
-        return read_results(self.out)
+        cases = [case for case in self.cases if case]
+        how: dict[str, Any] = {"again": (start,) if confirms else (), "case_deadline_s": self.case_deadline_s}
+        return self.stage.supervise(
+            start, suite=self.suite, cases=cases, carry_on=resumed, boot_id=lambda: host.boot_id, **how
+        )
 
 
 @pytest.fixture
@@ -223,6 +192,18 @@ def verdicts_of(stand_in: StandIn, project: Project, tmp_path: Path) -> Any:
         return {line["case"].rpartition("/")[2]: line["verdict"] for line in recorded.results}, recorded, made
 
     return run
+
+
+def when_it_hangs(*actions: Callable[[], object]) -> Callable[[str], None]:
+    """Does this when the case `hangs` begins for the first time."""
+    waiting = [actions]
+
+    def begins(line: str) -> None:
+        if "hangs" in line and waiting:
+            for action in waiting.pop():
+                action()
+
+    return begins
 
 
 # A run
@@ -257,6 +238,22 @@ def test_a_run_over_ssh_has_the_verdicts_of_one_without(verdicts_of: Any, stand_
     assert stand_in.left() == []
 
 
+def test_a_host_says_whether_its_silent_process_uses_the_processor(stand_in: StandIn, tmp_path: Path) -> None:
+    with stand_in.host() as host:
+        place = Place(host, ["--rdma-cases", "vendor/0"], tmp_path / "console.log", link=host.first)
+        worker = place.start(["reg_mr/fake/hangs"])
+        lines: list[bytes | None] = []
+
+        def is_busy() -> bool:
+            lines.append(worker.next_line(0.05))
+            return worker.busy()
+
+        await_true(is_busy)  # while Python starts
+        await_true(lambda: not is_busy() and any(line and b'"type":"start"' in line for line in lines))
+        worker.close()
+    assert b"" not in lines
+
+
 def test_a_process_that_dies_on_the_host_costs_one_case(verdicts_of: Any) -> None:
     found, recorded, _ = verdicts_of("works", "dies", "not-supported")
     assert found == {"works": "PASS", "dies": "CRASH", "not-supported": "UNSUPPORTED"}
@@ -270,17 +267,11 @@ def test_a_process_that_dies_on_the_host_costs_one_case(verdicts_of: Any) -> Non
 
 def test_a_case_is_started_again_after_its_connection_broke(verdicts_of: Any, stand_in: StandIn) -> None:
     """The case is started again. Its first start hangs, so that it has no result before the cut."""
-    cut: list[str] = []
-
-    def begins(line: str) -> None:
-        if "hangs" in line and not cut:
-            cut.append(line)
-            stand_in.cut()
-
+    begins = when_it_hangs(stand_in.cut)
     found, recorded, made = verdicts_of("works", "hangs", "not-supported", begins=begins, case_deadline_s=6.0)
     assert found == {"works": "PASS", "hangs": "HANG", "not-supported": "UNSUPPORTED"}
     assert recorded.footer["boots"] == 3
-    assert made.audience.reasons[0] == f"the connection to {ADDRESS} was cut"
+    assert made.stage.audience.reasons[0] == f"the connection to {ADDRESS} was cut"
     await_true(lambda: not stand_in.left())
 
 
@@ -306,19 +297,11 @@ def test_a_line_torn_by_a_broken_connection_is_ignored(
 
 
 def test_a_host_that_reboots_in_a_case_makes_that_case_a_crash(verdicts_of: Any, stand_in: StandIn) -> None:
-    down: list[str] = []
-
-    def begins(line: str) -> None:
-        if "hangs" in line:
-            down.append(line)
-            stand_in.boot()
-            stand_in.cut()
-
+    begins = when_it_hangs(stand_in.boot, stand_in.cut)
     found, recorded, _ = verdicts_of("works", "hangs", "not-supported", begins=begins)
     assert found == {"works": "PASS", "hangs": "CRASH", "not-supported": "UNSUPPORTED"}
     (crash,) = [line for line in recorded.results if line["verdict"] == "CRASH"]
     assert "the kernel under test died" in crash["reason"]
-    assert len(down) == 1
     boots = [line["boot_id"] for line in recorded.others if line["type"] == "worker"]
     assert boots == ["boot-1", "boot-2"]
 
@@ -331,13 +314,12 @@ def test_a_host_that_does_not_come_back_is_reset_and_its_console_is_evidence(
     reset = f"echo x >>{tmp_path}/resets; rm -f {stand_in.folder}/dead; echo boot-9 >{stand_in.boot_id}"
     stand_in.goes_wrong(prefix=f"[ ! -e {stand_in.folder}/dead ] || exit 255; ")
 
-    def begins(line: str) -> None:
-        if "hangs" in line:
-            (stand_in.folder / "dead").touch()
-            serial.write_text("[ 9.0] Kernel panic - not syncing: sysrq triggered crash\n")
-            await_true(lambda: "panic" in (tmp_path / "out" / "host-console.log").read_text())
-            stand_in.cut()
-
+    begins = when_it_hangs(
+        (stand_in.folder / "dead").touch,
+        lambda: serial.write_text("[ 9.0] Kernel panic - not syncing: sysrq triggered crash\n"),
+        lambda: await_true(lambda: "panic" in (tmp_path / "out" / "host-console.log").read_text()),
+        stand_in.cut,
+    )
     run = Run(stand_in, project, tmp_path / "out", ("works", "hangs", "not-supported"))
     with stand_in.host(return_s=1.0, power_cycle=reset, console=f"tail -n +1 -f {serial}") as host:
         host.follow_console(tmp_path / "out" / "host-console.log")
@@ -351,11 +333,7 @@ def test_a_host_that_does_not_come_back_is_reset_and_its_console_is_evidence(
 def test_a_run_is_resumed_after_its_host_was_lost_and_the_case_is_a_crash(
     stand_in: StandIn, project: Project, tmp_path: Path
 ) -> None:
-    def begins(line: str) -> None:
-        if "hangs" in line:
-            (stand_in.folder / "dead").touch()
-            stand_in.cut()
-
+    begins = when_it_hangs((stand_in.folder / "dead").touch, stand_in.cut)
     stand_in.goes_wrong(prefix=f"[ ! -e {stand_in.folder}/dead ] || exit 255; ")
     run = Run(stand_in, project, tmp_path / "out", ("works", "hangs", "not-supported"))
     with stand_in.host(return_s=0.5) as host:
@@ -386,24 +364,14 @@ def test_a_host_that_comes_back_with_another_kernel_is_reported(stand_in: StandI
 
 def test_a_silent_connection_counts_as_lost(verdicts_of: Any, stand_in: StandIn, monkeypatch: Patch) -> None:
     monkeypatch.setattr(protocol, "SILENCE_S", 4.0)
-    stopped: list[int] = []
-
-    def begins(line: str) -> None:
-        if "hangs" in line and not stopped:
-            stopped.extend(stand_in.pids())
-            stand_in.boot()
-            for pid in stopped:
-                os.kill(pid, signal.SIGSTOP)
-
-    found, _, _ = verdicts_of("works", "hangs", begins=begins)
+    found, _, _ = verdicts_of("works", "hangs", begins=when_it_hangs(stand_in.stop))
     assert found == {"works": "PASS", "hangs": "CRASH"}
-    assert len(stopped) == 1
 
 
-@pytest.mark.parametrize("script", ["yes", "while :; do echo hi; sleep 0.1; done"])
-def test_a_host_that_sends_only_noise_did_not_answer(stand_in: StandIn, monkeypatch: Patch, script: str) -> None:
+@pytest.mark.parametrize("noise", ["yes", "while :; do echo hi; sleep 0.1; done"])
+def test_a_host_that_sends_only_noise_did_not_answer(stand_in: StandIn, monkeypatch: Patch, noise: str) -> None:
     monkeypatch.setattr(link, "_ENDING_S", 0.1)
-    stand_in.client(f"#!/bin/sh\n{script}\n:\n")  # a separate process, which does not read its input
+    stand_in.client(f"{noise}\n:")  # a separate process, which does not read its input
     with user_error(r"^host\.invalid did not answer in time$", status=3):
         link.connected(ADDRESS, b"x" * (1 << 20), 0.5)
 
@@ -413,7 +381,7 @@ def test_a_connection_with_only_noise_is_lost(stand_in: StandIn, monkeypatch: Pa
     monkeypatch.setattr(protocol, "SILENCE_S", 0.5)
     hello = json.dumps({"event": "hello", "folder": "/tmp/x", "boot_id": "1", "machine": "m", "python": "3"})
     answer = f"read -r program; read -r secret size; echo \"$secret M \"'{hello}'"
-    stand_in.client(f"#!/bin/sh\n{answer}\n{noise}\n")
+    stand_in.client(f"{answer}\n{noise}")
     connection = link.connected(ADDRESS, b"\n", PATIENCE_S)
     try:
         with pytest.raises(link.Lost):
@@ -430,17 +398,11 @@ def test_a_panic_on_the_console_ends_the_wait_for_a_silent_host(
     serial = tmp_path / "serial"
     serial.touch()
 
-    def begins(line: str) -> None:
-        if "hangs" in line:
-            serial.write_text("Kernel panic - not syncing: Fatal exception\n")
-            stand_in.boot()
-            for pid in stand_in.pids():
-                os.kill(pid, signal.SIGSTOP)
-
+    panic = "Kernel panic - not syncing: Fatal exception\n"
     run = Run(stand_in, project, tmp_path / "out", ("works", "hangs"))
     with stand_in.host(console=f"tail -n +1 -f {serial}") as host:
         host.follow_console(tmp_path / "out" / "host-console.log")
-        recorded = run.on(host, begins)
+        recorded = run.on(host, when_it_hangs(lambda: serial.write_text(panic), stand_in.stop))
     assert [line["verdict"] for line in recorded.results] == ["PASS", "CRASH"]
 
 
@@ -496,14 +458,14 @@ def test_messages_of_ssh_become_one_line(
 
 
 def test_an_ssh_client_that_is_killed_is_reported(stand_in: StandIn) -> None:
-    stand_in.client("#!/bin/sh\nkill -9 $$\n")
+    stand_in.client("kill -9 $$")
     with pytest.raises(UserError) as caught:
         stand_in.host()
     assert str(caught.value) == "host.invalid: ssh was killed by signal 9; try: ssh -- host.invalid true"
 
 
 def test_an_ssh_client_that_cannot_be_executed_is_reported(stand_in: StandIn) -> None:
-    stand_in.client("just text\n")
+    (stand_in.folder / "bin/ssh").write_text("just text\n")
     with user_error(r"/bin/ssh cannot be started: Exec format error$", status=3):
         stand_in.host()
 

@@ -1,5 +1,5 @@
-"""A peer on another host: memory at the same addresses on both hosts, calls of the peer's queue pairs, and the loss of
-the peer. test_two_guests.py tests it with two devices."""
+"""A peer: the devices that can be one, and on another host memory at the same addresses, calls of its queue pairs, and
+its loss. test_two_guests.py tests it with two devices."""
 
 import ctypes
 import json
@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,14 +24,15 @@ from conformance.device.xrc import XrcPair
 from conformance.errors import HarnessFailure, LoopbackLost, PeerLost
 from conformance.model.case import QpSpec
 from conformance.model.preflight import Findings
-from conformance.model.transport import ROCE
+from conformance.model.transport import INFINIBAND, IWARP, ROCE, Transport
+from conformance.pytest_plugin.options import check_peer
 from conformance.tables.suite import ROOT
 from fixtures.hosts import peer, requester
 from fixtures.hosts.address import Address, peer_of
 from fixtures.hosts.archive import PARTS, PEER_PARTS, packed
 from fixtures.system import usable
 from launched import script
-from patience import PATIENCE_S, await_true
+from patience import PATIENCE_S, await_true, is_running
 from samples import user_error
 
 SIZE = 3 * memory.PAGE - 100
@@ -118,6 +118,7 @@ class FakeQueue:
         if spec.inline:
             raise RefusedByDevice
         self.pd, self.spec, self.deadline_s, self.number, self.remote = pd, spec, deadline_s, 77, None
+        self.device = device
         self.did: list[Any] = []
 
     def move_to(self, state: str, peer: int) -> None:
@@ -248,7 +249,7 @@ def test_errors_at_the_peer_are_reported_locally(domain: RemoteDomain, far: requ
 
 
 class LocalQueue(FakeQueue):
-    """The responder's end, on a device of this host."""
+    """A queue pair on a device of this host."""
 
     shared, receiver = 31, 32
 
@@ -256,13 +257,14 @@ class LocalQueue(FakeQueue):
         """Nothing."""
 
 
+class LocalPair(DevicePair):
+    kind = cast(Any, LocalQueue)
+
+
 @pytest.mark.parametrize("renewed", [False, True])
 def test_a_pair_has_its_requester_at_the_peer(domain: RemoteDomain, far: requester.Requesters, renewed: bool) -> None:
-    class Pair(DevicePair):
-        kind = cast(Any, LocalQueue)
-
     device = SimpleNamespace(gid="h", lid=2, active_mtu=4, transport=ROCE, connection_manager=None, findings=Findings())
-    pair = Pair(cast(Any, device), QpSpec("RC", "pd"), domain, cast(Any, "own pd"), 1.0)
+    pair = LocalPair(cast(Any, device), QpSpec("RC", "pd"), domain, cast(Any, "own pd"), 1.0)
     responder = cast(Any, pair.responder)
     assert isinstance(pair.requester, RemoteQueue)
     there = cast(Any, far._queues[pair.requester._id])
@@ -274,6 +276,44 @@ def test_a_pair_has_its_requester_at_the_peer(domain: RemoteDomain, far: request
     assert (domain.device.lid, domain.device.active_mtu) == (1, 3)
     pair.close()
     assert far._queues == {}
+
+
+# A peer on this host
+
+
+def device(name: str, transport: Transport = ROCE, **declared: bool) -> Any:
+    return SimpleNamespace(name=name, transport=transport, capabilities=declared, connection_manager=None)
+
+
+@pytest.mark.parametrize("peer", ["loopback", "another"])
+def test_the_requester_is_on_the_device_of_its_protection_domain(peer: str) -> None:
+    under_test = device("dut")
+    other = device("peer") if peer == "another" else under_test
+    requester_pd, responder_pd = SimpleNamespace(device=other), SimpleNamespace(device=under_test)
+    pair = LocalPair(under_test, QpSpec("RC", "pd"), cast(Any, requester_pd), cast(Any, responder_pd), 1.0)
+    requester, responder = cast(Any, pair.requester), cast(Any, pair.responder)
+    assert (requester.device, requester.pd, requester.remote) == (other, requester_pd, under_test)
+    assert (responder.device, responder.pd, responder.remote) == (under_test, responder_pd, other)
+
+
+def test_a_peer_needs_what_both_ends_of_a_request_need() -> None:
+    check_peer(device("a", atomics=True, odp=True), device("b", atomics=True, odp=False))
+    check_peer(device("a", atomics=False), device("b", atomics=True))
+    for other, output in (
+        (device("b", atomics=False), "the peer b does not declare what a does: atomics"),
+        (device("b", INFINIBAND, atomics=True), "b is InfiniBand, a is RoCE"),
+        (device("b", IWARP, atomics=True), "--peer is not for iWARP"),
+    ):
+        with user_error(output, status=3):
+            check_peer(device("a", atomics=True), other)
+
+
+def test_the_peer_is_another_device_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usable, "device_names", lambda: ["a", "b"])
+    usable.check_peer("b", "a")
+    for other, output in (("a", "--peer a is a device under test; without --peer"), ("c", "no RDMA device 'c'")):
+        with user_error(output, status=2):
+            usable.check_peer(other, "a")
 
 
 # The connection
@@ -294,34 +334,45 @@ class Requesters:
 """
 
 
-@dataclass(frozen=True)
 class Far:
     """A host that is this machine: its temporary directories, and the processes in place of ssh."""
 
-    tmp: Path
-    pids: Path
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.tmp = folder / "tmp"
+        for place in (self.tmp, folder / "pids"):
+            place.mkdir(parents=True)
+        self.client(f'exec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"')
+        monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
+        monkeypatch.setenv("TMPDIR", str(self.tmp))
+        monkeypatch.setenv("STAND_IN_PIDS", str(folder / "pids"))
 
-    def left(self) -> list[Path]:
-        return list(self.tmp.glob("rdma-cts-*"))
+    def client(self, text: str) -> None:
+        """From now on, this shell script stands in for ssh."""
+        script(self.folder / "bin" / "ssh", text)
+
+    def pids(self) -> list[int]:
+        """The ids of the running processes that stand in for ssh."""
+        found = [int(path.name) for path in (self.folder / "pids").iterdir()]
+        return [pid for pid in found if is_running(pid)]
 
     def cut(self) -> None:
-        for path in self.pids.iterdir():
-            os.kill(int(path.name), signal.SIGKILL)
+        """Breaks all connections."""
+        for pid in self.pids():
+            os.kill(pid, signal.SIGKILL)
+
+    def left(self) -> list[str]:
+        """The files that ended connections have left on the host."""
+        return sorted(path.name for path in self.tmp.glob("rdma-cts-*"))
 
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
-    for name in ("tmp", "pids"):
-        (tmp_path / name).mkdir()
-    script(tmp_path / "bin/ssh", f'exec {sys.executable} {ROOT / "tests/stand_in_ssh.py"} "$@"')
+    found = Far(tmp_path / "far", monkeypatch)
     (tmp_path / "fake.py").write_text(FAKE)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    monkeypatch.setenv("STAND_IN_PIDS", str(tmp_path / "pids"))
     name = "fixtures/hosts/requester.py"
     tree = [*((ROOT / part, part) for part in PEER_PARTS if part != name), (tmp_path / "fake.py", name)]
     monkeypatch.setattr(peer, "packed", lambda _: packed(tree))
-    found = Far(tmp_path / "tmp", tmp_path / "pids")
     yield found
     await_true(lambda: not found.left())
 

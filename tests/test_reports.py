@@ -23,7 +23,7 @@ from conformance.tables.suite import load_suite
 from made_history import run_of, write_run
 from reports import junit, tmt
 from reports.digest import Digest, digest
-from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
+from reports.terminal import NORMAL, QUIET, VERBOSE, summary
 from samples import header, numbered, registry, result
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
@@ -75,17 +75,8 @@ def test_each_verdict_has_its_element() -> None:
         "UNSUPPORTED": ["skipped"],
         "PASS": [],
     }
-
-
-def test_the_counts_are_those_of_the_testcases() -> None:
-    suite = parsed(junit.render([digested(one_of_each())]))
-    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "10",
-        "failures": "3",
-        "errors": "2",
-        "skipped": "4",
-    }
-    assert len(suite.findall("testcase")) == 10
+    counts = [int(suite.get(name)) for name in ("tests", "failures", "errors", "skipped")]
+    assert counts == [len(suite.findall("testcase")), 3, 2, 4] == [10, 3, 2, 4]
 
 
 def test_a_testcase_is_named_by_verb_and_case() -> None:
@@ -182,15 +173,17 @@ def test_the_summary_of_a_run_cut_short_says_so() -> None:
     assert "the run was cut short" in text
 
 
-@pytest.mark.parametrize(("tables", "verdict"), [(TABLES.tables_sha256, Verdict.MISSED), ("other", Verdict.PASS)])
-def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str, verdict: Verdict) -> None:
-    """In a run with other tables, the rules of cases without a result are unknown."""
+@pytest.mark.parametrize("tables", [TABLES.tables_sha256, "other"])
+def test_a_rule_of_which_a_case_has_no_result_is_not_verified(tables: str) -> None:
+    """Ids of cases are permanent, so this holds for a run with other tables, except for cases that no longer exist."""
     first, second = [case for case in TABLES.cases if case.rules == ("REG-15",)][:2]
     rules = {rule.id: rule.as_data() for rule in TABLES.registry.values()}
     head = header(planned=[first.id, second.id], suite={"version": "0", "tables_sha256": tables}, rules=rules)
     run = digested(Recorded(head, [result(first)], None))
-    assert run.verdicts == {"REG-15": verdict}
-    assert ("1 undecided" in run.short_sentence) == (verdict is Verdict.MISSED)
+    assert run.verdicts == {"REG-15": Verdict.MISSED}
+    assert "1 undecided" in run.short_sentence
+    head["planned"] = [first.id, "retired"]
+    assert digested(Recorded(head, [result(first)], None)).verdicts == {"REG-15": Verdict.PASS}
 
 
 def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:
@@ -199,20 +192,6 @@ def test_hostile_text_stays_in_its_line_and_commands_no_terminal() -> None:
     assert all(character.isprintable() or character == "\n" for character in text)
     (shown,) = [row for row in text.splitlines() if row.startswith("wrong report")]
     assert shown.endswith("(REG-01) x1")
-
-
-def test_progress_shows_failures_at_once_and_nothing_hostile() -> None:
-    stream = io.StringIO()
-    progress = Progress(stream)
-    progress.run_started(header(), 3)
-    progress.result_recorded(result(SUITE.cases[0]), 1, 3)
-    progress.result_recorded(result(SUITE.cases[1], "FAIL", HOSTILE), 2, 3)
-    progress.worker_restarted("it died")
-    said = stream.getvalue().splitlines()
-    assert said[0] == "3 cases on fake0 (fake), kernel 7.2.0, rdma-core 65.0, stack host"
-    assert said[1].startswith("  FAIL reg_mr/sample/c1: a")
-    assert said[1].isprintable()
-    assert said[2:] == ["  starting a new worker: it died"]
 
 
 def test_a_report_that_cannot_be_written_takes_no_smaller_one_with_it(tmp_path: Path) -> None:

@@ -12,20 +12,22 @@ import pytest
 
 from commands.__main__ import main
 from conformance.defects import answering_of, symptoms_of
+from conformance.defects.symptom import Symptom
 from conformance.model.case import Case
 from conformance.model.fault import Effect
 from conformance.model.kind import Kind
+from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Cli, Patch, Says
 from launched import ended
-from reports.digest import Digest, read
+from reports.digest import Digest, digest, read
 from reproducers.layout import WIDTH
 from reproducers.mail import WIDTH as MAIL_WIDTH
 from reproducers.mail import mail
 from reproducers.of_runs import basis_of, cut, file_name, programs_of, reproducer, unknown_device
 from reproducers.program import MOST_LINES, Program
 from reproducers.writer import Inexpressible
-from samples import result
+from samples import changed, result
 from trial.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
 
 SUITE = load_suite()
@@ -34,7 +36,8 @@ ROWS = [case for case in SUITE.cases if case.kind is Kind.ROW]
 GUEST_STACK = "forky"
 ADVICE = "advise_mr/codes/invalid-pd@libibverbs"
 DEFECT = "6c8e18b350a5"  # bind_mw/invalidation/local-inv-twice shows it
-FORKY = str(RECORDED / "forky.jsonl")
+FORKY = RECORDED / "forky.jsonl"
+DEADLY = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
 WRITE = "reg_mr/on_demand/rdma-write-at-buf-+-100"
 
 
@@ -59,7 +62,11 @@ def programs() -> tuple[dict[str, Program], Counter[str]]:
 @cache
 def forky() -> Digest:
     """The violations of a recorded run on forky."""
-    return read(RECORDED / "forky.jsonl")
+    return read(FORKY)
+
+
+def symptom_named(name: str) -> Symptom:
+    return next(each for defect in forky().defects for each in defect.symptoms if each.name == name)
 
 
 def text_of(id_: str) -> str:
@@ -101,7 +108,7 @@ def test_programs_compile_without_a_warning(tmp_path: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler, "the project's tests need gcc"
     header = Path("/usr/include/infiniband/verbs.h").read_text()
-    recorded = programs_of(forky().results, SUITE, basis_of(RECORDED / "forky.jsonl"))
+    recorded = programs_of(forky().results, SUITE, basis_of(FORKY))
     made = {each.program.text for each in recorded if each.program and each.symptom.deviation}
     texts = sorted(made | {each.text for each in programs()[0].values()}, key=lambda text: (-len(text), text))
     assert any("wr_flush" in text for text in texts)  # the programs compile even if the header lacks wr_flush
@@ -167,19 +174,11 @@ def test_a_program_keeps_only_the_steps_up_to_the_violation() -> None:
     refused = {**bound, "wc": ["WR_FLUSH_ERR"]}
     assert cut(case, refused).afterwards == ()
     assert cut(case, {"setup_failed": "no"}) == case
-    wrong = {
-        "rc": 0,
-        "returned": "0",
-        "errno": "",
-        "wc": ["REM_ACCESS_ERR"],
-        "moved": "nothing",
-        "changed": [],
-        "qp_type": "RC",
-        "side": "remote",
-    }
+    answer = {"rc": 0, "returned": "0", "errno": "", "wc": ["REM_ACCESS_ERR"]}
+    wrong = {**answer, "moved": "nothing", "changed": [], "qp_type": "RC", "side": "remote"}
     first = next(step for step in case.afterwards if step.call == "traffic" and step.then.outcome == "success")
     number = case.afterwards.index(first)
-    seen = [{**wrong, "wc": ["REM_ACCESS_ERR"]}] * number + [wrong]
+    seen = [wrong] * (number + 1)
     kept = cut(case, {**bound, "afterwards": seen}).afterwards
     assert kept[-1] is first
     assert len(kept) <= number + 1
@@ -209,7 +208,7 @@ def test_a_point_is_expressed_and_a_sweep_is_not() -> None:
 
 
 def test_most_violations_of_a_recorded_run_are_expressed() -> None:
-    made = list(programs_of(forky().results, SUITE, basis_of(RECORDED / "forky.jsonl")))
+    made = list(programs_of(forky().results, SUITE, basis_of(FORKY)))
     expressed = [each for each in made if each.program]
     assert len(expressed) >= 0.9 * len(made), Counter(each.why_not for each in made)
     names = [file_name(each.symptom.name) for each in expressed]
@@ -217,8 +216,8 @@ def test_most_violations_of_a_recorded_run_are_expressed() -> None:
 
 
 def test_a_mail_has_every_part_in_72_columns() -> None:
-    basis = basis_of(RECORDED / "forky.jsonl")
-    symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == WRITE)
+    basis = basis_of(FORKY)
+    symptom = symptom_named(WRITE)
     text = mail(symptom, forky(), SUITE, basis, [read(RECORDED / "trixie.jsonl")])
     assert max(map(len, text.splitlines())) <= MAIL_WIDTH  # the kernel log of this run has no long line
     output = " ".join(text.split())
@@ -244,16 +243,15 @@ def test_a_mail_has_every_part_in_72_columns() -> None:
 )
 def test_the_subject_of_a_mail_names_the_part_at_fault(layer: str, part: str) -> None:
     symptom = next(each.symptoms[0] for each in forky().defects if answering_of(each.symptoms[0]).layer == layer)
-    text = mail(symptom, forky(), SUITE, basis_of(RECORDED / "forky.jsonl"), [])
+    text = mail(symptom, forky(), SUITE, basis_of(FORKY), [])
     assert text.startswith(f"Subject: {part}: ")
 
 
 def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it() -> None:
-    name = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
-    symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == name)
+    symptom = symptom_named(DEADLY)
     log = symptom.record["kernel"]["log"]
     first = next(number for number, line in enumerate(log) if "Oops: general protection" in line)
-    text = mail(symptom, forky(), SUITE, basis_of(RECORDED / "forky.jsonl"), [])
+    text = mail(symptom, forky(), SUITE, basis_of(FORKY), [])
     output = text.partition("The kernel's messages:\n")[2].splitlines()
     assert output[:40] == [f"  {line}".rstrip() for line in log[first : first + 40]]
     assert output[40] == f"  ({len(log) - first - 40} more lines)"
@@ -261,9 +259,8 @@ def test_a_mail_has_the_kernels_complaint_as_the_kernel_wrote_it() -> None:
 
 
 def test_a_mail_says_how_to_run_the_program_and_where_the_kernel_dies() -> None:
-    name = "reg_mr_iova/on_demand/every-byte-at-buf-+-7-pages-+-104"
-    symptom = next(each for defect in forky().defects for each in defect.symptoms if each.name == name)
-    text = mail(symptom, forky(), SUITE, basis_of(RECORDED / "forky.jsonl"), [])
+    symptom = symptom_named(DEADLY)
+    text = mail(symptom, forky(), SUITE, basis_of(FORKY), [])
     subject = " ".join(text.partition("\n\n")[0].split())
     assert subject.startswith("Subject: rxe: kernel fault in rxe_odp_mr_copy: on-demand")
     device = forky().header["device"]["name"]
@@ -281,7 +278,7 @@ def test_a_mail_about_a_process_that_died_has_no_frame_of_this_suite() -> None:
     provider = 'Binary file "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so", at +0x484f [0x7fa1d566384f]'
     frames = ['  File "/suite/conformance/execution/steps.py", line 264 in _bind', '  Binary file "python3" [0x450bc9]']
     died = replace(symptom, record={**symptom.record, "kernel": {"log": [*frames, f"  {provider}"]}})
-    text = mail(died, forky(), SUITE, basis_of(RECORDED / "forky.jsonl"), [])
+    text = mail(died, forky(), SUITE, basis_of(FORKY), [])
     assert text.partition("Where the process was, innermost first:\n")[2].startswith(f"  {provider}\n\nTested: ")
     assert "/suite/" not in text
     assert "it is killed by a signal" in " ".join(text.split())
@@ -292,8 +289,9 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert "repro.c: " in cli(0, "reproducer", ADVICE).out
+    assert "; cc 'of mine.c' -libverbs" in cli(0, "reproducer", ADVICE, "--out", "of mine.c").out
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
-    run = str(RECORDED / "forky.jsonl")
+    run = str(FORKY)
     defect = next(each for each in forky().defects if WRITE in each.cases)
     assert cli(0, "reproducer", defect.fingerprint, "--run", run, "--mail").out.startswith("Subject: rxe: ")
     assert main(["reproducer", "--all", "--run", run, "--out", "all"]) == 0
@@ -304,7 +302,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
 def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, capsys: Says) -> None:
     symptoms = next(defect for defect in forky().defects if defect.fingerprint == DEFECT).symptoms
     cases = dict.fromkeys(each.case for each in symptoms)
-    text, old = Path(FORKY).read_text(), tmp_path / "results.jsonl"
+    text, old = FORKY.read_text(), tmp_path / "results.jsonl"
     for left, case in zip(range(len(cases) - 1, -1, -1), cases, strict=True):
         text = text.replace(f'"{case}"', f'"{case}-of-old"')
         old.write_text(text)
@@ -315,14 +313,31 @@ def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, 
 
 
 def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
-    built = json.loads(Path(FORKY).read_text().partition("\n")[0])
+    built = json.loads(FORKY.read_text().partition("\n")[0])
     built["under_test"]["given"]["linux"] = {"sha256": "e4" * 32}
     built["under_test"]["modules"]["rdma_rxe"]["build_id"] = "ce" * 20
     mine = tmp_path / "results.jsonl"
-    mine.write_text("\n".join([json.dumps(built), *Path(FORKY).read_text().splitlines()[1:]]) + "\n")
+    mine.write_text("\n".join([json.dumps(built), *FORKY.read_text().splitlines()[1:]]) + "\n")
     said = " ".join(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out.split())
     assert "rdma-core 65.0 (the stack was changed, not as shipped: linux e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
+
+
+@pytest.mark.parametrize(
+    ("verdict", "says"),
+    [
+        ("PASS", "does not have it (the case is PASS)"),
+        ("UNSUPPORTED", "does not show whether it has it (the case is UNSUPPORTED)"),
+        ("MISSED", "was not tested for it"),
+    ],
+)
+def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, verdict: str, says: str) -> None:
+    symptom, run = symptom_named(WRITE), forky()
+    head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
+    other = digest(Recorded(head, [result(row(symptom.case), verdict)], None), tmp_path)
+    said = " ".join(mail(symptom, run, SUITE, basis_of(FORKY), [other]).split())
+    assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
+    assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has it" in said
 
 
 def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tmp_path: Path, capsys: Says) -> None:
@@ -347,14 +362,14 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
 
 
 def test_the_page_of_findings_says_on_which_stacks_the_cases_of_a_defect_pass(tmp_path: Path) -> None:
-    passing = [json.loads(line) for line in (RECORDED / "forky.jsonl").read_text().splitlines()]
+    passing = [json.loads(line) for line in FORKY.read_text().splitlines()]
     passing[0]["stack"] = "sid"
     for record in passing[1:]:
         if str(record.get("case", "")).startswith("bind_mw/"):
             record |= {"verdict": "PASS", "effective": "PASS", "rule_verdicts": {}, "deviations": [], "fault": None}
     sid = tmp_path / "sid.jsonl"
     sid.write_text("".join(json.dumps(record) + "\n" for record in passing))
-    assert main(["findings", str(RECORDED / "forky.jsonl"), str(sid), "--out", str(tmp_path)]) == 0
+    assert main(["findings", str(FORKY), str(sid), "--out", str(tmp_path)]) == 0
     page = (tmp_path / "findings.md").read_text()
     assert re.search(r"- seen on: forky \(\d+ results\); not on: sid\n- rules: BIND", page)
     assert "not tried on" not in page
@@ -364,7 +379,7 @@ def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:
     defect = next(each for each in forky().defects if [symptom.name for symptom in each.symptoms] == [each.first.case])
     once = {"verdict": "FAIL", "reason": "it was seen once"}
     tried = {"type": "confirmation", "case": defect.first.case, "confirmed": False, "by": "repetition", "in_run": once}
-    lines = Path(FORKY).read_text().splitlines()
+    lines = FORKY.read_text().splitlines()
     lines.insert(-1, json.dumps({**tried, "alone": {"verdict": "PASS", "reason": ""}}))
     run = tmp_path / "forky.jsonl"
     run.write_text("\n".join(lines) + "\n")
@@ -381,16 +396,16 @@ def test_the_programs_of_the_documented_findings_are_those_that_are_made_now(tmp
     (tmp_path / "findings").mkdir()
     for name in documented:
         (tmp_path / "findings" / name).touch()
-    assert main(["findings", FORKY, "--out", str(tmp_path)]) == 0
+    assert main(["findings", str(FORKY), "--out", str(tmp_path)]) == 0
     assert {path.name: path.read_text() for path in (tmp_path / "findings").glob("*.c")} == documented
-    assert main(["findings", FORKY, "--programs", "--out", str(tmp_path)]) == 0
+    assert main(["findings", str(FORKY), "--programs", "--out", str(tmp_path)]) == 0
     assert len(list((tmp_path / "findings").glob("*.c"))) > 10
 
 
 def test_places_that_are_no_mapping_of_texts_are_one_line(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "findings").mkdir()
     (tmp_path / "findings" / "places.yaml").write_text("- a list\n")
-    assert "fingerprints with texts are expected" in cli(2, "findings", RECORDED / "forky.jsonl", "--out", tmp_path).err
+    assert "fingerprints with texts are expected" in cli(2, "findings", FORKY, "--out", tmp_path).err
 
 
 @pytest.mark.parametrize(

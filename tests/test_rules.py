@@ -3,6 +3,9 @@ tests/malformed; test_tables.py reads them."""
 
 from pathlib import Path
 
+import pytest
+
+from conformance.model.rules import Registry
 from conformance.tables.rules_file import read_registry
 from samples import registry
 
@@ -20,20 +23,18 @@ RULE = """\
 """
 
 
-def read(tmp_path: Path, **files: str) -> tuple[list[str], list[str]]:
-    """Reads a folder with these rules files, by verb; returns the rule ids, and the mistakes as `file:line:column:
+def read(tmp_path: Path, **files: str) -> tuple[Registry, list[str]]:
+    """Reads a folder with these rules files, by verb; returns the rules, and the mistakes as `file:line:column:
     message`."""
     for verb, text in files.items():
         (tmp_path / verb).mkdir()
         (tmp_path / verb / "rules.yaml").write_text(text)
     found, mistakes = read_registry([tmp_path], tmp_path)
-    return list(found), [str(mistake) for mistake in mistakes]
+    return found, [str(mistake) for mistake in mistakes]
 
 
 def test_a_rule_is_read_whole(tmp_path: Path) -> None:
-    (tmp_path / "reg_mr").mkdir()
-    (tmp_path / "reg_mr" / "rules.yaml").write_text("verb: ibv_reg_mr\nrules:\n" + RULE.format(id="VND-01"))
-    found, mistakes = read_registry([tmp_path], tmp_path)
+    found, mistakes = read(tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + RULE.format(id="VND-01"))
     rule = found["VND-01"]
     assert mistakes == []
     assert (rule.verb, rule.level, rule.layer) == ("ibv_reg_mr", "must", "kernel")
@@ -43,10 +44,8 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_a_rule_without_a_quote_says_why(tmp_path: Path) -> None:
-    (tmp_path / "reg_mr").mkdir()
     text = RULE.format(id="VND-01").replace("quote: Something holds", "unquoted: It is secret.")
-    (tmp_path / "reg_mr" / "rules.yaml").write_text("verb: ibv_reg_mr\nrules:\n" + text)
-    found, mistakes = read_registry([tmp_path], tmp_path)
+    found, mistakes = read(tmp_path, reg_mr="verb: ibv_reg_mr\nrules:\n" + text)
     assert mistakes == []
     texts = found["VND-01"].as_data()
     assert "quote" not in texts
@@ -55,27 +54,24 @@ def test_a_rule_without_a_quote_says_why(tmp_path: Path) -> None:
 
 def test_rules_come_in_the_order_of_the_files(tmp_path: Path) -> None:
     files = {verb: f"verb: api\nrules:\n{RULE.format(id=id_)}" for verb, id_ in (("b", "AB-01"), ("a", "ZZ-01"))}
-    assert read(tmp_path, **files) == (["ZZ-01", "AB-01"], [])
+    found, mistakes = read(tmp_path, **files)
+    assert (list(found), mistakes) == (["ZZ-01", "AB-01"], [])
 
 
-def test_an_id_is_unique_in_all_files(tmp_path: Path) -> None:
-    text = "verb: api\nrules:\n" + RULE.format(id="AB-01")
-    assert read(tmp_path, a=text, b=text)[1] == [
-        "b/rules.yaml:3:9: duplicate rule id AB-01 (first at a/rules.yaml:3:9)"
-    ]
+USED = "verb: api\nrules:\n" + RULE.format(id="AB-01")
+RETIRED = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: it said the same as AB-02}\n"
 
 
-def test_a_retired_id_stays_retired_in_every_file(tmp_path: Path) -> None:
-    retired = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: it said the same as AB-02}\n"
-    mistakes = read(tmp_path, a="verb: api\nrules:\n" + RULE.format(id="AB-01"), b=retired)[1]
-    assert mistakes == ["a/rules.yaml:3:9: rule id AB-01 is retired (b/rules.yaml:4:10); choose a new one"]
-
-
-def test_an_id_is_retired_once(tmp_path: Path) -> None:
-    text = "verb: api\nrules: []\nretired:\n  - {id: AB-01, why: w}\n  - {id: AB-01, why: w}\n"
-    assert read(tmp_path, a=text)[1] == [
-        "a/rules.yaml:5:10: duplicate retired rule id AB-01 (first at a/rules.yaml:4:10)"
-    ]
+@pytest.mark.parametrize(
+    ("a", "b", "mistake"),
+    [
+        (USED, USED, "b/rules.yaml:3:9: duplicate rule id AB-01 (first at a/rules.yaml:3:9)"),
+        (USED, RETIRED, "a/rules.yaml:3:9: rule id AB-01 is retired (b/rules.yaml:4:10); choose a new one"),
+        (RETIRED, RETIRED, "b/rules.yaml:4:10: duplicate retired rule id AB-01 (first at a/rules.yaml:4:10)"),
+    ],
+)
+def test_an_id_is_used_or_retired_once_in_all_files(tmp_path: Path, a: str, b: str, mistake: str) -> None:
+    assert read(tmp_path, a=a, b=b)[1] == [mistake]
 
 
 def test_mistakes_come_file_by_file_from_top_to_bottom(tmp_path: Path) -> None:

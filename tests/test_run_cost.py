@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from conformance.tables.suite import ROOT
+from kinds import Patch, Says
+from launched import ended
 
 SCRIPT = ROOT / "benchmarks/run_cost.py"
 spec = importlib.util.spec_from_file_location("run_cost", SCRIPT)
@@ -39,13 +40,7 @@ def night(ratio: float) -> str:
     ],
 )
 def test_a_night_is_compared_with_the_median_of_earlier_nights(
-    before: Sequence[float],
-    seconds: float,
-    told: str,
-    status: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    before: Sequence[float], seconds: float, told: str, status: int, tmp_path: Path, monkeypatch: Patch, capsys: Says
 ) -> None:
     history = tmp_path / "costs"
     history.write_text("".join(f"{night(ratio)}\n" for ratio in before))
@@ -73,7 +68,7 @@ def test_a_night_is_compared_with_the_median_of_earlier_nights(
 def test_a_damaged_history_is_reported_before_anything_is_measured(second: str, why: str, tmp_path: Path) -> None:
     history = tmp_path / "costs"
     history.write_text(f"{night(1)}\n{second}\n")
-    done = subprocess.run([sys.executable, SCRIPT, "--history", history], capture_output=True, text=True, check=False)
+    done = ended(sys.executable, SCRIPT, "--history", history)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"run_cost.py: {history}:2: not a night of run_cost.py: {why}")
     assert done.stderr.count("\n") == 1

@@ -22,7 +22,7 @@ from conformance.results.case_record import case_record
 from conformance.sweeps.run import SweepRun
 from conformance.tables.loader import parse_table
 from conformance.tables.profile import read_profile
-from conformance.tables.suite import ROOT, Suite, load_suite
+from conformance.tables.suite import ROOT, load_suite
 from conformance.yamldoc.nodes import read_bytes
 from kinds import Patch
 from reference.bench import ReferenceBench
@@ -44,9 +44,7 @@ SPACE = """
 """
 
 
-@pytest.fixture(scope="module")
-def suite() -> Suite:
-    return load_suite()
+SUITE = load_suite()
 
 
 @pytest.fixture
@@ -69,11 +67,11 @@ class Kernel:
 WARNING: KernelEvidence = {"taint": 0, "log": ["[ 1.0] WARNING: something"]}
 
 
-def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: RunContext, suite: Suite) -> None:
+def test_each_kind_has_a_runner_and_a_case_of_each_passes_on_the_reference(run: RunContext) -> None:
     sweep = samples.case(SPACE)
     assert sweep.sweep is not None
     point = sweep.sweep.point_case(sweep, "access=REMOTE_WRITE")
-    first = {kind: next(case for case in suite.cases if case.kind is kind) for kind in (Kind.API, Kind.SEQUENCES)}
+    first = {kind: next(case for case in SUITE.cases if case.kind is kind) for kind in (Kind.API, Kind.SEQUENCES)}
     cases = {**first, Kind.ROW: samples.case(ROW), Kind.SWEEP: sweep, Kind.POINT: point}
     assert set(cases) == set(Kind)
     for kind, case in cases.items():
@@ -158,32 +156,28 @@ def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
     assert came == before[:2]
 
 
+def on_demand_point() -> Case:
+    """A point of a sweep that needs the capability odp."""
+    made = SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")
+    space = samples.case(made.replace("  sweep:", "  needs: [odp]\n  sweep:"))
+    assert space.sweep is not None
+    return space.sweep.point_case(space, "access=ON_DEMAND")
+
+
 @pytest.mark.parametrize(("present", "verdict"), [({}, "UNSUPPORTED"), ({"odp": "the data sheet"}, "FAIL")])
 def test_a_profile_decides_of_rows_and_points_alike(present: dict[str, str], verdict: str) -> None:
-    space = samples.case(
-        SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]")
-        .replace("refused, rule", "success, rule")
-        .replace("  sweep:", "  needs: [odp]\n  sweep:")
-    )
-    assert space.sweep is not None
     with closing(ReferenceBench(Device(without("odp")))) as bench:
         run = on_the_reference(bench)
         run = replace(run, basis=replace(run.basis, profile=Profile("rxe", present)))
-        for case in (samples.case(ON_DEMAND), space.sweep.point_case(space, "access=ON_DEMAND")):
+        for case in (samples.case(ON_DEMAND), on_demand_point()):
             came = run_case(case, run)
             assert came.judgement.verdict == verdict
             assert came.observation["lacking"] == ["odp"]
 
 
 def test_capabilities_against_the_profile_are_remarks_on_rows_and_points(run: RunContext) -> None:
-    space = samples.case(
-        SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]")
-        .replace("refused, rule", "success, rule")
-        .replace("  sweep:", "  needs: [odp]\n  sweep:")
-    )
-    assert space.sweep is not None
     run = replace(run, basis=replace(run.basis, profile=Profile("rxe", absent={"odp": "not in this driver"})))
-    for case in (samples.case(ON_DEMAND), space.sweep.point_case(space, "access=ON_DEMAND")):
+    for case in (samples.case(ON_DEMAND), on_demand_point()):
         came = run_case(case, run)
         assert came.judgement.verdict == Verdict.PASS
         assert came.judgement.notes[-1].startswith("the profile says that odp is absent (not in this driver), yet")
@@ -262,10 +256,22 @@ def test_a_call_of_its_own_kind_is_not_a_step(call: str) -> None:
     assert any(f"{call} cannot be a step afterwards" in line for line in mistakes(row))
 
 
-@pytest.mark.parametrize("failure", [LoopbackLost("lost"), SetupRefused("a receive", "EINVAL")])
-@pytest.mark.parametrize("expected", ["refused", "success"])
-def test_the_first_failing_step_decides(run: RunContext, monkeypatch: Patch, failure: Exception, expected: str) -> None:
-    """If the judged call passed and the harness fails in a later step, the case is BROKEN."""
+@pytest.mark.parametrize(
+    ("failure", "expected", "verdict"),
+    [
+        (LoopbackLost("lost"), "refused", "FAIL"),
+        (SetupRefused("a receive", "EINVAL"), "refused", "FAIL"),
+        (SetupRefused("a receive", "EINVAL"), "success", "BROKEN"),
+        (LoopbackLost("lost"), "success", ""),
+        (PeerLost("gone"), "success", ""),
+        (PeerLost("gone"), "refused", ""),
+    ],
+)
+def test_the_first_failing_step_decides(
+    run: RunContext, monkeypatch: Patch, failure: Exception, expected: str, verdict: str
+) -> None:
+    """If the judged call passed and the harness fails in a later step, the case is BROKEN. Without a verdict, the
+    session ends; a peer that is gone always ends it."""
 
     def failing(*_: object) -> Observation:
         raise failure
@@ -278,29 +284,11 @@ def test_the_first_failing_step_decides(run: RunContext, monkeypatch: Patch, fai
           then: {expected}
           afterwards: [{{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: success}}]
     """)
-    if expected == "refused":
-        assert run_case(row, run).judgement.verdict == Verdict.FAIL
-    elif isinstance(failure, LoopbackLost):
-        with pytest.raises(LoopbackLost):
-            run_case(row, run)
+    if verdict:
+        assert run_case(row, run).judgement.verdict == verdict
     else:
-        assert run_case(row, run).judgement.verdict == Verdict.BROKEN
-
-
-def test_a_peer_that_is_gone_is_never_passed_over(run: RunContext, monkeypatch: Patch) -> None:
-    def gone(*_: object) -> Observation:
-        raise PeerLost("gone")
-
-    monkeypatch.setitem(STEPS, "traffic", gone)
-    row = samples.case("""
-        - id: then-traffic
-          rules: [REG-01]
-          when: {access: [LOCAL_WRITE, REMOTE_WRITE]}
-          then: refused
-          afterwards: [{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: success}]
-    """)
-    with pytest.raises(PeerLost):
-        run_case(row, run)
+        with pytest.raises(type(failure)):
+            run_case(row, run)
 
 
 ABSENT = Profile("rxe", absent={"xrc": "the driver has no XRC transport"})
@@ -432,7 +420,7 @@ class WritesWaitForTheNextRequest(Device):
     ],
 )
 def test_each_finds_the_fault_that_it_is_for(name: str, kind: type[Device], reason: str) -> None:
-    (found,) = (each for each in load_suite().cases if each.id == name)
+    (found,) = (each for each in SUITE.cases if each.id == name)
     with closing(ReferenceBench()) as bench:
         assert judgement_on(found, on_the_reference(bench)).verdict == Verdict.PASS
     with closing(ReferenceBench(kind())) as bench:
@@ -451,7 +439,7 @@ def test_steps_after_a_registration_that_is_refused_as_expected_are_made() -> No
             self.refused = self.refused or super().over_limit(addr, length)
             return self.refused
 
-    (found,) = (each for each in load_suite().cases if each.id == "reg_mr/memory/over-the-locked-memory-limit")
+    (found,) = (each for each in SUITE.cases if each.id == "reg_mr/memory/over-the-locked-memory-limit")
     with closing(ReferenceBench(NeverRegisters())) as bench:
         judgement = judgement_on(found, on_the_reference(bench))
     assert judgement.verdict == Verdict.FAIL

@@ -17,13 +17,12 @@ from actors import HEADER, Stage, ran, start
 from conformance import judging
 from conformance.errors import UserError
 from conformance.model import capability
-from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import Observation
 from conformance.model.verdict import Verdict
 from conformance.results.records import encode, read_results, result_record
 from conformance.tables.loader import read_table
-from conformance.tables.suite import ROOT, Suite, load_suite
+from conformance.tables.suite import ROOT, load_suite
 from kinds import Cli, Patch
 from launched import ended
 from reference.bench import ReferenceBench
@@ -35,18 +34,10 @@ from trial.comparison import Comparison, Divergence, Subject
 from trial.running import judgement_on, on_the_reference
 from trial.searching import divergences, for_sequences, observe
 
+SUITE = load_suite()
+SEARCHING = next(each for each in SUITE.cases if each.kind is Kind.SEQUENCES and each.entry == "libibverbs")
 AT_MOST = 3000  # the number of sequences that must suffice to find the violation; most seeds need a few dozen
 ROW = "- id: found-by-random-sequences\n"
-
-
-@pytest.fixture(scope="module")
-def suite() -> Suite:
-    return load_suite()
-
-
-@pytest.fixture(scope="module")
-def searching(suite: Suite) -> Case:
-    return next(each for each in suite.cases if each.kind is Kind.SEQUENCES and each.entry == "libibverbs")
 
 
 def violation(name: str) -> type[Device]:
@@ -69,12 +60,12 @@ def rows_of(seed: int) -> list[str]:
     return said
 
 
-def verdict_of(row: str, kind: type[Device], folder: Path, suite: Suite) -> str:
+def verdict_of(row: str, kind: type[Device], folder: Path) -> str:
     """Runs a row on a reference of this kind, and returns the verdict."""
     path = folder / "reg_mr" / "found.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text("verb: ibv_reg_mr\ncases: 1\nrows:\n" + textwrap.indent(row, "  "))
-    table, mistakes = read_table(path, "found.yaml", suite.registry)
+    table, mistakes = read_table(path, "found.yaml", SUITE.registry)
     assert mistakes == []
     assert table is not None
     with closing(ReferenceBench(kind())) as bench:
@@ -101,14 +92,14 @@ def test_two_references_never_part(number: int) -> None:
     ],
 )
 def test_a_violation_is_found_and_reported_in_few_steps_that_show_it_again(
-    name: str, seed: int, steps: int, tmp_path: Path, suite: Suite
+    name: str, seed: int, steps: int, tmp_path: Path
 ) -> None:
     divergence = searched(violation(name), AT_MOST, seed=seed)
     assert divergence is not None
     assert len(divergence.taken) <= steps
     assert divergence.row.startswith(ROW)
-    assert verdict_of(divergence.row, Device, tmp_path, suite) == Verdict.PASS
-    assert verdict_of(divergence.row, violation(name), tmp_path, suite) == Verdict.FAIL
+    assert verdict_of(divergence.row, Device, tmp_path) == Verdict.PASS
+    assert verdict_of(divergence.row, violation(name), tmp_path) == Verdict.FAIL
 
 
 def test_the_sequences_of_a_seed_are_the_same_again() -> None:
@@ -141,41 +132,41 @@ def test_a_sequence_that_ends_early_gives_a_region_back_to_which_a_window_is_bou
 
 
 @pytest.mark.usefixtures("hardly_shrunk")
-def test_a_finding_violates_the_nearest_rule_alone(searching: Case, suite: Suite) -> None:
+def test_a_finding_violates_the_nearest_rule_alone() -> None:
     with closing(ReferenceBench(violation("one-byte-too-long")())) as bench:
         said: list[tuple[str, str]] = []
 
         def progress(point: str, done: int, **more: str) -> None:
             said.append((point, more["row"]))
 
-        observed = observe(searching, bench, bench.capabilities(), for_sequences(60), 5, progress)
-    line = result_record(searching, suite.registry, judging.judge(searching, [], observed), observed)
+        observed = observe(SEARCHING, bench, bench.capabilities(), for_sequences(60), 5, progress)
+    line = result_record(SEARCHING, SUITE.registry, judging.judge(SEARCHING, [], observed), observed)
     assert (line["verdict"], line["observed"]["seed"]) == (Verdict.FAIL, 5)
     rules = {rule for each in line["deviations"] for rule in each["rules"]}
     assert {rule for rule, verdict in line["rule_verdicts"].items() if verdict == Verdict.FAIL} == rules
-    assert rules < set(searching.rules) == set(line["rule_verdicts"])
+    assert rules < set(SEARCHING.rules) == set(line["rule_verdicts"])
     assert all(each["row"].startswith(ROW) for each in line["deviations"])
     assert said[-1][1].startswith(ROW)
     assert "from seed 5" in said[-1][0]
 
 
-def test_a_kernel_that_complains_meanwhile_counts_for_every_rule(searching: Case, suite: Suite) -> None:
+def test_a_kernel_that_complains_meanwhile_counts_for_every_rule() -> None:
     observed: Observation = {
         "returned": "differs",
         "errno": "",
         "differences": ["this"],
         "divergences": [{"when": "x", "rule": "REG-15", "fault": "this", "row": ROW}],
     }
-    judgement = judging.judge(searching, [], observed, {"log": ["[ 1.0] BUG: bad page state"]})
-    assert "rule_verdicts" not in result_record(searching, suite.registry, judgement, observed)
+    judgement = judging.judge(SEARCHING, [], observed, {"log": ["[ 1.0] BUG: bad page state"]})
+    assert "rule_verdicts" not in result_record(SEARCHING, SUITE.registry, judgement, observed)
 
 
-def test_without_hypothesis_one_line_says_what_is_missing(searching: Case, monkeypatch: Patch) -> None:
+def test_without_hypothesis_one_line_says_what_is_missing(monkeypatch: Patch) -> None:
     monkeypatch.delitem(sys.modules, "trial.sequences", raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     bench = ReferenceBench()
     with pytest.raises(UserError, match="random sequences need Hypothesis") as error:
-        observe(searching, bench, bench.capabilities(), for_sequences(1), 1)
+        observe(SEARCHING, bench, bench.capabilities(), for_sequences(1), 1)
     assert "python3-hypothesis" in str(error.value.hint)
 
 
@@ -212,7 +203,7 @@ def test_a_trial_reports_the_sequence_that_shows_a_violation(cli: Cli, monkeypat
 
 @pytest.mark.guest
 @pytest.mark.nightly
-def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp_path: Path, suite: Suite) -> None:
+def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp_path: Path) -> None:
     overlay = bad_driver.overlay(tmp_path / "overlay")
     # The kernel panics at the third deallocation of a window. The first two are made before the first case, when the
     # session tries both types of window. So the third is in a sequence.
@@ -230,7 +221,7 @@ def test_a_guest_crash_in_a_sequence_affects_one_case_and_names_the_sequence(tmp
     assert "from seed 1" in crash["reason"]
     assert any("sysrq triggered crash" in text for text in crash["kernel"]["log"])
     [flight] = crash["deviations"]
-    assert verdict_of(flight["row"], Device, tmp_path, suite) == Verdict.PASS
+    assert verdict_of(flight["row"], Device, tmp_path) == Verdict.PASS
     assert [rule for rule, verdict in crash["rule_verdicts"].items() if verdict == Verdict.CRASH] == flight["rules"]
     # The sequences at the other entry were made until their time ended, whatever they found.
     assert other["verdict"] in (Verdict.PASS, Verdict.FAIL)

@@ -24,13 +24,14 @@ from conformance.run_options import RunOptions
 from conformance.supervision import RunPlan
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import Shard, shipped_durations
-from kinds import Cli
+from kinds import Cli, Folders, Patch, Says
 from recorded_reference import record
 from reports.comparison import compare
 from reports.digest import read
 from reports.evidence import read_points
 from samples import footer_of
 from targets.target import Target
+from test_waivers import WAIVER
 from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
@@ -39,7 +40,6 @@ IDS = [case.id for case in SUITE.cases]
 _OF_VERBS = [case for case in SUITE.cases if case.verb in ("ibv_advise_mr", "ibv_dereg_mr")]
 WHOLE = [case for case in _OF_VERBS if case.sweep is None or case.sweep.space.size <= 64][::3]
 OF = 3
-Says = pytest.CaptureFixture[str]
 
 
 def seconds(ids: Sequence[str]) -> float:
@@ -55,19 +55,6 @@ def test_shards_are_the_whole_do_not_overlap_and_take_equally_long(of: int) -> N
         assert part == [id_ for id_ in IDS if id_ in set(part)]
     times = list(map(seconds, parts))
     assert max(times) - min(times) <= max(shipped_durations().values())
-
-
-@pytest.mark.parametrize(
-    ("command", "text"),
-    [
-        *(("run", text) for text in ("3/2", "0/2", "1/0", "2", "1/2/3", "-1/2", "1/99999", "a/b", "")),
-        *((command, "3/2") for command in ("nightly --history h", "trial kernel", "trial reference")),
-    ],
-)
-def test_a_malformed_shard_is_one_line(command: str, text: str, cli: Cli) -> None:
-    said = cli(2, *command.split(), f"--shard={text}").err
-    assert f"argument --shard: {text!r} is not a shard K/N, such as 1/4, with K from 1 to N" in said
-    assert len(said.splitlines()) == 1
 
 
 def test_a_shard_for_which_nothing_is_left_says_so() -> None:
@@ -124,13 +111,13 @@ def broken() -> Any:
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def parts(tmp_path_factory: Folders) -> list[Path]:
     """The shards of a run."""
     return shards(tmp_path_factory.mktemp("parts"))
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory: Folders) -> Path:
     """The same run without shards."""
     return record(tmp_path_factory.mktemp("whole") / "run", SUITE, WHOLE, broken(), argv=["run", "--guest"])
 
@@ -293,7 +280,7 @@ def test_a_mistake_is_one_line(
 
 
 def test_a_full_disk_leaves_nothing_and_loses_nothing(
-    parts: list[Path], tmp_path: Path, capsys: Says, monkeypatch: pytest.MonkeyPatch
+    parts: list[Path], tmp_path: Path, capsys: Says, monkeypatch: Patch
 ) -> None:
     out = tmp_path / "out"
     with monkeypatch.context() as patched:
@@ -314,17 +301,8 @@ def test_shards_of_other_tables_than_these_say_which_version_to_take(
 
 def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path: Path, capsys: Says) -> None:
     path = tmp_path / "waivers.yaml"
-    about = {
-        "issue": "https://bugs.example.org/1",
-        "owner": "the team",
-        "expires": f"{datetime.now() + timedelta(days=30):%Y-%m-%d}",
-    }
-    unneeded = {
-        "rule": "ADV-01",
-        "where": {"driver": "reference"},
-        "observed": {"verdict": "FAIL", "errno": "EINVAL"},
-        **about,
-    }
+    expires = f"{datetime.now() + timedelta(days=30):%Y-%m-%d}"
+    unneeded = {**WAIVER, "rule": "ADV-01", "where": {"driver": "reference"}, "expires": expires}
     path.write_text(yaml.safe_dump({"waivers": [unneeded]}))
     waivers = read_waivers(path, SUITE, datetime.now().date())
     parts = shards(tmp_path, started=datetime.now().isoformat())
@@ -336,7 +314,7 @@ def test_only_the_whole_run_shows_whether_a_waiver_of_a_rule_is_needed(tmp_path:
         (part / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
     merge(parts, tmp_path / "out")
     (problem,) = read(tmp_path / "out").waivers["problems"]
-    assert "the waiver of ADV-01 (the team, https://bugs.example.org/1) is not needed any more" in problem
+    assert "the waiver of ADV-01 (the rdma team, https://bugs.example.org/1) is not needed any more" in problem
     capsys.readouterr()
     path.write_text(path.read_text() + "\n")
     assert merge(parts, tmp_path / "again") == 2

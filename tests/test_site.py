@@ -5,7 +5,7 @@ import json
 import resource
 import shutil
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -232,55 +232,39 @@ def test_nights_without_results_are_a_site_of_what_is_left(short: Path, tmp_path
     assert "None: the results with the defect were removed." in page.text
 
 
-def _not_empty(folder: Path) -> str:
-    (folder / "site").mkdir()
-    (folder / "site/mine.txt").write_text("mine")
-    return f"{folder}/site is neither empty nor an earlier site of this version; give another directory"
+NOT_OURS = "site is neither empty nor an earlier site of this version; give another directory"
+OTHER = f"no night can be read; the first: {name_of(0)}, forky counts as not run: cell.json is damaged, or not of this"
+# Files with their texts, links with their targets, empty directories, and the message about them.
+MISTAKES: dict[str, tuple[dict[str, str | Path | None], str]] = {
+    "not empty": ({"site/mine.txt": "mine"}, NOT_OURS),
+    "other site": ({"site/site.json": '{"schema": "rdma-cts-site/0", "files": []}'}, NOT_OURS),
+    "file": ({"site": "mine"}, "site is not a directory"),
+    "within": (
+        {"history/site": None, "site": Path("history/site")},
+        "site is within the history, where every directory is a night; give another --out",
+    ),
+    "link": (
+        {"site/site.json": '{"schema": "rdma-cts-site/1", "files": []}', "site/rules": Path("..")},
+        "site/rules is a link, and not a directory of a site",
+    ),
+    "other version": (
+        {f"history/{name_of(0)}/forky/cell.json": '{"schema": "rdma-cts-cell/2"}'},
+        f"history: {OTHER} version",
+    ),
+}
 
 
-def _other_site(folder: Path) -> str:
-    (folder / "site").mkdir()
-    (folder / "site/site.json").write_text('{"schema": "rdma-cts-site/0", "files": []}')
-    return f"{folder}/site is neither empty nor an earlier site of this version; give another directory"
-
-
-def _file(folder: Path) -> str:
-    (folder / "site").write_text("mine")
-    return f"{folder}/site is not a directory"
-
-
-def _within(folder: Path) -> str:
-    (folder / "site").symlink_to(folder / "history" / "site")
-    (folder / "history/site").mkdir()
-    return f"{folder}/site is within the history, where every directory is a night; give another --out"
-
-
-def _link(folder: Path) -> str:
-    (folder / "site").mkdir()
-    (folder / "site/site.json").write_text('{"schema": "rdma-cts-site/1", "files": []}')
-    (folder / "site/rules").symlink_to(folder)
-    return f"{folder}/site/rules is a link, and not a directory of a site"
-
-
-def _no_history(folder: Path) -> str:
-    shutil.rmtree(folder / "history")
-    return f"{folder}/history cannot be read: No such file or directory"
-
-
-def _other_version(folder: Path) -> str:
-    for path in (folder / "history").glob("*/*/cell.json"):
-        path.write_text('{"schema": "rdma-cts-cell/2"}')
-    said = "counts as not run: cell.json is damaged, or not of this version"
-    return f"{folder}/history: no night can be read; the first: {name_of(0)}, forky {said}"
-
-
-MISTAKES = (_not_empty, _other_site, _file, _within, _link, _no_history, _other_version)
-
-
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__.strip("_"))
-def test_a_mistake_is_one_line(mistake: Callable[[Path], str], tmp_path: Path, capsys: Says) -> None:
+@pytest.mark.parametrize(("files", "said"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_one_line(files: dict[str, str | Path | None], said: str, tmp_path: Path, capsys: Says) -> None:
     write_run(tmp_path / "history" / name_of(0) / "forky", run_of({1: "FAIL"}))
     keep(tmp_path / "history" / name_of(0) / "forky", Outcome(GOOD))
-    said = mistake(tmp_path)
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Path):
+            (tmp_path / name).symlink_to(content)
+        elif content is None:
+            (tmp_path / name).mkdir()
+        else:
+            (tmp_path / name).write_text(content)
     assert main(["site", "--history", str(tmp_path / "history"), "--out", str(tmp_path / "site")]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == f"rdma-cts: {said}"
+    assert capsys.readouterr().err.splitlines()[-1] == f"rdma-cts: {tmp_path}/{said}"

@@ -14,7 +14,7 @@ import pytest
 
 from conformance.tables.suite import ROOT
 from kinds import Patch
-from launched import script
+from launched import ended, script
 
 NODES = ("n1", "n2", "n3", "n4")
 DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -45,20 +45,15 @@ def test_a_node_runs_what_is_missing(
     for name in files:
         (out / "n7").mkdir(parents=True, exist_ok=True)
         (out / "n7" / name).touch()
-    done = subprocess.run(
-        ["sh", str(suite / "ci/slurm/node.sh"), str(out), "--tier", "smoke"],
-        env={**os.environ, "SLURMD_NODENAME": "n7", "STATUS": str(status)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "SLURMD_NODENAME": "n7", "STATUS": str(status)}
+    done = ended("sh", suite / "ci/slurm/node.sh", out, "--tier", "smoke", env=environment)
     assert (done.stdout.strip(), done.returncode) == (said.format(out=out), ends), done.stderr
 
 
 def until(told: str, *command: str, within_s: float = 300.0) -> None:
     """Waits until a command of Slurm prints `told`."""
     end = time.monotonic() + within_s
-    while (found := subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()) != told:
+    while (found := ended(*command).stdout.strip()) != told:
         assert time.monotonic() < end, f"{' '.join(command)}: {found!r}, not {told!r}"
         time.sleep(0.5)
 
@@ -121,7 +116,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
 
 def submitted(*words: str) -> str:
     """Submits a job; returns its number."""
-    return subprocess.run(["sbatch", "--parsable", *words], check=True, capture_output=True, text=True).stdout.strip()
+    return ended("sbatch", "--parsable", *words, check=True).stdout.strip()
 
 
 needs_slurm = pytest.mark.skipif(

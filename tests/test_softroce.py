@@ -25,7 +25,7 @@ from conformance.supervision import TRIES
 from conformance.tables.suite import ROOT
 from fixtures.guest import accelerator, build, cpio, image, job, kernel, mirror
 from fixtures.guest.build import Built
-from fixtures.guest.guest import boot
+from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import Image, ensure_image, renew_image
 from fixtures.guest.job import Job
 from fixtures.guest.recipe import STACKS, Recipe, recipe_for
@@ -180,40 +180,31 @@ def fake_build(monkeypatch: Patch) -> FakeBuild:
     return fake
 
 
-@pytest.mark.parametrize("name", ["vmlinuz", "initrd", "root.erofs", image.MANIFEST])
-@pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: os.truncate(path, 3)])
-def test_a_damaged_cache_is_noticed_and_built_again(
-    tmp_path: Path, fake_build: FakeBuild, name: str, damage: Callable[[Path], None]
-) -> None:
-    place = ensure_image(Recipe(), tmp_path, print).root.parent
-    if damage is flip and name == image.MANIFEST:
-        (place / name).write_text('{"files": 7}')
-    else:
-        damage(place / name)
-    said: list[str] = []
-    whole = ensure_image(Recipe(), tmp_path, said.append)
-    assert fake_build.count == 2
-    assert any("damaged" in line for line in said)
-    assert image.damage_of(whole.root.parent, Recipe().digest()) is None
+def manifest_with(**changes: Any) -> Callable[[Path], object]:
+    return lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 @pytest.mark.parametrize(
-    ("change", "output"),
+    ("name", "damage", "output"),
     [
-        ({"files": {}}, "lists other files"),
-        ({"digest": "0" * 64}, "is of another image"),
-        ({"kernel_version": 7}, "is of another image"),
+        *((name, flip, "damaged") for name in Built.files),
+        *((name, Path.unlink, "damaged") for name in (*Built.files, image.MANIFEST)),
+        *((name, lambda path: os.truncate(path, 3), "damaged") for name in (*Built.files, image.MANIFEST)),
+        (image.MANIFEST, lambda path: path.write_text('{"files": 7}'), "damaged"),
+        (image.MANIFEST, manifest_with(files={}), "lists other files"),
+        (image.MANIFEST, manifest_with(digest="0" * 64), "is of another image"),
+        (image.MANIFEST, manifest_with(kernel_version=7), "is of another image"),
     ],
 )
-def test_an_image_whose_manifest_is_of_something_else_is_built_again(
-    tmp_path: Path, fake_build: FakeBuild, change: dict[str, Any], output: str
+def test_a_damaged_or_foreign_image_is_noticed_and_built_again(
+    tmp_path: Path, fake_build: FakeBuild, name: str, damage: Callable[[Path], object], output: str
 ) -> None:
-    path = ensure_image(Recipe(), tmp_path, print).root.parent / image.MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    damage(ensure_image(Recipe(), tmp_path, print).root.with_name(name))
     said: list[str] = []
-    ensure_image(Recipe(), tmp_path, said.append)
+    whole = ensure_image(Recipe(), tmp_path, said.append)
     assert fake_build.count == 2
     assert output in said[0]
+    assert image.damage_of(whole.root.parent, Recipe().digest()) is None
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "link that leads nowhere"])
@@ -302,18 +293,19 @@ def _command_lines() -> Iterator[str]:
 def test_a_second_run_waits_for_the_first_to_build(tmp_path: Path, fake_build: FakeBuild) -> None:
     waiting = threading.Event()
     (tmp_path / "images").mkdir()
-    with (tmp_path / "lock").open("w") as lock:
+    with (tmp_path / "image-forky.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        ensure_image(STACKS["trixie"], tmp_path, print)  # the image of another stack is built meanwhile
         second = threading.Thread(target=ensure_image, args=(Recipe(), tmp_path, lambda _: waiting.set()))
         second.start()
         assert waiting.wait(PATIENCE_S)
-        assert fake_build.count == 0
+        assert fake_build.count == 1
     second.join(PATIENCE_S)
-    assert fake_build.count == 1
+    assert fake_build.count == 2
 
 
 def test_a_build_that_was_killed_leaves_nothing(tmp_path: Path, fake_build: FakeBuild) -> None:
-    left = tmp_path / "images" / "building-killed"
+    left = tmp_path / "images" / "building-forky+killed"
     left.mkdir(parents=True)
     ensure_image(Recipe(), tmp_path, print)
     assert not left.exists()
@@ -339,21 +331,15 @@ def test_a_build_that_fails_is_one_line_and_leaves_nothing(
     assert not list((tmp_path / "images").iterdir())
 
 
-def test_old_images_of_a_stack_are_removed_but_the_latest(tmp_path: Path, fake_build: FakeBuild) -> None:
-    for number in range(4):
-        place = ensure_image(Recipe(layout=number), tmp_path, print).root.parent
-        os.utime(place, (number, number))
-    kept = sorted(path.stat().st_mtime for path in (tmp_path / "images").iterdir())
-    assert kept == [2, 3]
-
-
-def test_an_image_that_a_run_is_using_is_not_removed(tmp_path: Path, fake_build: FakeBuild) -> None:
+def test_old_images_of_a_stack_are_removed_but_the_latest_and_those_in_use(
+    tmp_path: Path, fake_build: FakeBuild
+) -> None:
     using = ensure_image(Recipe(layout=9), tmp_path, print)
     os.utime(using.root.parent, (0, 0))
-    for number in range(1, 4):
+    for number in range(1, 5):
         place = ensure_image(Recipe(layout=number), tmp_path, print).root.parent
         os.utime(place, (number, number))
-    assert sorted(path.stat().st_mtime for path in (tmp_path / "images").iterdir()) == [0, 2, 3]
+    assert sorted(path.stat().st_mtime for path in (tmp_path / "images").iterdir()) == [0, 3, 4]
 
 
 def aged(tmp_path: Path, days: float) -> Image:
@@ -471,27 +457,40 @@ def test_a_dynamically_linked_busybox_is_refused(tmp_path: Path, monkeypatch: Pa
 # Guests that fail to start; QEMU is a shell script here
 
 
+class FakeQemu:
+    """QEMU as a shell script that writes its process id to the file `pid`, with an image that it never reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.programs = folder / "programs"
+        self.pid = folder / "pid"
+        self.console = folder / "console"
+        place = folder / "image"
+        self.image = Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "", "")
+
+    def put(self, script: str) -> None:
+        launched.script(self.programs / "qemu-system-x86_64", f"echo $$ >{self.pid}\n{script}")
+
+    def boot(self, console: Path | None = None, deadline_s: float = PATIENCE_S) -> Guest:
+        return boot(self.image, Job((), "true"), console=console or self.console, deadline_s=deadline_s)
+
+    def fails(self, deadline_s: float = PATIENCE_S) -> UserError:
+        with pytest.raises(UserError) as caught:
+            self.boot(deadline_s=deadline_s)
+        assert caught.value.status == 3
+        assert "\n" not in str(caught.value)
+        return caught.value
+
+    def runs(self) -> bool:
+        return is_running(int(self.pid.read_text()))
+
+
 @pytest.fixture
-def fake_qemu(tmp_path: Path, monkeypatch: Patch) -> Callable[[str], Path]:
-    """Replaces QEMU by a shell script; returns the file to which it writes its process id."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+def fake_qemu(tmp_path: Path, monkeypatch: Patch) -> FakeQemu:
+    """Replaces QEMU by a shell script."""
+    made = FakeQemu(tmp_path)
+    monkeypatch.setenv("PATH", f"{made.programs}:{os.environ['PATH']}")
     monkeypatch.setenv("RDMA_CTS_ACCEL", "tcg")
-
-    def put(script: str) -> Path:
-        pid = tmp_path / "pid"
-        launched.script(programs / "qemu-system-x86_64", f"echo $$ >{pid}\n{script}")
-        return pid
-
-    return put
-
-
-@pytest.fixture
-def no_image(tmp_path: Path) -> Image:
-    """An image whose files no fake QEMU reads."""
-    place = tmp_path / "image"
-    return Image(place / "vmlinuz", place / "initrd", place / "root.erofs", "", "")
+    return made
 
 
 # The file to which QEMU has to write the console, as an expression of the shell.
@@ -499,29 +498,19 @@ CONSOLE = "console=$(echo \"$*\" | sed 's/.*id=console,path=//; s/[ ,].*//'); "
 
 
 def test_a_guest_whose_qemu_somebody_kills_before_it_is_up_is_followed_by_another(
-    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
+    fake_qemu: FakeQemu, tmp_path: Path
 ) -> None:
     tried = tmp_path / "tried"
-    fake_qemu(f"echo >>{tried}; [ $(wc -l <{tried}) -lt {TRIES} ] && kill -9 $$; echo '{UP}'; exec sleep 60")
-    with boot(no_image, Job((), "true"), console=tmp_path / "console") as guest:
+    fake_qemu.put(f"echo >>{tried}; [ $(wc -l <{tried}) -lt {TRIES} ] && kill -9 $$; echo '{UP}'; exec sleep 60")
+    with fake_qemu.boot() as guest:
         assert guest.up["uptime_s"] == 1.5
     assert tried.read_text() == "\n" * TRIES
 
 
-def test_a_guest_whose_qemu_is_always_killed_is_one_clear_error(
-    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
-) -> None:
-    fake_qemu("kill -9 $$")
-    assert "QEMU ended with status -9 before the guest was up" in _fails_to_boot(no_image, tmp_path / "console").message
+def test_a_guest_whose_qemu_is_always_killed_is_one_clear_error(fake_qemu: FakeQemu, tmp_path: Path) -> None:
+    fake_qemu.put("kill -9 $$")
+    assert "QEMU ended with status -9 before the guest was up" in fake_qemu.fails().message
     assert list(tmp_path.glob("work-*")) == []
-
-
-def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) -> UserError:
-    with pytest.raises(UserError) as caught:
-        boot(image, Job((), "true"), console=console, deadline_s=deadline_s)
-    assert caught.value.status == 3
-    assert "\n" not in str(caught.value)
-    return caught.value
 
 
 @pytest.mark.slow
@@ -546,45 +535,41 @@ def _fails_to_boot(image: Image, console: Path, deadline_s: float = PATIENCE_S) 
         ),
     ],
 )
-def test_a_guest_that_does_not_start(
-    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path, script: str, message: str
-) -> None:
-    pid = fake_qemu(script)
-    error = _fails_to_boot(no_image, tmp_path / "console")
+def test_a_guest_that_does_not_start(fake_qemu: FakeQemu, tmp_path: Path, script: str, message: str) -> None:
+    fake_qemu.put(script)
+    error = fake_qemu.fails()
     assert message in error.message
-    assert error.log == (str(tmp_path / "console") if CONSOLE in script else "")  # an empty output is not reported
-    assert not is_running(int(pid.read_text()))
+    assert error.log == (str(fake_qemu.console) if CONSOLE in script else "")  # an empty output is not reported
+    assert not fake_qemu.runs()
 
 
 @pytest.mark.slow
-def test_a_guest_that_hangs_is_ended_at_its_deadline(
-    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
-) -> None:
-    pid = fake_qemu("exec sleep infinity")
+def test_a_guest_that_hangs_is_ended_at_its_deadline(fake_qemu: FakeQemu, tmp_path: Path) -> None:
+    fake_qemu.put("exec sleep infinity")
     for deadline_s in longer_and_longer(0.5):
-        error = _fails_to_boot(no_image, tmp_path / "console", deadline_s=deadline_s)
+        error = fake_qemu.fails(deadline_s)
         assert f"did not come up within {deadline_s:g} s" in error.message
-        if pid.exists() and pid.read_text():  # otherwise it was ended before it did anything
+        if fake_qemu.pid.exists() and fake_qemu.pid.read_text():  # otherwise it was ended before it did anything
             break
-    assert not is_running(int(pid.read_text()))
+    assert not fake_qemu.runs()
 
 
 def test_no_temporary_files_stay_and_none_lie_elsewhere_than_next_to_the_console(
-    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path, monkeypatch: Patch
+    fake_qemu: FakeQemu, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/no/such/place")
     place = tmp_path / "out"
-    fake_qemu(f"echo '{UP}'; exec sleep infinity")
-    with boot(no_image, Job((), "true"), console=place / "console"):
+    fake_qemu.put(f"echo '{UP}'; exec sleep infinity")
+    with fake_qemu.boot(place / "console"):
         assert len(list(place.iterdir())) == 2
     assert list(place.iterdir()) == [place / "console"]
 
 
-def test_lines_come_as_they_arrive(fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path) -> None:
+def test_lines_come_as_they_arrive(fake_qemu: FakeQemu, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    fake_qemu(f"echo '{UP}'; exec cat {pipe}")
-    with boot(no_image, Job((), "true"), console=tmp_path / "console") as guest, pipe.open("wb", buffering=0) as end:
+    fake_qemu.put(f"echo '{UP}'; exec cat {pipe}")
+    with fake_qemu.boot() as guest, pipe.open("wb", buffering=0) as end:
         assert guest.up["uptime_s"] == 1.5
         assert guest.next_line(0.05) is None
         end.write(b"one\n\ntwo\nthr")
@@ -596,12 +581,10 @@ def test_lines_come_as_they_arrive(fake_qemu: Callable[[str], Path], no_image: I
         assert guest.wait() == 0
 
 
-def test_qemu_ends_with_the_program_that_started_it(
-    fake_qemu: Callable[[str], Path], no_image: Image, tmp_path: Path
-) -> None:
-    pid = fake_qemu(f"echo '{UP}'; exec sleep infinity")
+def test_qemu_ends_with_the_program_that_started_it(fake_qemu: FakeQemu, tmp_path: Path) -> None:
+    fake_qemu.put(f"echo '{UP}'; exec sleep infinity")
     code = (
-        "import sys; from pathlib import Path; from fixtures.guest.guest import boot, Job\n"
+        "import sys; from pathlib import Path; from fixtures.guest.guest import Guest, boot, Job\n"
         "from fixtures.guest.image import Image; p = Path('/nowhere')\n"
         "g = boot(Image(p, p, p, '', '', ''), Job((), 'true'), console=Path(sys.argv[1]))\n"
         "print('up', flush=True); g.wait(None)\n"
@@ -614,10 +597,9 @@ def test_qemu_ends_with_the_program_that_started_it(
     ) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"up\n"
-        child = int(pid.read_text())
-        assert is_running(child)
+        assert fake_qemu.runs()
         parent.kill()
-    await_true(lambda: not is_running(child))
+    await_true(lambda: not fake_qemu.runs())
 
 
 # Emulated or not
@@ -633,16 +615,16 @@ def test_qemu_ends_with_the_program_that_started_it(
     ],
 )
 def test_kvm_is_used_where_the_kernel_starts_under_it(
-    fake_qemu: Callable[[str], Path], tmp_path: Path, monkeypatch: Patch, script: str, found: str
+    fake_qemu: FakeQemu, tmp_path: Path, monkeypatch: Patch, script: str, found: str
 ) -> None:
     monkeypatch.setenv("RDMA_CTS_ACCEL", "auto")
     monkeypatch.setattr(accelerator, "kvm_present", lambda _: True)
-    pid = fake_qemu(script)
+    fake_qemu.put(script)
     program = build.find_tool("qemu-system-x86_64")
     assert accelerator.choose(program, tmp_path / "vmlinuz") == found
-    pid.unlink()
+    fake_qemu.pid.unlink()
     assert accelerator.choose(program, tmp_path / "vmlinuz") == found
-    assert not pid.exists(), "what was found is remembered"
+    assert not fake_qemu.pid.exists(), "what was found is remembered"
 
 
 def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:

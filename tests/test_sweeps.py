@@ -30,9 +30,10 @@ from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
 from conformance.sweeps.judging import SweepResult
 from conformance.sweeps.run import run_sweep
-from conformance.tables.suite import Selection, Suite, load_suite
+from conformance.tables.suite import Selection, load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
+from kinds import Patch
 from reference.bench import HeldPair, ReferenceBench
 from reference.device import Device
 from reference.objects import Region, Window
@@ -55,16 +56,8 @@ ROW = """
       - {then: {outcome: success, mr: as_asked}, rule: REG-17}
   when: {length: $length, access: $access}
 """
-
-
-@pytest.fixture
-def suite() -> Suite:
-    return samples.suite([samples.table("reg_mr/sample", ROW)])
-
-
-@pytest.fixture
-def space(suite: Suite) -> Case:
-    return suite.cases[0]
+SUITE = samples.suite([samples.table("reg_mr/sample", ROW)])
+SPACE = SUITE.cases[0]
 
 
 class Altered:
@@ -118,8 +111,13 @@ def run(case: Case, bench: Bench, seed: int | None = None) -> SweepResult:
     return run_sweep(case, replace(on_the_reference(bench), seed=seed), no_progress).result
 
 
-def test_a_row_with_a_sweep_is_one_case_of_many_points(space: Case, bench: Bench) -> None:
-    swept = run(space, bench)
+def run_on(device: Device, case: Case) -> SweepResult:
+    with closing(ReferenceBench(device)) as bench:
+        return run_sweep(case, on_the_reference(bench), no_progress).result
+
+
+def test_a_row_with_a_sweep_is_one_case_of_many_points(bench: Bench) -> None:
+    swept = run(SPACE, bench)
     assert swept.verdict == Verdict.PASS
     assert swept.points.by_verdict() == {"PASS": 24}
     assert swept.points.by_rule() == {"REG-15": "PASS", "REG-17": "PASS"}
@@ -129,9 +127,9 @@ def test_a_row_with_a_sweep_is_one_case_of_many_points(space: Case, bench: Bench
     }
 
 
-def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(space: Case, bench: Bench, tmp_path: Path) -> None:
+def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(bench: Bench, tmp_path: Path) -> None:
     bench.err("REMOTE_WRITE", "REMOTE_READ")
-    line = sweep_record(space, samples.registry(), run(space, bench), 1)
+    line = sweep_record(SPACE, samples.registry(), run(SPACE, bench), 1)
     line["repro"] = "./rdma-cts run --only a"
     with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
         file.append(samples.header())
@@ -156,11 +154,11 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(space: Case
     assert headline("REG-17", kept) == (kept["reason"], kept["repro"])
 
 
-def test_points_that_are_gone_or_damaged_are_reported(space: Case, bench: Bench, tmp_path: Path) -> None:
-    line = sweep_record(space, samples.registry(), run(space, bench), 1)
+def test_points_that_are_gone_or_damaged_are_reported(bench: Bench, tmp_path: Path) -> None:
+    line = sweep_record(SPACE, samples.registry(), run(SPACE, bench), 1)
     with closing(ResultsFile(tmp_path / "results.jsonl")) as file:
         file.append({**line, "repro": ""})
-    kept = samples.result(space, points_file="points/reg_mr.sample.space.json")
+    kept = samples.result(SPACE, points_file="points/reg_mr.sample.space.json")
     (tmp_path / kept["points_file"]).write_text("{}")
     with pytest.raises(UserError, match="not the points of a sweep"):
         read_points(tmp_path, kept)
@@ -169,14 +167,14 @@ def test_points_that_are_gone_or_damaged_are_reported(space: Case, bench: Bench,
         read_points(tmp_path, kept)
 
 
-def test_a_single_point_is_judged_as_in_the_sweep(suite: Suite, bench: Bench) -> None:
-    found = suite.find("reg_mr/sample/space#length=1page,access=REMOTE_WRITE")
+def test_a_single_point_is_judged_as_in_the_sweep(bench: Bench) -> None:
+    found = SUITE.find("reg_mr/sample/space#length=1page,access=REMOTE_WRITE")
     assert found is not None
     assert found.sweep is not None
     case = found.sweep.judged_row(found, lambda name: True)
     assert (case.when.then.outcome, case.rules) == ("refused", ("REG-15",))
     assert str(case.when) == "ibv_reg_mr(pd=pd, addr=buf.addr, length=1 page, access=REMOTE_WRITE)"
-    needy = suite.find("reg_mr/sample/space#length=1page,access=REMOTE_READ+MW_BIND")
+    needy = SUITE.find("reg_mr/sample/space#length=1page,access=REMOTE_READ+MW_BIND")
     assert needy is not None
     assert found.sweep.judged_row(needy, lambda name: False).needs == ("mw_type_1",)
     assert found.sweep.judged_row(needy, lambda name: True).needs == ()
@@ -190,9 +188,9 @@ def test_a_single_point_is_judged_as_in_the_sweep(suite: Suite, bench: Bench) ->
         ("length=1page,access=MW_BNID", "did you mean MW_BIND?"),
     ],
 )
-def test_a_point_that_a_sweep_has_not_is_a_mistake_of_one_line(suite: Suite, point: str, output: str) -> None:
+def test_a_point_that_a_sweep_has_not_is_a_mistake_of_one_line(point: str, output: str) -> None:
     with pytest.raises(UserError) as caught:
-        Selection(only=[f"reg_mr/sample/space#{point}"]).apply(suite)
+        Selection(only=[f"reg_mr/sample/space#{point}"]).apply(SUITE)
     assert output in str(caught.value)
 
 
@@ -201,12 +199,12 @@ def test_a_case_of_one_call_has_no_points() -> None:
         samples.numbered(1).find("reg_mr/sample/c0#access=none")
 
 
-def test_a_seed_shuffles_points_and_gives_the_same_order_again(space: Case) -> None:
+def test_a_seed_shuffles_points_and_gives_the_same_order_again() -> None:
     orders = []
     for seed in (None, 1, 1, 2):
         with closing(Bench()) as bench:
             altered = bench.err()
-            assert run(space, bench, seed).points.by_verdict() == {"PASS": 24}
+            assert run(SPACE, bench, seed).points.by_verdict() == {"PASS": 24}
             orders.append(altered.asked)
     assert orders[1] == orders[2]
     assert len({tuple(order) for order in orders}) == 3
@@ -295,7 +293,7 @@ BINDS = """
     ],
 )
 def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_using_them(
-    monkeypatch: pytest.MonkeyPatch, window: str, stack: Stack, verdict: str, renewals: int
+    monkeypatch: Patch, window: str, stack: Stack, verdict: str, renewals: int
 ) -> None:
     renewed: list[HeldPair] = []
     renew = HeldPair.renew
@@ -306,8 +304,7 @@ def test_shared_queue_pairs_are_renewed_after_each_point_that_got_as_far_as_usin
 
     monkeypatch.setattr(HeldPair, "renew", counted)
     case = samples.case(BINDS.replace("{type: 1}", window), "bind_mw")
-    with closing(ReferenceBench(Device(stack))) as bench:
-        assert run_sweep(case, on_the_reference(bench), no_progress).result.points.by_verdict() == {verdict: 3}
+    assert run_on(Device(stack), case).points.by_verdict() == {verdict: 3}
     assert len(renewed) == renewals
 
 
@@ -333,9 +330,8 @@ def test_a_set_up_that_is_refused_at_times_is_a_violation_with_rate_and_point(
     kind: int, via: str, rule: str, refused: int
 ) -> None:
     row = WINDOWS.replace("TYPE", str(kind)).replace("VIA", via)
-    case = samples.suite([samples.table("bind_mw/sample", row)]).cases[0]
-    with closing(ReferenceBench(EveryThirdBindFails())) as bench:
-        swept = run_sweep(case, on_the_reference(bench), no_progress).result
+    case = samples.case(row, "bind_mw")
+    swept = run_on(EveryThirdBindFails(), case)
     assert swept.points.by_verdict() == ({"PASS": 8 - refused, "FAIL": refused} if refused else {"PASS": 8})
     if refused:
         record = sweep_record(case, samples.registry(), swept, 1)
@@ -351,22 +347,18 @@ def test_the_points_behind_a_set_up_that_was_refused_once_are_run() -> None:
         binds = 2
 
     row = WINDOWS.replace("TYPE", "1").replace("VIA", '"NULL"')
-    case = samples.suite([samples.table("bind_mw/sample", row)]).cases[0]
-    with closing(ReferenceBench(TheFirstBindFails())) as bench:
-        points = run_sweep(case, on_the_reference(bench), no_progress).result.points
-    assert points.by_verdict() == {"PASS": 7, "FAIL": 1}
+    case = samples.case(row, "bind_mw")
+    assert run_on(TheFirstBindFails(), case).points.by_verdict() == {"PASS": 7, "FAIL": 1}
 
 
 @pytest.mark.parametrize(
     ("via", "seconds", "reported"),
     [("qp", 0.0, [*range(9)]), ('"NULL"', 0.0, [*range(9)]), ("qp", 1e9, [0]), ('"NULL"', 1e9, [0])],
 )
-def test_progress_is_reported_by_time(
-    monkeypatch: pytest.MonkeyPatch, via: str, seconds: float, reported: list[int]
-) -> None:
+def test_progress_is_reported_by_time(monkeypatch: Patch, via: str, seconds: float, reported: list[int]) -> None:
     """Progress is also reported within 512 points, because each point may have waited for a time-out."""
     monkeypatch.setattr("conformance.sweeps.run.PROGRESS_S", seconds)
-    case = samples.suite([samples.table("bind_mw/sample", WINDOWS.replace("TYPE", "1").replace("VIA", via))]).cases[0]
+    case = samples.case(WINDOWS.replace("TYPE", "1").replace("VIA", via), "bind_mw")
     seen: list[int] = []
     with closing(ReferenceBench()) as bench:
         run_sweep(case, on_the_reference(bench), lambda point, done, **more: seen.append(done))
@@ -417,10 +409,9 @@ class GrantsTheSecond(Device):
 
 
 def test_messages_lost_by_an_unreliable_transport_are_sent_again() -> None:
-    case = samples.suite([samples.table("reg_mr/sample", UNRELIABLE)]).cases[0]
+    case = samples.case(UNRELIABLE)
     for losses, verdicts in ((1, {"PASS": 6}), (4, {"PASS": 6}), (99, {"PASS": 3, "FAIL": 3})):
-        with closing(ReferenceBench(LosesTheFirst(losses))) as bench:
-            points = run_sweep(case, on_the_reference(bench), no_progress).result.points
+        points = run_on(LosesTheFirst(losses), case).points
         assert points.by_verdict() == verdicts
         tries = {example["observed"].get("tries", 1) for example in points.examples}
         assert max(tries) == {1: 2, 4: 3, 99: 3}[losses]
@@ -475,10 +466,10 @@ GROUND = """
     ids=["the same", "another size"],
 )
 def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, memory: str, axes: str, where: str, domains: int
+    bench: Bench, monkeypatch: Patch, memory: str, axes: str, where: str, domains: int
 ) -> None:
     row = GROUND.replace("{MEMORY}", memory).replace("AXES", axes).replace("WHERE", where)
-    case = samples.suite([samples.table("reg_mr/ground", row)]).cases[0]
+    case = samples.case(row)
     context, before, alloc_pd = on_the_reference(bench), bench.resources(), bench.alloc_pd
     asked = []
 
@@ -492,13 +483,13 @@ def test_points_share_domains_and_memory_unless_an_axis_concerns_them(
     assert bench.resources() == before
 
 
-def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at(space: Case, bench: Bench) -> None:
+def test_a_sweep_in_which_the_kernel_complains_fails_with_the_points_it_was_at(bench: Bench) -> None:
     watch = Complaint()
-    swept = run_sweep(space, replace(on_the_reference(bench), watch=watch), no_progress).result
+    swept = run_sweep(SPACE, replace(on_the_reference(bench), watch=watch), no_progress).result
     assert swept.verdict == Verdict.FAIL
     assert swept.alarms[0]["from"] == "length=1page,access=none"
     assert "WARNING: something" in swept.reason
-    assert set(sweep_record(space, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}
+    assert set(sweep_record(SPACE, samples.registry(), swept, 1)["rule_verdicts"].values()) == {"FAIL"}
 
 
 def test_a_worker_that_dies_in_a_sweep_is_reported_with_the_point_it_had_got_to(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from fixtures.guest.qmp import Qmp, QmpError
 from fixtures.guest.ready import ReadySession
 from fixtures.guest.request import Request, recorded_to
 from fixtures.guest.template import FILES, MANIFEST, Starter, Templates
+from kinds import Patch
 from patience import PATIENCE_S
 from samples import flip
 
@@ -206,7 +207,7 @@ def test_a_file_in_memory_is_saved_whole_and_with_holes(tmp_path: Path) -> None:
     assert (tmp_path / "saved").stat().st_blocks * 512 < len(content) / 4
 
 
-def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monkeypatch: Patch) -> None:
     path = tmp_path / "file"
     path.write_text("a")
     assert not image.is_trusted(tmp_path, ["file"])
@@ -228,15 +229,24 @@ def test_trust_ends_with_any_write_and_with_the_hosts_start(tmp_path: Path, monk
 
 
 class Freezer:
-    """A stand-in for freezing.py: counts its calls, and fails on request."""
+    """A stand-in for freezing.py with a cache of templates: counts its calls, and fails on request."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, ingredients: Ingredients) -> None:
+        self.folder = folder
+        self.ingredients = ingredients
+        self.templates = Templates(folder, print)
+        self.place = folder / "templates" / ingredients.key()[:16]
         self.made = 0
         self.resumed: list[bytes] = []
         self.failure: Exception | None = None
         self.resume_failure: Exception | None = None
         self.ends = 0  # the number of guests that are killed externally before one survives
         self.during: Callable[[Path], None] = lambda folder: None
+
+    def guest(self, templates: Templates | None = None, **changes: Any) -> Guest:
+        """Asks for a guest of these ingredients with changes."""
+        asked = replace(self.ingredients, **changes)
+        return (templates or self.templates).resume(asked, REQUEST, Path("console"))
 
     def freeze(self, folder: Path, ingredients: Ingredients) -> tuple[dict[str, Any], None]:
         self.made += 1
@@ -258,35 +268,19 @@ class Freezer:
 
 
 @pytest.fixture
-def freezer(monkeypatch: pytest.MonkeyPatch) -> Freezer:
-    made = Freezer()
+def freezer(ingredients: Ingredients, tmp_path: Path, monkeypatch: Patch) -> Freezer:
+    made = Freezer(tmp_path / "cache", ingredients)
     monkeypatch.setattr(freezing, "freeze", made.freeze)
     monkeypatch.setattr(freezing, "resume", made.resume)
     return made
 
 
-@pytest.fixture
-def templates(tmp_path: Path) -> Templates:
-    return Templates(tmp_path / "cache", print)
-
-
-def place_of(tmp_path: Path, ingredients: Ingredients) -> Path:
-    return tmp_path / "cache/templates" / ingredients.key()[:16]
-
-
-def resume(templates: Templates, ingredients: Ingredients) -> Guest:
-    return templates.resume(ingredients, REQUEST, Path("console"))
-
-
-def test_a_template_is_made_once(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
-) -> None:
-    assert resume(templates, ingredients).up == resume(templates, ingredients).up
+def test_a_template_is_made_once(freezer: Freezer) -> None:
+    assert freezer.guest().up == freezer.guest().up
     assert (freezer.made, freezer.resumed) == (1, [b"memory"] * 2)
-    resume(templates, replace(ingredients, machine=Machine(128)))
+    freezer.guest(machine=Machine(128))
     assert freezer.made == 2
-    kept = place_of(tmp_path, ingredients)
-    assert sorted(path.name for path in kept.iterdir()) == sorted([*FILES, MANIFEST, "verified"])
+    assert sorted(path.name for path in freezer.place.iterdir()) == sorted([*FILES, MANIFEST, "verified"])
 
 
 class WatchedLock:
@@ -306,19 +300,19 @@ class WatchedLock:
 
 
 def test_a_second_guest_of_the_same_run_waits_without_calling_it_another_run(
-    freezer: Freezer, ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    freezer: Freezer, monkeypatch: Patch
 ) -> None:
     said: list[str] = []
-    templates, lock = Templates(tmp_path / "cache", said.append), WatchedLock()
-    monkeypatch.setattr(templates, "_making", lock)
-    second = threading.Thread(target=resume, args=(templates, ingredients))
+    freezer.templates, lock = Templates(freezer.folder, said.append), WatchedLock()
+    monkeypatch.setattr(freezer.templates, "_making", lock)
+    second = threading.Thread(target=freezer.guest)
 
     def during(folder: Path) -> None:
         second.start()
         assert lock.awaited.wait(PATIENCE_S)
 
     freezer.during = during
-    resume(templates, ingredients)
+    freezer.guest()
     second.join(PATIENCE_S)
     assert (freezer.made, len(freezer.resumed)) == (1, 2)
     assert [line for line in said if "waiting" in line] == []
@@ -338,84 +332,71 @@ def _of_another_key(path: Path) -> None:
     ],
 )
 def test_a_damaged_or_foreign_template_is_made_again(
-    templates: Templates,
-    freezer: Freezer,
-    ingredients: Ingredients,
-    tmp_path: Path,
-    name: str,
-    damage: Callable[[Path], object],
+    freezer: Freezer, name: str, damage: Callable[[Path], object]
 ) -> None:
-    resume(templates, ingredients)
-    damage(place_of(tmp_path, ingredients) / name)
-    resume(templates, ingredients)
+    freezer.guest()
+    damage(freezer.place / name)
+    freezer.guest()
     assert freezer.made == 2
-    resume(templates, ingredients)
+    freezer.guest()
     assert freezer.made == 2
 
 
-def test_files_are_read_again_after_the_hosts_start(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
-) -> None:
-    resume(templates, ingredients)
-    note = place_of(tmp_path, ingredients) / "verified"
+def test_files_are_read_again_after_the_hosts_start(freezer: Freezer) -> None:
+    freezer.guest()
+    note = freezer.place / "verified"
     note.write_text("[]")
-    resume(templates, ingredients)
+    freezer.guest()
     assert freezer.made == 1
     assert image.is_trusted(note.parent, FILES)
 
 
-def test_a_template_that_fails_leaves_nothing_and_is_not_retried_at_once(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
-) -> None:
+def test_a_template_that_fails_leaves_nothing_and_is_not_retried_at_once(freezer: Freezer) -> None:
     freezer.failure = QmpError("migrate: State blocked by non-migratable device")
     for _ in range(2):
         with pytest.raises(Failure, match="State blocked by non-migratable device"):
-            resume(templates, ingredients)
+            freezer.guest()
     assert freezer.made == 1
-    note = place_of(tmp_path, ingredients).with_suffix(".failed")
+    note = freezer.place.with_suffix(".failed")
     assert sorted(note.parent.iterdir()) == [note, note.with_suffix(".lock")]
     freezer.failure = None
     os.utime(note, (0, 0))
-    resume(templates, ingredients)
+    freezer.guest()
     assert freezer.made == 2
 
 
-def test_a_guest_that_no_boot_would_help_ends_the_run_and_leaves_its_console(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
-) -> None:
+def test_a_guest_that_no_boot_would_help_ends_the_run_and_leaves_its_console(freezer: Freezer) -> None:
     freezer.failure = NotStarted("early start failed: no drives", log="elsewhere", status=3)
     with pytest.raises(NotStarted, match="no drives; see ") as caught:
-        templates.resume(ingredients, REQUEST, tmp_path / "console")
-    assert caught.value.log == str(tmp_path / "console")
-    assert (tmp_path / "console").read_bytes().startswith(b"console")
-    assert not place_of(tmp_path, ingredients).with_suffix(".failed").exists()
+        freezer.templates.resume(freezer.ingredients, REQUEST, freezer.folder / "console")
+    assert caught.value.log == str(freezer.folder / "console")
+    assert (freezer.folder / "console").read_bytes().startswith(b"console")
+    assert not freezer.place.with_suffix(".failed").exists()
 
 
-def test_a_template_that_cannot_be_resumed_is_removed(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
-) -> None:
+def test_a_template_that_cannot_be_resumed_is_removed(freezer: Freezer) -> None:
     freezer.resume_failure = Failure("the guest was silent for 60 s")
     with pytest.raises(Failure, match="silent"):
-        resume(templates, ingredients)
-    assert not place_of(tmp_path, ingredients).exists()
+        freezer.guest()
+    assert not freezer.place.exists()
 
 
 @pytest.mark.parametrize("ends", [2, 3])
 def test_a_guest_that_somebody_ended_is_tried_again_and_says_nothing_about_the_template(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path, ends: int
+    freezer: Freezer, ends: int
 ) -> None:
-    resume(templates, ingredients)
+    freezer.guest()
     freezer.ends = ends
     with pytest.raises(Ended) if ends == 3 else contextlib.nullcontext():
-        resume(templates, ingredients)
-    assert not place_of(tmp_path, ingredients).with_suffix(".failed").exists()
-    resume(templates, ingredients)
+        freezer.guest()
+    assert not freezer.place.with_suffix(".failed").exists()
+    freezer.guest()
     assert freezer.made == 1
 
 
 @pytest.mark.parametrize(("script", "error"), [("kill -9 $$", Ended), ("exit 0", QmpError), ("exit 1", QmpError)])
 def test_whether_somebody_ended_qemu_is_distinguished(
-    ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, error: type[Exception]
+    ingredients: Ingredients, tmp_path: Path, monkeypatch: Patch, script: str, error: type[Exception]
 ) -> None:
     for name in (CONSOLE, STATE):
         (tmp_path / name).touch()
@@ -424,84 +405,73 @@ def test_whether_somebody_ended_qemu_is_distinguished(
         freezing.resume(tmp_path, ingredients, REQUEST, tmp_path / "out" / "console.log")
 
 
-def test_a_full_disk_is_a_failure(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_a_failure(freezer: Freezer, monkeypatch: Patch) -> None:
     freezer.failure = OSError(28, "No space left on device")
     with pytest.raises(Failure, match="is full"):
-        resume(templates, ingredients)
+        freezer.guest()
     monkeypatch.setattr(template, "_SPARE_BYTES", 1 << 60)
     with pytest.raises(Failure, match="MiB are free"):
-        resume(templates, replace(ingredients, machine=Machine(65)))
+        freezer.guest(machine=Machine(65))
 
 
-def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
-) -> None:
-    place = place_of(tmp_path, ingredients)
+def test_leftovers_of_killed_runs_are_removed_but_not_unfinished_templates(freezer: Freezer) -> None:
+    place = freezer.place
     own, others, making = (place.with_name(f"{name}-x") for name in (place.name, "0" * 16, "1" * 16))
     for left in (own, others, making):
         left.mkdir(parents=True)
         (left / "memory").write_text("half")
     with place.with_name(f"{'1' * 16}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        resume(templates, ingredients)
+        freezer.guest()
     assert [left.exists() for left in (own, others, making)] == [False, False, True]
 
 
-def test_one_of_two_runs_makes_a_template_and_the_other_waits(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path
-) -> None:
+def test_one_of_two_runs_makes_a_template_and_the_other_waits(freezer: Freezer) -> None:
     waiting = threading.Event()
-    other = Templates(tmp_path / "cache", lambda _: waiting.set())
-    second = threading.Thread(target=resume, args=(other, ingredients))
+    other = Templates(freezer.folder, lambda _: waiting.set())
+    second = threading.Thread(target=freezer.guest, args=(other,))
 
     def meanwhile(folder: Path) -> None:
         second.start()
         assert waiting.wait(PATIENCE_S)
 
     freezer.during = meanwhile
-    resume(templates, ingredients)
+    freezer.guest()
     second.join(PATIENCE_S)
     assert (freezer.made, len(freezer.resumed)) == (1, 2)
 
 
-def test_the_oldest_unused_templates_are_removed_above_the_bound(
-    templates: Templates, freezer: Freezer, ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    three = [replace(ingredients, machine=Machine(size)) for size in (64, 65, 66)]
-    places = [place_of(tmp_path, each) for each in three]
-    for number, each in enumerate(three):
-        resume(templates, each)
+def test_the_oldest_unused_templates_are_removed_above_the_bound(freezer: Freezer, monkeypatch: Patch) -> None:
+    three = [Machine(size) for size in (64, 65, 66)]
+    keys = [replace(freezer.ingredients, machine=machine).key() for machine in three]
+    places = [freezer.place.with_name(key[:16]) for key in keys]
+    for number, machine in enumerate(three):
+        freezer.guest(machine=machine)
         os.utime(places[number], (number, number))
-    resume(templates, three[0])  # now this template is the most recently used
+    freezer.guest(machine=three[0])  # now this template is the most recently used
     monkeypatch.setattr(template, "KEPT_BYTES", 1)
     with (places[1] / MANIFEST).open() as held:
         fcntl.flock(held, fcntl.LOCK_SH)
-        resume(templates, replace(ingredients, machine=Machine(67)))
+        freezer.guest(machine=Machine(67))
     assert [place.exists() for place in places] == [False, True, False]
 
 
-def test_a_run_goes_on_without_templates_and_says_so_once(
-    freezer: Freezer, ingredients: Ingredients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fixtures.guest.template.ingredients_of", lambda *_: ingredients)
+def test_a_run_goes_on_without_templates_and_says_so_once(freezer: Freezer, monkeypatch: Patch) -> None:
+    given = (freezer.ingredients.image, freezer.ingredients.job, REQUEST, Path("console"), None)
+    monkeypatch.setattr("fixtures.guest.template.ingredients_of", lambda *_: freezer.ingredients)
     monkeypatch.delenv("RDMA_CTS_TEMPLATES", raising=False)
     freezer.failure = QmpError("QEMU closed its control channel")
     said: list[str] = []
-    starter = Starter(tmp_path / "cache", said.append)
+    starter = Starter(freezer.folder, said.append)
     for _ in range(2):
-        assert starter.resume(ingredients.image, ingredients.job, REQUEST, Path("console"), None) is None
+        assert starter.resume(*given) is None
     assert [line for line in said if "booting it instead" in line] == [said[-1]]
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
-    assert (
-        Starter(tmp_path / "cache", said.append).resume(ingredients.image, ingredients.job, REQUEST, Path("c"), None)
-        is None
-    )
+    assert Starter(freezer.folder, said.append).resume(*given) is None
     assert freezer.made == 1
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "on")
     with pytest.raises(UserError, match="RDMA_CTS_TEMPLATES is 'on'"):
-        Starter(tmp_path / "cache", said.append)
+        Starter(freezer.folder, said.append)
 
 
 # The session that waits

@@ -36,33 +36,19 @@ from trial.report import Trial
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_baseline, try_all, try_violation
 from trial.violation import Violation
 
-pytestmark = pytest.mark.long
+SUITE = load_suite()
+DEFAULT_CASES = of_tier(SUITE.cases, DEFAULT)
 
 
-@pytest.fixture(scope="module")
-def suite() -> Suite:
-    return load_suite()
-
-
-@pytest.fixture(scope="module")
-def default_cases(suite: Suite) -> list[Case]:
-    return of_tier(suite.cases, DEFAULT)
-
-
-def cases_of(suite: Suite, *rules: str) -> list[Case]:
+def cases_of(*rules: str, suite: Suite = SUITE) -> list[Case]:
     return [case for case in suite.cases if case.kind is Kind.ROW and set(case.rules) & set(rules)]
-
-
-def test_every_rule_has_a_violation_or_a_reason_for_none(suite: Suite) -> None:
-    violated = {each.rule for each in VIOLATIONS}
-    assert violated | set(UNTRIABLE) == set(suite.registry)
-    assert violated.isdisjoint(UNTRIABLE)
-    assert all(reason for reason in UNTRIABLE.values())
 
 
 def test_violations_have_unique_names_and_descriptions() -> None:
     assert len({each.name for each in VIOLATIONS}) == len(VIOLATIONS)
     assert [each.name for each in VIOLATIONS if not each.about.endswith(".")] == []
+    assert {each.rule for each in VIOLATIONS}.isdisjoint(UNTRIABLE)
+    assert all(UNTRIABLE.values())
 
 
 class Sound(Device):
@@ -84,45 +70,43 @@ class RefusesEverything(Device):
         return errno.EOPNOTSUPP
 
 
-def test_a_violation_that_breaks_nothing_survives(suite: Suite) -> None:
-    finding = try_violation(Violation("sound", "REG-15", "Nothing.", Sound), cases_of(suite, "REG-15", "DEREG-01"))
+def test_a_violation_that_breaks_nothing_survives() -> None:
+    finding = try_violation(Violation("sound", "REG-15", "Nothing.", Sound), cases_of("REG-15", "DEREG-01"))
     assert (finding.outcome, finding.by) == (SURVIVED, ())
 
 
-def test_a_violation_detected_only_by_other_rules_is_misattributed(suite: Suite) -> None:
+def test_a_violation_detected_only_by_other_rules_is_misattributed() -> None:
     broken = next(each for each in VIOLATIONS if each.name == "keys-outlive-the-region")
     wrongly = Violation(broken.name, "REG-15", broken.about, broken.kind)
-    finding = try_violation(wrongly, cases_of(suite, "REG-15", "DEREG-01"))
+    finding = try_violation(wrongly, cases_of("REG-15", "DEREG-01"))
     assert finding.outcome == MISATTRIBUTED
     assert {"dereg_mr", "reg_dmabuf_mr"} <= {case.split("/")[0] for case in finding.by}
 
 
-def test_a_driver_that_refuses_every_registration_fails_every_rule_of_them(suite: Suite) -> None:
+def test_a_driver_that_refuses_every_registration_fails_every_rule_of_them() -> None:
     for rule in ("REG-01", "REG-03", "REG-17", "IOVA-01", "IOVA-04"):
-        finding = try_violation(
-            Violation("deaf", rule, "Everything is refused.", RefusesEverything), cases_of(suite, rule)
-        )
+        finding = try_violation(Violation("deaf", rule, "Everything is refused.", RefusesEverything), cases_of(rule))
         assert finding.outcome == KILLED
 
 
-def test_a_failing_reference_is_refused_as_baseline(suite: Suite, monkeypatch: Patch) -> None:
+def test_a_failing_reference_is_refused_as_baseline(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Device, "write_alone", lambda self, access: False)
     with user_error("reg_mr/access_flags/remote-write", status=3):
-        check_baseline(cases_of(suite, "REG-15"))
+        check_baseline(cases_of("REG-15"))
 
 
-def test_several_processes_give_the_findings_of_one_in_order(suite: Suite) -> None:
+def test_several_processes_give_the_findings_of_one_in_order() -> None:
     few = [each for each in VIOLATIONS if each.rule in ("DEREG-03", "REG-03")]
-    cases = cases_of(suite, "DEREG-03", "REG-03")
+    cases = cases_of("DEREG-03", "REG-03")
     alone = [try_violation(each, cases) for each in few]
     assert list(try_all(few, cases, jobs=2)) == alone
     assert {each.outcome for each in alone} == {KILLED}
 
 
-def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation(suite: Suite) -> None:
+def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> None:
     deadly = Violation("deadly", "REG-03", "A registration kills the process.", Deadly)
     with user_error("a process of the trial died during deadly; try each alone", status=3):
-        list(try_all([deadly], cases_of(suite, "REG-03"), jobs=1))
+        list(try_all([deadly], cases_of("REG-03"), jobs=1))
 
 
 def children(pid: int) -> list[int]:
@@ -188,10 +172,12 @@ def test_a_report_has_the_kill_ratio_by_rule(tmp_path: Path) -> None:
     assert "not tried: REREG-15, because why" in report.summary(trial)
 
 
-def test_a_few_violations_are_tried_by_name(suite: Suite, monkeypatch: Patch, capsys: Says) -> None:
+def test_a_few_violations_are_tried_by_name(monkeypatch: Patch, capsys: Says) -> None:
     rules = {each.rule for each in VIOLATIONS if each.name in ("negative-errno", "minus-one")}
-    tables = (replace(table, cases=tuple(cases_of(replace(suite, tables=(table,)), *rules))) for table in suite.tables)
-    few = replace(suite, tables=tuple(tables))
+    tables = (
+        replace(table, cases=tuple(cases_of(*rules, suite=replace(SUITE, tables=(table,))))) for table in SUITE.tables
+    )
+    few = replace(SUITE, tables=tuple(tables))
     monkeypatch.setattr("commands.trial.load_suite", lambda: few)
     assert main(["trial", "reference", "--violation", "negative-errno", "--violation", "minus-one", "--jobs", "1"]) == 0
     assert "2 violations" in capsys.readouterr().out
@@ -200,21 +186,21 @@ def test_a_few_violations_are_tried_by_name(suite: Suite, monkeypatch: Patch, ca
 GUEST_STACK = "forky"
 
 
-def test_every_alteration_has_a_rule_and_a_name_of_its_own(suite: Suite) -> None:
+def test_every_alteration_has_a_rule_and_a_name_of_its_own() -> None:
     assert len({each.name for each in ALTERATIONS}) == len(ALTERATIONS) >= 25
-    assert {each.rule for each in ALTERATIONS} <= set(suite.registry)
+    assert {each.rule for each in ALTERATIONS} <= set(SUITE.registry)
 
 
-def test_unaltered_calls_fail_no_case(suite: Suite) -> None:
+def test_unaltered_calls_fail_no_case() -> None:
     with closing(ReferenceBench()) as bench:
-        trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of(suite, "REG-20", "BIND-10"))
+        trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of("REG-20", "BIND-10"))
         assert trial.try_alteration(CONTROL).outcome == SURVIVED
 
 
 @pytest.mark.parametrize("altered", ALTERATIONS, ids=lambda each: each.name)
-def test_altered_calls_fail_a_case_of_their_rule(altered: Violation, suite: Suite) -> None:
+def test_altered_calls_fail_a_case_of_their_rule(altered: Violation) -> None:
     with closing(ReferenceBench()) as bench:
-        trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of(suite, altered.rule))
+        trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of(altered.rule))
         assert trial.try_alteration(altered).outcome == KILLED
 
 
@@ -225,9 +211,9 @@ class OnDemandUnreachable(Device):
         return not region.access & ON_DEMAND and super().opens(region, domain)
 
 
-def test_a_violation_of_the_device_does_not_mask_other_rules_of_a_sweep(suite: Suite) -> None:
+def test_a_violation_of_the_device_does_not_mask_other_rules_of_a_sweep() -> None:
     altered = next(each for each in ALTERATIONS if each.rule == "REG-05")
-    cases = [case for case in suite.cases if case.id == "reg_mr/rights_space/remote"]
+    cases = [case for case in SUITE.cases if case.id == "reg_mr/rights_space/remote"]
     with closing(ReferenceBench(OnDemandUnreachable())) as bench:
         trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases)
         assert trial.unaltered(cases[0]) == {"REG-12"}
@@ -247,21 +233,21 @@ def test_alterations_of_real_calls_are_detected_in_the_guest(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "variant", [each for each in PERMITTED_VARIANTS if not each.written], ids=lambda each: each.name
 )
-def test_a_permitted_variant_passes_the_cases_of_its_rule(variant: Violation, default_cases: list[Case]) -> None:
+def test_a_permitted_variant_passes_the_cases_of_its_rule(variant: Violation) -> None:
     """All other cases are tried on the permitted variants every night (.ci/nightly)."""
-    finding = try_violation(variant, [case for case in default_cases if variant.rule in case.rules])
+    finding = try_violation(variant, [case for case in DEFAULT_CASES if variant.rule in case.rules])
     assert (finding.by, finding.broken, finding.reason) == ((), (), "")
 
 
-def test_permitted_variants_depart_only_from_recommendations(suite: Suite) -> None:
+def test_permitted_variants_depart_only_from_recommendations() -> None:
     departing = [each for each in PERMITTED_VARIANTS if each.departs_from]
     assert departing
-    assert {suite.registry[rule].level for each in departing for rule in each.departs_from} == {"should"}
+    assert {SUITE.registry[rule].level for each in departing for rule in each.departs_from} == {"should"}
 
 
-def test_cases_of_a_recommendation_do_not_fail_its_permitted_variant(default_cases: list[Case]) -> None:
+def test_cases_of_a_recommendation_do_not_fail_its_permitted_variant() -> None:
     variant = next(each for each in PERMITTED_VARIANTS if each.name == "local-errors-are-queue-errors")
-    cases = [case for case in default_cases if set(case.rules) <= {"STAT-03", "STAT-04"}]
+    cases = [case for case in DEFAULT_CASES if set(case.rules) <= {"STAT-03", "STAT-04"}]
     assert cases
     assert try_violation(variant, cases).by == ()
     assert try_violation(replace(variant, departs_from=()), cases).by

@@ -47,12 +47,8 @@ def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SshGu
     with ExitStack() as stack:
         found = {}
         for number, (name, way) in enumerate(zip(NAMES, ("listen", "connect"), strict=True), 1):
-            network = (
-                "-netdev",
-                f"socket,id=wire,{way}=127.0.0.1:{port}",
-                "-device",
-                f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{number}",
-            )
+            wire = f"-netdev socket,id=wire,{way}=127.0.0.1:{port}"
+            network = f"{wire} -device virtio-net-pci,netdev=wire,mac=52:54:00:77:00:0{number}".split()
             prepare = _PREPARE.format(address=f"10.78.0.{number}")
             found[name] = stack.enter_context(
                 ssh_guest(folder / name, image, network=network, prepare=prepare, tree=tree)
@@ -91,7 +87,13 @@ def output_on(guest: SshGuest, command: str) -> str:
     return ended(*on(guest, command), stdin=subprocess.DEVNULL).stdout
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def said(guests: dict[str, SshGuest], *arguments: object, **options: Path) -> tuple[str, int]:
+    """Runs the command to its end; returns its whole output and its status."""
+    run = started(guests, *map(str, arguments), **options)
+    return output_of(run), run.returncode
+
+
+def output_of(process: subprocess.Popen[str]) -> str:
     """Waits for the command and returns its whole output, which is shown if the test fails."""
     began = time.monotonic()
     output = process.communicate(timeout=PATIENCE_S)[0]
@@ -115,68 +117,47 @@ def test_a_host_with_another_key_is_not_trusted_and_no_password_is_asked_for(
     kind, key, *_ = (tmp_path / "host_key.pub").read_text().split()
     (tmp_path / "none").touch()
     (tmp_path / "others").write_text(f"[127.0.0.1]:{guest.port} {kind} {key}\n")
-    done = started(guests, "doctor", "--host", guest.address, **{option: tmp_path / file})
-    assert f"rdma-cts: {guest.address}: {why}" in said(done)
-    assert done.returncode == 3
+    output, status = said(guests, "doctor", "--host", guest.address, **{option: tmp_path / file})
+    assert f"rdma-cts: {guest.address}: {why}" in output
+    assert status == 3
 
 
 def test_a_full_disk_is_reported_and_a_host_that_has_room_has_all_that_is_needed(guests: dict[str, SshGuest]) -> None:
     guest = guests["left"]
-    assert "Works now: On an RDMA device of" in said(started(guests, "doctor", "--host", guest.address))
+    assert "Works now: On an RDMA device of" in said(guests, "doctor", "--host", guest.address)[0]
     output_on(guest, "mount -t tmpfs -o size=64k small /tmp")
-    done = started(guests, "doctor", "--host", guest.address)
-    output = said(done)
+    output, status = said(guests, "doctor", "--host", guest.address)
     output_on(guest, "umount /tmp")
     assert f"rdma-cts: {guest.address}: the suite cannot be written to /tmp/" in output
     assert "No space left on device" in output
-    assert done.returncode == 3
+    assert status == 3
     assert output_on(guest, "ls /tmp; echo listed") == "listed\n"
 
 
 def test_requests_from_another_host_have_the_verdicts_of_loopback(guests: dict[str, SshGuest], kept: Path) -> None:
     """A device of the left guest is under test, and a device of the right guest posts the requests."""
-    outs = []
+    of = f"run --host {guests['left'].address} --device wire0 --verb bind_mw --verb reg_mr -k data_path --no-confirm"
     for name, more in (("loopback", ()), ("peer", ("--peer", f"root@{WIRED}:wire0"))):
-        out = kept / name
-        run = started(
-            guests,
-            "run",
-            "--host",
-            guests["left"].address,
-            "--device",
-            "wire0",
-            *more,
-            *f"--verb bind_mw --verb reg_mr -k data_path --no-confirm --out {out}".split(),
-        )
-        said(run)
-        outs.append(out)
+        said(guests, *of.split(), *more, "--out", kept / name)
+    outs = (kept / "loopback", kept / "peer")
     loopback, peer = map(read_results, outs)
     assert peer.header["device"]["peer"] == f"root@{WIRED}:wire0"
     assert verdicts(peer) == verdicts(loopback)
     assert "BROKEN" not in verdicts(peer).values()
-    compared = started(guests, "compare", *map(str, outs))
-    said(compared)
-    assert compared.returncode == 0
+    assert said(guests, "compare", *outs)[1] == 0
 
 
 def test_a_dying_peer_affects_the_case_in_flight(guests: dict[str, SshGuest], kept: Path) -> None:
     """The host of the peer is reset and boots again; the device under test is not blamed."""
     out = kept / "out"
-    run = started(
-        guests,
-        *f"run --host {guests['left'].address} --device wire0 --peer".split(),
-        f"root@{WIRED}:wire0",
-        *f"--verb bind_mw -k data_path --no-confirm --out {out}".split(),
-    )
-    await_true(
-        lambda: run.poll() is not None or in_flight(out, "bind_mw/data_path/type-2-operation-by-access-by-place")
-    )
+    of = f"run --host {guests['left'].address} --device wire0 --peer root@{WIRED}:wire0"
+    run = started(guests, *of.split(), *f"--verb bind_mw -k data_path --no-confirm --out {out}".split())
+    case = "bind_mw/data_path/type-2-operation-by-access-by-place"
+    await_true(lambda: run.poll() is not None or in_flight(out, case))
     subprocess.run(guests["right"].reset, shell=True, check=True)
-    output = said(run)
+    output = output_of(run)
     found = verdicts(read_results(out))
-    assert [case for case, verdict in found.items() if verdict == "BROKEN"] == [
-        "bind_mw/data_path/type-2-operation-by-access-by-place"
-    ], output
+    assert [id_ for id_, verdict in found.items() if verdict == "BROKEN"] == [case], output
     assert "the peer is lost: " in output
     assert set(found.values()) == {"PASS", "FAIL", "BROKEN"}
     assert boots(read_results(out)) == 1
@@ -185,15 +166,9 @@ def test_a_dying_peer_affects_the_case_in_flight(guests: dict[str, SshGuest], ke
 def lab_of(guests: dict[str, SshGuest], folder: Path) -> Path:
     """The file of a lab of these guests, which are equal."""
     path = folder / "lab.yaml"
+    same = {"group": "rxe", "device": "rxe0"}
     hosts = [
-        {
-            "name": name,
-            "group": "rxe",
-            "device": "rxe0",
-            "host": guest.address,
-            "power_cycle": guest.reset,
-            "console": guest.console,
-        }
+        {**same, "name": name, "host": guest.address, "power_cycle": guest.reset, "console": guest.console}
         for name, guest in guests.items()
     ]
     path.write_text(yaml.safe_dump({"groups": {"rxe": {"return_within": 20}}, "hosts": hosts}))
@@ -210,10 +185,8 @@ def boots(run: Recorded) -> int:
 
 def test_a_lab_runs_on_both_and_shows_what_differs(guests: dict[str, SshGuest], kept: Path) -> None:
     out = kept / "out"
-    run = started(
-        guests, "run", "--lab", str(lab_of(guests, kept)), "--verb", "reg_mr", "-k", "access_flags", "--out", str(out)
-    )
-    output = said(run)
+    of = ("--verb", "reg_mr", "-k", "access_flags", "--out", out)
+    output, _ = said(guests, "run", "--lab", lab_of(guests, kept), *of)
     left, right = (read_results(out / name) for name in NAMES)
     assert footer_of(left)["complete"] is True, output
     assert verdicts(left) == verdicts(right)
@@ -239,19 +212,14 @@ def test_a_panic_of_one_host_affects_one_case_there_and_nothing_elsewhere(
     guests: dict[str, SshGuest], kept: Path
 ) -> None:
     out, victim = kept / "out", guests["right"]
-    run = started(
-        guests,
-        "run",
-        "--lab",
-        str(lab_of(guests, kept)),
-        *f"--verb dereg_mr -k dead_keys --no-confirm --out {out}".split(),
-    )
+    of = f"--verb dereg_mr -k dead_keys --no-confirm --out {out}"
+    run = started(guests, "run", "--lab", str(lab_of(guests, kept)), *of.split())
     panic = subprocess.Popen(on(victim, "read line && echo c >/proc/sysrq-trigger"), stdin=subprocess.PIPE)
     assert panic.stdin is not None
     await_true(lambda: run.poll() is not None or in_flight(out / "right"))
     panic.stdin.write(b"now\n")
     panic.stdin.close()
-    output = said(run)
+    output = output_of(run)
     panic.kill()
     panic.wait()
     left, right = (read_results(out / name) for name in NAMES)
@@ -276,17 +244,15 @@ def test_a_lab_that_is_killed_is_resumed_as_a_whole(guests: dict[str, SshGuest],
     run.kill()
     run.communicate(timeout=PATIENCE_S)
     before = [verdicts(read_results(out / name)) for name in NAMES]
-    again = started(guests, "run", "--resume", str(out))
-    output = said(again)
-    assert again.returncode == 0, output
+    output, status = said(guests, "run", "--resume", out)
+    assert status == 0, output
     for name, earlier in zip(NAMES, before, strict=True):
         run_there = read_results(out / name)
         assert footer_of(run_there)["complete"] is True
         assert earlier.items() <= verdicts(run_there).items()
     assert "no node differs" in output
-    once_more = started(guests, "run", "--resume", str(out))
-    output = said(once_more)  # no connection to a host is made
-    assert once_more.returncode == 0
+    output, status = said(guests, "run", "--resume", out)  # no connection to a host is made
+    assert status == 0
     assert output.count("is complete") == len(NAMES)
     assert "connected" not in output
 

@@ -58,67 +58,6 @@ def judged(waivers: Waivers, *lines: ResultRecord, **head: Any) -> tuple[list[st
     return [line["effective"] for line in applied], footer["waivers"]["problems"], exit_status(footer)
 
 
-def test_a_violation_that_is_known_counts_as_waived_and_stays_visible(tmp_path: Path) -> None:
-    waivers = read(tmp_path, WAIVER)
-    line = waivers.applied(failure(), header())
-    assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
-    assert line["waiver"] is not None
-    assert line["waiver"]["issue"] == WAIVER["issue"]
-    assert judged(waivers, failure(), result(SUITE.cases[1])) == (["WAIVED", "PASS"], [], 0)
-
-
-def test_a_violation_of_another_kind_is_not_waived(tmp_path: Path) -> None:
-    effective, problems, status = judged(read(tmp_path, WAIVER), failure(0), failure(1, "ENOMEM"))
-    assert effective == ["WAIVED", "FAIL"]
-    (problem,) = problems
-    assert problem.startswith(f"{tmp_path}/waivers.yaml:2:3: the waiver of REG-01 (the rdma team, https://bugs")
-    assert "reg_mr/sample/c1 fails differently, errno is ENOMEM, not EINVAL" in problem
-    assert status == 1
-
-
-@pytest.mark.parametrize("verdict", ["CRASH", "HANG"])
-def test_a_waiver_of_a_failure_does_not_cover_a_crash(tmp_path: Path, verdict: str) -> None:
-    effective, problems, _ = judged(read(tmp_path, WAIVER), result(SUITE.cases[0], verdict))
-    assert effective == [verdict]
-    assert f"verdict is {verdict}, not FAIL" in problems[0]
-
-
-def test_an_expired_waiver_waives_nothing_and_fails_the_run(tmp_path: Path) -> None:
-    waivers = read(tmp_path, {**WAIVER, "expires": "2026-11-20"})
-    effective, problems, status = judged(waivers, failure())
-    assert effective == ["FAIL"]
-    assert "expired on 2026-11-20" in problems[0]
-    effective, problems, status = judged(waivers, result(SUITE.cases[0]))
-    assert [effective, status, len(problems)] == [["PASS"], 1, 2]
-
-
-def test_a_waiver_holds_on_its_last_day(tmp_path: Path) -> None:
-    assert judged(read(tmp_path, {**WAIVER, "expires": str(TODAY)}), failure())[0] == ["WAIVED"]
-
-
-def test_a_waiver_in_vain_fails_the_run(tmp_path: Path) -> None:
-    effective, problems, status = judged(read(tmp_path, WAIVER), result(SUITE.cases[0]))
-    assert effective == ["PASS"]
-    assert "is not needed any more: reg_mr/sample/c0 is PASS" in problems[0]
-    assert status == 1
-
-
-@pytest.mark.parametrize("verdict", ["BROKEN", "MISSED"])
-def test_undecided_results_say_nothing_of_a_waiver(tmp_path: Path, verdict: str) -> None:
-    assert judged(read(tmp_path, WAIVER), result(SUITE.cases[0], verdict)) == ([verdict], [], 3)
-
-
-def test_a_waiver_of_a_case_is_for_that_case_alone(tmp_path: Path) -> None:
-    waiver = {key: value for key, value in WAIVER.items() if key != "rule"} | {"case": "reg_mr/sample/c1"}
-    assert judged(read(tmp_path, waiver), failure(0), failure(1))[0] == ["FAIL", "WAIVED"]
-
-
-def test_a_case_of_its_own_goes_before_its_rule(tmp_path: Path) -> None:
-    special = {key: value for key, value in WAIVER.items() if key != "rule"}
-    special |= {"case": "reg_mr/sample/c1", "observed": {"verdict": "FAIL", "errno": "ENOMEM"}}
-    assert judged(read(tmp_path, WAIVER, special), failure(0), failure(1, "ENOMEM")) == (["WAIVED", "WAIVED"], [], 0)
-
-
 @pytest.mark.parametrize(
     ("where", "holds"),
     [
@@ -156,18 +95,57 @@ def swept(*when: str, rules: str = "REG-01") -> ResultRecord:
     return failure(rules=["REG-01", "REG-15"], deviations=deviations, rule_verdicts=verdicts)
 
 
-def test_a_sweep_is_waived_by_its_formulas(tmp_path: Path) -> None:
-    waivers = read(tmp_path, {**WAIVER, "observed": {"verdict": "FAIL", "when": ["ZERO_BASED"]}})
-    assert judged(waivers, swept("ZERO_BASED"))[0] == ["WAIVED"]
-    effective, problems, _ = judged(waivers, swept("ZERO_BASED", "HUGETLB"))
-    assert effective == ["FAIL"]
-    assert "it also deviates when HUGETLB" in problems[0]
+EXPIRED = {**WAIVER, "expires": "2026-11-20"}
+OF_A_CASE = {key: value for key, value in WAIVER.items() if key != "rule"} | {"case": "reg_mr/sample/c1"}
+ENOMEM_OF_A_CASE = {**OF_A_CASE, "observed": {"verdict": "FAIL", "errno": "ENOMEM"}}
+OF_A_FORMULA = {**WAIVER, "observed": {"verdict": "FAIL", "when": ["ZERO_BASED"]}}
+DIFFERENT = "reg_mr/sample/c1 fails differently, errno is ENOMEM, not EINVAL"
+IN_VAIN = "is not needed any more: reg_mr/sample/c0 is PASS"
+PASSED, CRASHED, HUNG, BROKEN, MISSED = (
+    result(SUITE.cases[0], verdict) for verdict in ("PASS", "CRASH", "HANG", "BROKEN", "MISSED")
+)
 
 
-def test_a_sweep_that_violates_another_rule_too_is_not_waived_by_one(tmp_path: Path) -> None:
-    effective, problems, _ = judged(read(tmp_path, WAIVER), swept("ZERO_BASED", rules="REG-15"))
-    assert effective == ["FAIL"]
-    assert "it also violates REG-15" in problems[0]
+@pytest.mark.parametrize(
+    ("waivers", "lines", "effective", "problems", "status"),
+    [
+        ([WAIVER], [failure(), result(SUITE.cases[1])], ["WAIVED", "PASS"], [], 0),
+        ([WAIVER], [failure(), failure(1, "ENOMEM")], ["WAIVED", "FAIL"], [DIFFERENT], 1),
+        ([WAIVER], [CRASHED], ["CRASH"], ["verdict is CRASH, not FAIL"], 1),
+        ([WAIVER], [HUNG], ["HANG"], ["verdict is HANG, not FAIL"], 1),
+        ([EXPIRED], [failure()], ["FAIL"], ["expired on 2026-11-20"], 1),
+        ([EXPIRED], [PASSED], ["PASS"], ["expired on 2026-11-20", IN_VAIN], 1),
+        ([{**WAIVER, "expires": str(TODAY)}], [failure()], ["WAIVED"], [], 0),
+        ([WAIVER], [PASSED], ["PASS"], [IN_VAIN], 1),
+        ([WAIVER], [BROKEN], ["BROKEN"], [], 3),
+        ([WAIVER], [MISSED], ["MISSED"], [], 3),
+        ([OF_A_CASE], [failure(), failure(1)], ["FAIL", "WAIVED"], [], 1),
+        ([WAIVER, ENOMEM_OF_A_CASE], [failure(), failure(1, "ENOMEM")], ["WAIVED", "WAIVED"], [], 0),
+        ([OF_A_FORMULA], [swept("ZERO_BASED")], ["WAIVED"], [], 0),
+        ([OF_A_FORMULA], [swept("ZERO_BASED", "HUGETLB")], ["FAIL"], ["it also deviates when HUGETLB"], 1),
+        ([WAIVER], [swept("ZERO_BASED", rules="REG-15")], ["FAIL"], ["it also violates REG-15"], 1),
+    ],
+)
+def test_a_waiver_is_for_what_it_describes_until_it_expires_and_its_problems_fail_the_run(
+    tmp_path: Path,
+    waivers: list[dict[str, Any]],
+    lines: list[ResultRecord],
+    effective: list[str],
+    problems: list[str],
+    status: int,
+) -> None:
+    verdicts, said, ended = judged(read(tmp_path, *waivers), *lines)
+    assert (verdicts, ended) == (effective, status)
+    for line, problem in zip(said, problems, strict=True):
+        assert line.startswith(f"{tmp_path}/waivers.yaml:2:3: the waiver of REG-01 (the rdma team, https://bugs")
+        assert problem in line
+
+
+def test_a_waived_violation_stays_visible(tmp_path: Path) -> None:
+    line = read(tmp_path, WAIVER).applied(failure(), header())
+    assert (line["verdict"], line["effective"]) == ("FAIL", "WAIVED")
+    assert line["waiver"] is not None
+    assert line["waiver"]["issue"] == WAIVER["issue"]
 
 
 def test_the_other_rules_of_a_waived_sweep_keep_their_verdicts(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ the shape of records.
 
 import json
 import math
+from sys import intern
 from typing import Any, NoReturn
 
 from conformance.model.bounds import MOST_VALUES
@@ -63,7 +64,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
+    found = {intern(key): value for key, value in pairs}  # the keys of many records are the same objects
     if len(found) < len(pairs):
         twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
         raise ValueError(f"the key {twice[:40]!r} is there twice")

@@ -60,19 +60,23 @@ class Repeated:
         Returns the number of the result's values that no earlier result has.
         """
         layout, new = _layout(line, raw), values_in(line)
-        if self._room <= 0 or not line.isascii() or not (parts := _parts(line.decode(), layout)):
+        for key in self._absent.keys() - raw.keys():
+            whole[key] = self._absent[key]  # type: ignore[literal-required]
+        if not line.isascii() or not (parts := _parts(line.decode(), layout)):
             return new
         for key, part in parts.items():
             if found := self._known.get((key, part)):
                 raw[key], whole[key] = found  # type: ignore[literal-required]
                 new -= values_in(part)
-            else:
+            elif self._room > 0:
                 # If a value contains the text that announces the next key, `_parts` cuts the value there. Then parsing
                 # the part fails.
                 try:
                     parse(_value(key, part))
                 except ValueError:
                     return new
+                if raw[key] == whole[key]:  # type: ignore[literal-required]
+                    raw[key] = whole[key]  # type: ignore[literal-required]
                 if part == "null" or key not in ("case", "repro", "duration_us"):
                     self._known[key, part] = raw[key], whole[key]  # type: ignore[literal-required]
                     self._room -= len(part)
