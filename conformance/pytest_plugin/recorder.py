@@ -104,14 +104,15 @@ class Recorder:
         self._offered = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._begin([case.id for case in cases_of(session)])
+        self.begin([case.id for case in cases_of(session)])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         if not self.planned:
-            self._begin([case_id(nodeid) for nodeid in ids])
+            self.begin([case_id(nodeid) for nodeid in ids])
 
-    def _begin(self, cases: Sequence[str]) -> None:
+    def begin(self, cases: Sequence[str]) -> None:
+        """Opens the sink and writes the header, if there are cases."""
         suite = suite_of(self.config)
         self.planned = [case for case in cases if suite.find(case)]
         if not self.planned or self.config.option.collectonly:
