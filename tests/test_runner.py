@@ -133,6 +133,10 @@ def test_objects_counted_only_afterwards_are_left_behind(monkeypatch: Patch) -> 
 class Counted(ReferenceBench):
     """A bench with these counts at its queries, one after the other."""
 
+    def __init__(self, counts: list[int]) -> None:
+        super().__init__()
+        self.counts = [*counts]
+
     def resources(self) -> dict[str, int]:
         return {"mr": self.counts.pop(0)}
 
@@ -146,8 +150,8 @@ class Counted(ReferenceBench):
 def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
     counts: list[int], before: list[int], row: str
 ) -> None:
-    with closing(Counted()) as bench:
-        bench.counts, run = [*counts], on_the_reference(bench)
+    with closing(Counted(counts)) as bench:
+        run = on_the_reference(bench)
         first = run_case(samples.case(ROW), run)
         second = run_case(samples.case(ROW), run)
         run_case(samples.case(row), run)
