@@ -2,6 +2,7 @@
 case."""
 
 import argparse
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=out_path,
         metavar="FILE",
-        help=f"where to write; - is standard output (default: {_FILE}, with --mail -)",
+        help=f"where to write; - is standard output (default: {_FILE}, with --mail -, with --all reproducers/ in RUN)",
     )
     run_arguments.add_cases_argument(parser)
 
@@ -86,7 +87,7 @@ def execute(arguments: argparse.Namespace) -> int:
     except Inexpressible as reason:
         raise UserError(f"{name} cannot be expressed as a C program: {reason}") from reason
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
-    program = f"{out}: {text.count(chr(10))} lines; cc {out} -libverbs && ./a.out"
+    program = f"{out}: {text.count(chr(10))} lines; cc {shlex.quote(str(out))} -libverbs && ./a.out"
     write_out(out, text.encode(), f"text: {out}" if arguments.mail else program)
     return 0
 

@@ -202,7 +202,7 @@ class Digest:
         found = conclude_rules(self._decided, self._needs)
         if self.header.get("tier") == SMOKE:
             found = {rule: touched(each) for rule, each in found.items()}
-        undecided = _rules_of(self.unrecorded, self.header)
+        undecided = _rules_of(self.unrecorded)
         for rule in self.rules:  # in the order of the rules
             known = found.get(rule)
             worse = known is None or OF_RULES.index(Verdict.MISSED) < OF_RULES.index(known.verdict)
@@ -577,11 +577,11 @@ def wrong_by_tables(header: HeaderRecord, suite: Suite) -> str:
     return ""
 
 
-def _suite_of(header: HeaderRecord) -> Suite | None:
-    """Returns this suite if the run was made with its tables, else None."""
+def _suite_of(header: HeaderRecord | None) -> Suite | None:
+    """Returns this suite; None if the run was made with other tables."""
     try:
         tables = tables_digest([CASES])
-        return suite_of(tables) if header["suite"].get("tables_sha256") == tables else None
+        return suite_of(tables) if header is None or header["suite"].get("tables_sha256") == tables else None
     except (OSError, UserError):  # mistakes in the tables do not prevent a report
         return None
 
@@ -593,8 +593,8 @@ def suite_of(tables_sha256: str) -> Suite:
     return load_suite()
 
 
-def _rules_of(cases: Collection[str], header: HeaderRecord) -> frozenset[str]:
-    """Returns the rules of planned cases; empty if the run was made with other tables than this suite's."""
-    suite = _suite_of(header) if cases else None
+def _rules_of(cases: Collection[str]) -> frozenset[str]:
+    """Returns the rules of planned cases by this suite's tables, also in a run with other tables: ids are permanent."""
+    suite = _suite_of(None) if cases else None
     ids = {case.partition(POINT)[0] for case in cases}
     return frozenset(rule for case in suite.cases if case.id in ids for rule in case.rules) if suite else frozenset()

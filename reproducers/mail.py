@@ -11,6 +11,7 @@ from conformance.defects.symptom import site_of
 from conformance.judging import Basis, first_alarm
 from conformance.model.fault import Effect
 from conformance.model.set_up import set_up_of
+from conformance.model.verdict import Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest
 from reproducers.of_runs import reproducer
@@ -88,7 +89,7 @@ def _told(symptom: Symptom, run: Digest, suite: Suite, history: Sequence[Digest]
         yield ""
         yield "Stacks:"
         for each in (run, *history):
-            stack = f"{_stack(each)}{_told_apart(each, run)}"
+            stack = f"{each.header['device'].get('driver', '?')}, {_stack(each)}{_told_apart(each, run)}"
             yield from _wrapped(f"{stack}: {_has(symptom, defect, each)}", "  - ", "    ")
     yield ""
     yield from _wrapped(f"Found by the case {symptom.name} of rdma-cts. The program below shows it without that suite:")
@@ -189,8 +190,11 @@ def _tested(run: Digest) -> Iterator[str]:
 def _has(symptom: Symptom, defect: Defect | None, run: Digest) -> str:
     if defect and any(each.fingerprint == defect.fingerprint for each in run.defects):
         return "has it"
-    record = next((each for each in run.results if each["case"] == symptom.case), None)
-    return f"does not have it (the case is {record['verdict']})" if record else "was not tested for it"
+    verdict = next((each["verdict"] for each in run.results if each["case"] == symptom.case), Verdict.MISSED)
+    if verdict == Verdict.MISSED:
+        return "was not tested for it"
+    decided = verdict in (Verdict.PASS, Verdict.FAIL)
+    return f"{'does not have it' if decided else 'does not show whether it has it'} (the case is {verdict})"
 
 
 def _wrapped(text: str, first: str = "", further: str = "") -> list[str]:

@@ -10,7 +10,7 @@ from conformance.model.case import Case, Step
 from conformance.model.kind import Kind
 from conformance.model.rules import Rule
 from conformance.model.vocabulary import NULL
-from conformance.verbs.enums import ACCESS_FLAGS, CREATE_SEND_OPS
+from conformance.verbs import ENUMS
 from reproducers import layout
 from reproducers.expressions import identifier
 from reproducers.layout import WIDTH, comment, fitted, statement
@@ -38,8 +38,8 @@ _LATER: Mapping[str, int] = {
     "IBV_FLUSH_PERSISTENT": 2,
     **{
         value.name: value.value
-        for enum in (ACCESS_FLAGS, CREATE_SEND_OPS)
-        for value in enum.values
+        for name in ("ibv_access_flags", "ibv_qp_create_send_ops_flags")
+        for value in ENUMS[name]
         if value.value is not None and int(value.since or 0) > _OLDEST
     },
 }

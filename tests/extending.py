@@ -26,6 +26,7 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from trial import catalogue
 
+_ENUMS = "conformance/verbs/enums.yaml"
 _CAPABILITY = "conformance/model/capability.py"
 
 
@@ -34,10 +35,10 @@ def flags(names: Collection[str] = ENUMS["ibv_access_flags"].short_names) -> Ite
     needs = capability.FLAG_NEEDS
     for name in names:
         if name not in needs:
-            yield f"flag {name} of conformance/verbs/enums.py has no capability: add it to FLAG_NEEDS in {_CAPABILITY}"
+            yield f"flag {name} of {_ENUMS} has no capability: add it to FLAG_NEEDS in {_CAPABILITY}"
     for name, need in needs.items():
         if name not in names:
-            yield f"FLAG_NEEDS in {_CAPABILITY} has {name}, which is not a flag: add it to conformance/verbs/enums.py"
+            yield f"FLAG_NEEDS in {_CAPABILITY} has {name}, which is not a flag: add it to {_ENUMS}"
         if need and need not in capability.MEANING:
             yield f"flag {name} needs {need!r}, which is not a capability: add it to MEANING in {_CAPABILITY}"
 
@@ -56,7 +57,7 @@ def not_callable(files: Mapping[str, Path], calls: Collection[str]) -> Iterator[
     for verb, path in files.items():
         if verb not in calls and verb not in vocabulary.VERBS:
             where = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-            yield f"{where} is about {verb}, which is not described: add a Verb to a module of conformance/verbs/"
+            yield f"{where} is about {verb}, which is not described: add it to conformance/verbs/verbs.yaml"
 
 
 def entries(verbs: Mapping[str, Verb] = VERBS) -> Iterator[str]:

@@ -77,6 +77,7 @@ class Driver:
         self.events: dict[tuple[str, str], Exception] = {}
         self.started = 0
         self.module = ""
+        self.made = set[str]()
 
     # The modules
 
@@ -88,7 +89,8 @@ class Driver:
         self.check(changes)
         if self.not_compiled & {change.name for change in changes}:
             raise NotMade("rxe_mr.c:1:1: error: what", fits=True)
-        return " ".join(change.name for change in changes)
+        self.made.add(made := " ".join(change.name for change in changes))
+        return made
 
     # The guests
 
@@ -230,6 +232,22 @@ def test_survivors_are_tried_together_and_distinguished_where_a_case_fails() -> 
         "three": SURVIVED,
     }
     assert found["two"].by == (OTHER.id,)
+
+
+def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_compiled_alone() -> None:
+    names = [f"of-{n}" for n in range(8)]
+    driver = Driver({("of-5", OTHER.id): "REG-05"})
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    found = {each.name: each.outcome for each in trial.try_together([mutant(n, permitted=True) for n in names])}
+    assert found == {name: FALSE_ALARM if name == "of-5" else ACCEPTED for name in names}
+    assert driver.made & set(names) == {"of-4", "of-5"}
+
+
+def test_a_recommendation_that_a_change_does_not_follow_is_no_false_alarm() -> None:
+    driver = Driver({("one", OTHER.id): "REG-05"})
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    (found,) = trial.try_together([mutant("one", permitted=True, departs_from=("REG-05",))])
+    assert (found.outcome, found.reason) == (ACCEPTED, "")
 
 
 def test_a_run_of_many_cases_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,6 +17,7 @@ from commands import doctor
 from conformance.errors import UserError
 from conformance.kernel.netlink import driver_name
 from conformance.tables.suite import ROOT
+from fixtures.guest.build import os_errors_explained
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
 from fixtures.system import packages, readiness
@@ -427,6 +429,17 @@ def test_a_cache_that_cannot_be_used_is_named_with_its_variable(monkeypatch: Pat
     assert re.search("guest image +not built yet.*\\)$", said, re.MULTILINE)
     with pytest.raises(UserError, match=r"the cache cannot be used.*; set RDMA_CTS_CACHE"):
         ensure_image(recipe_for(), Path("/proc/x"), print)
+
+
+def test_a_cache_that_cannot_be_searched_is_named_with_its_variable(monkeypatch: Patch) -> None:
+    """The cache of another user; root may read every directory, so a stand-in refuses."""
+    refused = PermissionError(13, "Permission denied", "/home/other/cache")
+    monkeypatch.setattr(Path, "stat", Mock(side_effect=refused))
+    with (
+        pytest.raises(UserError, match=r"the cache cannot be used.*; set RDMA_CTS_CACHE"),
+        os_errors_explained(Path("x/log")),
+    ):
+        raise refused
 
 
 def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(cli: Cli, monkeypatch: Patch) -> None:

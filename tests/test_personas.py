@@ -31,9 +31,8 @@ from samples import header
 from trial import report
 from trial.catalogue import UNTRIABLE, VIOLATIONS
 from trial.personas import PERSONAS, Persona
-from trial.personas.masking import masked
+from trial.personas.behaviours import BEHAVIOURS
 from trial.personas.trying import CleanRun, outcome, run_clean, try_on, try_personas
-from trial.personas.windows import BindsCheckedAtAccess
 from trial.report import Trial
 from trial.running import on_reference, on_the_reference, violations_by
 from trial.trying import KILLED, SURVIVED, finding, try_all, try_violation
@@ -81,7 +80,7 @@ def test_a_persona_fails_exactly_the_rules_its_driver_violates(persona: Persona)
 def test_a_bind_checked_at_access_fails_only_rules_about_its_refusal() -> None:
     """The firmware of mlx5 may behave like this. Rows that only presuppose the refusal are UNREACHABLE."""
     mlx5 = BY_NAME["mlx5"]
-    persona = replace(mlx5, behaves={**mlx5.behaves, BindsCheckedAtAccess: ""})
+    persona = replace(mlx5, behaves={**mlx5.behaves, "binds-checked-at-access": ""})
     found = run_clean(persona, [case for case in cases() if case.given.windows])
     about = {"BIND-05", "BIND-07", "BIND-10", *mlx5.mistakes}
     assert [(id_, reason) for id_, rules, reason in found.failed if about.isdisjoint(rules)] == []
@@ -164,7 +163,8 @@ def test_violations_are_killed(persona: Persona) -> None:
 @in_turn
 def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
     kinds = persona.kind().__mro__
-    assert [kind for kind in persona.behaves if kind not in kinds or kind is Device] == []
+    behaves = [BEHAVIOURS[name] for name in persona.behaves]
+    assert [kind for kind in behaves if kind not in kinds or kind is Device] == []
     assert persona.claims.keys() <= persona.lacks.keys()
     assert persona.hides.keys().isdisjoint(persona.lacks)
 
@@ -173,7 +173,7 @@ def test_every_behaviour_changes_the_reference(persona: Persona) -> None:
 def test_a_masked_violation_fails_no_row_of_its_rule(persona: Persona) -> None:
     run = clean(persona.name)
     rows = [case for case in cases() if case.id in run.passed and not case.sweep]
-    for violation in (each for each in VIOLATIONS if each.name in masked(persona)):
+    for violation in (each for each in VIOLATIONS if each.name in persona.masked):
         own = [case for case in rows if violation.rule in case.rules]
         judged = on_reference(own, persona.kind(violation.kind), persona.stack, run.findings)
         seen = [case.id for case, each in judged if each.verdict == Verdict.FAIL]
@@ -193,7 +193,7 @@ def test_a_violation_is_skipped_if_not_offered_and_survives_if_undetected(monkey
     assert outcomes["mlx5"][0] is None  # masked by a behaviour of the persona
     assert outcomes["mlx4"][0] is not None
     assert outcomes["mlx4"][0].outcome == KILLED
-    monkeypatch.setattr("trial.personas.trying.masked", lambda persona: frozenset())
+    monkeypatch.setattr(Persona, "masked", frozenset())
     survived = try_on(BY_NAME["mlx5"], outcomes["mlx5"][1], wraps, killers, few)
     assert survived is not None
     assert survived.outcome == SURVIVED

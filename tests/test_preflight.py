@@ -1,20 +1,22 @@
 """Preflight, the positive control of all refusals: operations that have to work before any case are tried on references
 on which they fail."""
 
+import errno
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import fixtures.bench
 from conformance.bench.calls import Pd, Sge
 from conformance.bench.work_requests import SendRequest
+from conformance.device.libibverbs import Libibverbs
 from conformance.errors import HarnessFailure, LoopbackLost, NotConnected, PeerLost, UserError
-from conformance.execution.offered import offered_by
+from conformance.execution.offered import offered_by, reachable_on
 from conformance.execution.preflight import preflight
 from conformance.execution.runner import CaseRun, RunContext, Unwatched, run_case
 from conformance.judging import Basis, broken
@@ -30,7 +32,7 @@ from conformance.tables.suite import load_suite
 from kinds import Patch
 from reference.bench import HeldPair, ReferenceBench
 from reference.device import Device
-from reference.objects import Refused
+from reference.objects import Refused, Region
 from reference.queues import Queue
 from reference.stack import without
 
@@ -50,6 +52,11 @@ class Lost(Device):
 class NotPosted(Device):
     def post_send(self, queue: Queue, request: SendRequest) -> int:
         return 22
+
+
+class NoRegion(Device):
+    def reg_mr(self, pd: int, addr: int, length: int, access: int) -> Region:
+        raise Refused(errno.EBUSY)
 
 
 class Silent(Device):
@@ -290,6 +297,15 @@ def test_further_types_that_cannot_be_connected_are_reported_and_not_taken_for_a
         assert offered_by(bench, "libibverbs")["uc"] is True
     (line,) = format_findings(found.as_data())
     assert line.startswith("two queue pairs of type UC were made, but ")
+
+
+def test_verbs_that_could_not_be_tried_without_a_region_are_not_taken_for_absent() -> None:
+    with closing(ReferenceBench(NoRegion())) as bench:
+        preflight(bench)
+        offered = offered_by(bench, "libibverbs")
+        assert "rereg_mr" not in offered
+        library = cast(Libibverbs, SimpleNamespace(has_experimental_rereg=False))
+        assert reachable_on(library, offered)["rereg_absent"] is False
 
 
 def test_a_pair_that_is_dead_after_reset_is_made_again_from_then_on() -> None:

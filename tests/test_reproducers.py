@@ -16,17 +16,18 @@ from conformance.defects.symptom import Symptom
 from conformance.model.case import Case
 from conformance.model.fault import Effect
 from conformance.model.kind import Kind
+from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT, load_suite
 from kinds import Cli, Patch, Says
 from launched import ended
-from reports.digest import Digest, read
+from reports.digest import Digest, digest, read
 from reproducers.layout import WIDTH
 from reproducers.mail import WIDTH as MAIL_WIDTH
 from reproducers.mail import mail
 from reproducers.of_runs import basis_of, cut, file_name, programs_of, reproducer, unknown_device
 from reproducers.program import MOST_LINES, Program
 from reproducers.writer import Inexpressible
-from samples import result
+from samples import changed, result
 from trial.reproduction import AGREED, DIFFERS, NOT_MADE, REPRODUCED, Trying, _finding, compare, passed
 
 SUITE = load_suite()
@@ -288,6 +289,7 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert "repro.c: " in cli(0, "reproducer", ADVICE).out
+    assert "; cc 'of mine.c' -libverbs" in cli(0, "reproducer", ADVICE, "--out", "of mine.c").out
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
     run = str(FORKY)
     defect = next(each for each in forky().defects if WRITE in each.cases)
@@ -319,6 +321,23 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
     said = " ".join(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out.split())
     assert "rdma-core 65.0 (the stack was changed, not as shipped: linux e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
+
+
+@pytest.mark.parametrize(
+    ("verdict", "says"),
+    [
+        ("PASS", "does not have it (the case is PASS)"),
+        ("UNSUPPORTED", "does not show whether it has it (the case is UNSUPPORTED)"),
+        ("MISSED", "was not tested for it"),
+    ],
+)
+def test_a_text_says_of_another_stack_only_what_its_run_shows(tmp_path: Path, verdict: str, says: str) -> None:
+    symptom, run = symptom_named(WRITE), forky()
+    head = changed(run.header, {"device": {**run.header["device"], "driver": "siw"}})
+    other = digest(Recorded(head, [result(row(symptom.case), verdict)], None), tmp_path)
+    said = " ".join(mail(symptom, run, SUITE, basis_of(FORKY), [other]).split())
+    assert f"- siw, kernel 7.2.12+deb14-amd64, rdma-core 65.0: {says}" in said
+    assert "- rxe, kernel 7.2.12+deb14-amd64, rdma-core 65.0: has it" in said
 
 
 def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tmp_path: Path, capsys: Says) -> None:

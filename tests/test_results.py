@@ -248,6 +248,7 @@ def test_a_damaged_line_inside_is_named(line: bytes, said: str, tmp_path: Path) 
     [
         (b"", "nothing was recorded"),
         (b"{", "nothing was recorded"),
+        (b"\xfd7zXZ\n", "not UTF-8; a run is a directory or its results.jsonl, which is not compressed"),
         (encode(result(CASE)), "no header of schema rdma-cts/1"),
         (encode(footer("PASS")), "no header of schema rdma-cts/1"),
         (encode(header(schema="rdma-cts/2")), "rdma-cts/2, and .* reads rdma-cts/1; take the version"),

@@ -26,7 +26,7 @@ from trial.kernel.guest import Guests
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
 from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
-from trial.kernel.trying import ACCEPTED, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
+from trial.kernel.trying import ACCEPTED, BROKEN, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
 
 _SHARE = 10  # a night tries 1/_SHARE of the mutants that were killed in the last trial
 Say = Callable[[str], None]
@@ -72,7 +72,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     """Tries mutants; exit status 1 if a mutant that was killed before survives, or a case fails on a permitted
-    mutant."""
+    mutant, or no case can be run on it."""
     before = report.read_history(arguments.before)
     chosen = _chosen(arguments, before)
     if arguments.list:
@@ -130,7 +130,8 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         trial.close()
     lost = report.regressions(findings.values(), before)
     print(report.summary(list(findings.values()), lost, time.monotonic() - began))
-    return 1 if lost or any(each.outcome == FALSE_ALARM for each in findings.values()) else 0
+    failed = {each.name for each in findings.values() if each.outcome in (FALSE_ALARM, BROKEN)}
+    return 1 if lost or any(each.permitted and each.name in failed for each in chosen) else 0
 
 
 def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverModule:

@@ -1,17 +1,20 @@
 """Tables of mutants. A mutant replaces methods of the reference, or of an alteration, by expressions or short bodies. A
-table is a YAML file next to, or in place of, the module of a topic:
+table is a YAML file; a Python module of its name has the classes and functions that only this table needs:
 
     - NAME: What the mutant does, in a sentence.
       RULE METHOD: EXPRESSION
 
 `RULE blind METHOD` marks a mutant that was written without sight of the cases, `RULE permitted METHOD` a mutant that
 violates nothing. METHOD is a method of the reference's device or, as CLASS.METHOD, of another class. The expression has
-the method's parameters and the names of the vocabulary and of the module next to it; `was` is the value that the
-replaced method returns for the same arguments, and `was(access=0)` its value for other arguments. Several lines are the
-body of a function. Further methods of the class follow, as `METHOD: EXPRESSION`; other names are attributes of the
-class, and `setup` creates the state of an instance. `also` has further marks: `RULE`, `RULE blind` or `RULE blind
-OTHER-NAME`. `departs` names the rules of the level `should` that a permitted mutant does not follow. Mutants of several
-methods with many lines are classes.
+the method's parameters and the names of the vocabulary and of the table's module; `was` is the value that the replaced
+method returns for the same arguments, `was(access=0)` its value for other arguments, and `plain(self).other()` calls
+another method as it was. Several lines are the body of a function. Further methods of the class follow, as `METHOD:
+EXPRESSION`; other names are attributes of the class, and `setup` creates the state of an instance. `also` has further
+marks: `RULE`, `RULE blind` or `RULE blind OTHER-NAME`. `departs` names the rules of the level `should` that a permitted
+mutant does not follow.
+
+The behaviours of personas are rows without a rule: `METHOD: EXPRESSION` follows the sentence. `masks` names the
+violations that a behaviour hides: a driver with it gives the same answers with and without the violation.
 """
 
 import ast
@@ -20,6 +23,7 @@ import errno
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -27,57 +31,85 @@ from typing import Any
 
 from conformance.errors import UserError
 from conformance.yamldoc.nodes import Node, read_file
-from trial.violation import BLIND, Violation, plain, replacing, violations_in
+from trial.violation import BLIND, Violation
 
 _PERMITTED = "permitted"
+MASKS = "masks"
 
 
 def mutants_of(package: ModuleType, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[Violation]:
-    """Yields the mutants in the modules and tables of a package, by topic: the marked classes of a module, then the
-    rows of its table.
+    """Yields the mutants in the tables of a package, by topic.
 
     `base` is the class of a METHOD that names no class. Raises UserError (status 2) with the place of a mistake.
     """
+    shared = _names(vocabulary, base)
+    for table in sorted(Path(str(package.__file__)).parent.glob("[!_]*.yaml")):
+        names = {**shared, "__name__": f"{package.__name__}.{table.stem}"}
+        if table.with_suffix(".py").exists():
+            names |= vars(import_module(names["__name__"]))
+        for row, fields in _rows(table):
+            yield from _mutants(row, fields, names, base.__name__)
+
+
+def behaviours_in(path: Path, base: type[Any], vocabulary: Sequence[ModuleType]) -> Iterator[tuple[str, type[Any]]]:
+    """Yields the classes in a table of rows without rules, by name; the name of an earlier row can be the CLASS of a
+    METHOD. Raises UserError (status 2)."""
+    names = {**_names(vocabulary, base), "__name__": path.stem}
+    for row, fields in _rows(path):
+        (name, about), (first, code), *more = fields.items()
+        owner, _, method = first.rpartition(".")
+        names[name] = _kind(row, name, str(about.value), names[owner or base.__name__], [(method, code), *more], names)
+        yield name, names[name]
+
+
+def _names(vocabulary: Sequence[ModuleType], base: type[Any]) -> dict[str, Any]:
     shared = {name: value for each in (errno, *vocabulary) for name, value in vars(each).items() if name[0] != "_"}
-    shared |= {base.__name__: base, "plain": plain}
-    folder = Path(str(package.__file__)).parent
-    for stem in sorted({path.stem for kind in ("py", "yaml") for path in folder.glob(f"[!_]*.{kind}")}):
-        names, table = {**shared, "__name__": f"{package.__name__}.{stem}"}, folder / f"{stem}.yaml"
-        if (folder / f"{stem}.py").exists():
-            module = import_module(f"{package.__name__}.{stem}")
-            yield from violations_in(module)
-            names |= vars(module)
-        if table.exists():
-            yield from _rows(table, names, base.__name__)
+    return {**shared, base.__name__: base}
 
 
-def _rows(path: Path, names: dict[str, Any], base: str) -> Iterator[Violation]:
+def _rows(path: Path) -> Iterator[tuple[Node, dict[str, Node]]]:
     document = read_file(path)
     for row in document.value if isinstance(document.value, tuple) else ():
-        fields = row.value if isinstance(row.value, dict) else {}
-        also, departs = fields.pop("also", None), fields.pop("departs", None)
-        if len(fields) < 2:
-            raise _mistake(row, "a mutant is NAME: SENTENCE and RULE METHOD: EXPRESSION")
-        (name, about), (mark, code), *more = fields.items()
-        rule, *flags, method = mark.split()
-        owner, _, method = method.rpartition(".")
-        kind: Any = names.get(owner or base)
-        if not hasattr(kind, method) or not set(flags) <= {BLIND, _PERMITTED}:
-            raise _mistake(row, f"no rule and method: {mark!r}")
-        for key in fields.keys() - {name, mark}:
-            if not hasattr(kind, key) and not any(f"self.{key}" in str(each.value) for each in fields.values()):
-                raise _mistake(row, f"{kind.__name__} has no {key!r}, and nothing here reads it")
-        members = {key: _member(key, each, kind, names) for key, each in ((method, code), *more)}
-        written = BLIND if BLIND in flags else ""
-        made = replacing(name.replace("-", "_"), kind, members, str(about.value), names["__name__"])
-        departs_from = tuple(str(departs.value).split()) if departs else ()
-        first = Violation(name, rule, str(about.value), made, departs_from, _PERMITTED in flags, written)
-        yield first
-        for each in (also.value if isinstance(also.value, tuple) else (also,)) if also else ():
-            of, *rest = str(each.value).split()
-            blind = rest[:1] == [BLIND]
-            other = (rest[blind:] or [name])[0]
-            yield replace(first, rule=of, written=BLIND if blind else "", name=other)
+        yield row, dict(row.value) if isinstance(row.value, dict) else {}
+
+
+def _mutants(row: Node, fields: dict[str, Node], names: dict[str, Any], base: str) -> Iterator[Violation]:
+    also, departs = fields.pop("also", None), fields.pop("departs", None)
+    if len(fields) < 2:
+        raise _mistake(row, "a mutant is NAME: SENTENCE and RULE METHOD: EXPRESSION")
+    (name, about), (mark, code), *more = fields.items()
+    rule, *flags, method = mark.split()
+    owner, _, method = method.rpartition(".")
+    kind: Any = names.get(owner or base)
+    if not hasattr(kind, method) or not set(flags) <= {BLIND, _PERMITTED}:
+        raise _mistake(row, f"no rule and method: {mark!r}")
+    made = _kind(row, name, str(about.value), kind, [(method, code), *more], names)
+    departs_from = tuple(str(departs.value).split()) if departs else ()
+    written = BLIND if BLIND in flags else ""
+    first = Violation(name, rule, str(about.value), made, departs_from, _PERMITTED in flags, written)
+    yield first
+    for each in _items(also) if also else ():
+        of, *rest = str(each.value).split()
+        blind = rest[:1] == [BLIND]
+        other = (rest[blind:] or [name])[0]
+        yield replace(first, rule=of, written=BLIND if blind else "", name=other)
+
+
+def _kind(
+    row: Node, name: str, about: str, base: type[Any], code: Sequence[tuple[str, Node]], names: dict[str, Any]
+) -> type[Any]:
+    """Returns a subclass of `base` with the members of a row. Raises UserError (status 2)."""
+    masks = tuple(str(each.value) for key, node in code if key == MASKS for each in _items(node))
+    code = [(key, each) for key, each in code if key != MASKS]
+    for key, _ in code:
+        if not hasattr(base, key) and not any(f"self.{key}" in str(each.value) for _, each in code):
+            raise _mistake(row, f"{base.__name__} has no {key!r}, and nothing here reads it")
+    names = {**names, "plain": None}
+    members = {key: _member(key, each, base, names) for key, each in code}
+    members |= {MASKS: masks, "__doc__": about, "__module__": names["__name__"]}
+    kind = type(name.replace("-", "_"), (base,), members)
+    names["plain"] = partial(super, kind)  # a persona combines several classes, whose methods call each other
+    return kind
 
 
 def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
@@ -104,10 +136,15 @@ def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
     return found[name] if method else found[name]()
 
 
+def _items(node: Node) -> tuple[Node, ...]:
+    """Returns the elements of a list, or a text as the only element."""
+    return node.value if isinstance(node.value, tuple) else (node,)
+
+
 def _assigned(tree: ast.AST) -> set[str]:
     stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    caught = {str(node.name) for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)}
-    return stored | caught | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    named = {str(each.name) for each in ast.walk(tree) if isinstance(each, ast.ExceptHandler | ast.FunctionDef)}
+    return stored | named | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
 class _Was(ast.NodeTransformer):

@@ -17,8 +17,7 @@ from typing import Any, Protocol, cast
 from conformance.bench.calls import ABSENT, Buffer, Held, IbvDm, IbvMrInitAttr, Mr, Pd, PdAt, Return, Sge, errno_name
 from conformance.device.fork_settings import no_descriptors
 from conformance.errors import SetupRefused
-from conformance.verbs import OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
-from conformance.verbs.reg_mr import INVENTED, REG_MR_IOVA
+from conformance.verbs import INVENTED, OPTIONAL_ACCESS, VENDOR_VERBS, VERBS, Linkage, Verb, of_method
 
 _EXPERIMENTAL_SYMBOL = "ibv_exp_rereg_mr"
 _NUMBERS: Mapping[str, type] = {
@@ -107,7 +106,8 @@ class Libibverbs:
         # With a library without this function, the header has no optional flags, and a program calls the older
         # functions.
         optional = "ibv_reg_mr_iova2" if self.exports("ibv_reg_mr_iova2") else "ibv_reg_mr_iova"
-        self._functions["ibv_reg_mr_iova2"] = self._declare(optional, *_types(REG_MR_IOVA)[:-1], ctypes.c_uint)
+        types = _types(VERBS["ibv_reg_mr_iova"])[:-1]
+        self._functions["ibv_reg_mr_iova2"] = self._declare(optional, *types, ctypes.c_uint)
         experimental = _types(VENDOR_VERBS["ibv_rereg_mr"])
         if dialect == "experimental":
             # A second handle of the library, whose functions can be declared with other types.

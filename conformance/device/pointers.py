@@ -6,7 +6,7 @@ assumed: it is found by comparing the contents of the structure with the propert
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from mmap import PAGESIZE
 from struct import Struct
@@ -32,18 +32,24 @@ class Pointers:
     def __init__(self) -> None:
         self._offsets: dict[type, int] = {}
 
-    def _offset(self, thing: Any, matches: Callable[[int], bool]) -> int:
-        """The offset of the C pointer in objects of this type. Raises UserError if it is not found."""
+    def _offset(self, thing: Any, struct: type[ctypes.Structure], *names: str, **known: int) -> int:
+        """The offset of the C pointer in objects of this type: to a structure whose members `names` have the values of
+        the object's properties, and other members those of `known`. Raises UserError if it is not found."""
         kind = type(thing)
         if kind not in self._offsets:
-            found = [offset for offset in _candidates(thing) if matches(_read(thing, offset))]
+            wanted = {**{name: getattr(thing, name) for name in names}, **known}
+            found = [
+                offset
+                for offset in _candidates(thing)
+                if {name: getattr(struct.from_address(_read(thing, offset)), name) for name in wanted} == wanted
+            ]
             # An extended queue pair has the same pointer twice: struct ibv_qp_ex begins with struct ibv_qp.
             _only(kind, {_read(thing, offset) for offset in found})
             self._offsets[kind] = found[0]
         return self._offsets[kind]
 
-    def _pointer(self, thing: Any, matches: Callable[[int], bool]) -> int:
-        return _read(thing, self._offset(thing, matches))
+    def _pointer(self, thing: Any, struct: type[ctypes.Structure], *names: str, **known: int) -> int:
+        return _read(thing, self._offset(thing, struct, *names, **known))
 
     def pd(self, pd: Any) -> int:
         """struct ibv_pd * of a pyverbs PD.
@@ -51,11 +57,7 @@ class Pointers:
         The property `pd` cannot be used: in rdma-core 56, the property treats the pointer as a Python object, and this
         process crashes.
         """
-
-        def matches(pointer: int) -> bool:
-            return bool(IbvPd.from_address(pointer).handle == pd.handle)
-
-        return self._pointer(pd, matches)
+        return self._pointer(pd, IbvPd, "handle")
 
     def forget_pd(self, pd: Any) -> None:
         """Sets the pointer in a pyverbs PD to NULL after the PD was deallocated without pyverbs, so that pyverbs does
@@ -64,21 +66,11 @@ class Pointers:
 
     def mw(self, mw: Any) -> int:
         """struct ibv_mw * of a pyverbs MW."""
-
-        def matches(pointer: int) -> bool:
-            struct = IbvMw.from_address(pointer)
-            return (struct.rkey, struct.handle, struct.type) == (mw.rkey, mw.handle, mw.type)
-
-        return self._pointer(mw, matches)
+        return self._pointer(mw, IbvMw, "rkey", "handle", "type")
 
     def qp(self, qp: Any) -> int:
         """struct ibv_qp * of a pyverbs QP or QPEx."""
-
-        def matches(pointer: int) -> bool:
-            struct = IbvQp.from_address(pointer)
-            return (struct.qp_num, struct.qp_type) == (qp.qp_num, qp.qp_type)
-
-        return self._pointer(qp, matches)
+        return self._pointer(qp, IbvQp, "qp_num", "qp_type")
 
     def attributes(self, attributes: Any) -> int:
         """struct ibv_qp_attr * of a pyverbs QPAttr, which contains the structure itself."""
@@ -89,19 +81,11 @@ class Pointers:
 
     def ah(self, ah: Any, pd: int) -> int:
         """struct ibv_ah * of a pyverbs AH in the PD whose struct ibv_pd * is `pd`."""
-
-        def matches(pointer: int) -> bool:
-            return bool(IbvAh.from_address(pointer).pd == pd)
-
-        return self._pointer(ah, matches)
+        return self._pointer(ah, IbvAh, pd=pd)
 
     def srq(self, srq: Any, pd: int) -> int:
         """struct ibv_srq * of a pyverbs SRQ in the PD whose struct ibv_pd * is `pd`."""
-
-        def matches(pointer: int) -> bool:
-            return bool(IbvSrq.from_address(pointer).pd == pd)
-
-        return self._pointer(srq, matches)
+        return self._pointer(srq, IbvSrq, pd=pd)
 
     @contextmanager
     def mr(self, pointer: int, pd: Any) -> Iterator[Any]:
@@ -129,10 +113,6 @@ class Pointers:
         from pyverbs.mr import MR
         from pyverbs.pyverbs_error import PyverbsRDMAError
 
-        def matches(pointer: int) -> bool:
-            struct = IbvMr.from_address(pointer)
-            return (struct.lkey, struct.rkey, struct.length) == (mr.lkey, mr.rkey, mr.length)
-
         memory = ctypes.create_string_buffer(4 * PAGESIZE)  # one whole page of this buffer is registered
         addr = (ctypes.addressof(memory) // PAGESIZE + 2) * PAGESIZE
         try:
@@ -140,7 +120,7 @@ class Pointers:
         except PyverbsRDMAError as error:
             raise SetupRefused("registering a page through the bindings", errno_name(error.error_code)) from error
         try:
-            self._offset(mr, matches)
+            self._offset(mr, IbvMr, "lkey", "rkey", "length")
         finally:
             with suppress(PyverbsRDMAError):  # the cases report objects that a device does not release
                 mr.close()

@@ -15,7 +15,7 @@ from conformance.bench.interface import BuildingQueue
 from conformance.bench.memory_areas import EMPTY, repeated
 from conformance.bench.work_requests import SIGNALED, SendRequest
 from conformance.execution.connection import LoopbackConnection
-from conformance.execution.context import CaseContext
+from conformance.execution.context import CaseContext, told
 from conformance.model.case import Step
 from conformance.model.observation import Observation
 from conformance.model.vocabulary import BOTH_POSTERS
@@ -105,7 +105,7 @@ def wr_post(context: CaseContext, step: Step) -> Observation:
     ctypes.memset(memory.addr, EMPTY, memory.size)
     posting = _Posting(context, connection, rkey % (1 << 32), addr, length, source)
     what = _BATCHES[str(step.arguments["batch"])](posting)
-    return {"rc": 0, "returned": what or "0", "errno": "", "layer": posting.layer}
+    return told(what or "0", posting.layer)
 
 
 def _completed(posting: _Posting) -> str:

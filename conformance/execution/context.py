@@ -118,6 +118,16 @@ def result_of(returned: Return) -> Observation:
     return {"rc": value, "returned": name, "errno": errno_name(errno) if errno else "", "layer": returned.layer}
 
 
+def told(returned: str = "0", layer: str = "none", rc: int | None = 0) -> Observation:
+    """The observation of a call of the table language, which has no errno."""
+    return {"rc": rc, "returned": returned, "errno": "", "layer": layer}
+
+
+def compared(seen: Observation, different: list[str]) -> Observation:
+    """The observation with the differences from what is required, if there are any."""
+    return {**seen, "differences": different} if different else seen
+
+
 def null_result(returned: Return) -> Observation:
     """The observation of a call that returned NULL instead of an object."""
     return {"rc": None, "returned": "NULL", "errno": errno_name(returned.errno), "layer": returned.layer}

@@ -150,7 +150,8 @@ def post_receive(context: CaseContext, step: Step) -> Observation:
 
 
 def send_to_receive(context: CaseContext, step: Step) -> Observation:
-    """Sends `length` bytes into a receive that an earlier step posted, and records all changed bytes of `memory`.
+    """Sends `length` bytes into a receive that an earlier step posted, and records all changed bytes of `memory` from
+    the offset `behind` on.
 
     The SGEs of the receive must be in the order of their addresses.
     """
@@ -165,7 +166,8 @@ def send_to_receive(context: CaseContext, step: Step) -> Observation:
     if not returned.value:
         context.connection(str(step.arguments["qp"])).check_answered(sent, found, "SEND")
     after = ctypes.string_at(memory.addr, memory.size)
-    changed = [number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+    compared = range(context.number(step.arguments["behind"]), memory.size)
+    changed = [number for number in compared if before[number] != after[number]]
     arrived = bytes(after[number] for number in changed) == pattern(length)
     observation: Observation = {
         **result_of(returned),

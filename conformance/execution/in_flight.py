@@ -18,7 +18,7 @@ from conformance.bench.memory_areas import CANARY, EMPTY, Part, pattern, repeate
 from conformance.bench.work_requests import SIGNALED, Completion, SendRequest
 from conformance.errors import SetupRefused
 from conformance.execution.connection import LoopbackConnection, post_receives
-from conformance.execution.context import CaseContext, result_of
+from conformance.execution.context import CaseContext, result_of, told
 from conformance.kernel import paging
 from conformance.model.case import Step
 from conformance.model.observation import Observation
@@ -30,10 +30,6 @@ ROUNDS = 8  # rounds of REQUESTS requests each, while a second thread discards p
 NOT_COMPLETED, NOT_POSTED = "no completion", "not posted"
 _OPCODES = {"RDMA_WRITE": 0, "RDMA_READ": 0, "ATOMIC_FETCH_AND_ADD": 8}  # with lengths; 0: the range's
 _RIGHTS = ENUMS["ibv_access_flags"].mask_of("REMOTE_WRITE", "REMOTE_READ")
-
-
-def _answer(returned: str) -> Observation:
-    return {"rc": 0, "returned": returned, "errno": "", "layer": "none"}
 
 
 def _prepared(context: CaseContext, step: Step) -> tuple[Queue, Part, SendRequest]:
@@ -76,7 +72,7 @@ def post_traffic(context: CaseContext, step: Step) -> Observation:
     queue, other, request = _prepared(context, step)
     context.in_flight[str(step.arguments["qp"])] = (queue, other)
     _post(context, queue, request)
-    return _answer("0")
+    return told("0")
 
 
 def traffic_beside(context: CaseContext, step: Step) -> Observation:
@@ -144,7 +140,7 @@ def killed_in_flight(context: CaseContext, step: Step) -> Observation:
 
     left = context.bench.killed(prepare)
     context.left_behind += [f"{kind} of the killed process: {count}" for kind, count in left.items() if count]
-    return _answer("0")
+    return told("0")
 
 
 def await_traffic(context: CaseContext, step: Step) -> Observation:
@@ -159,7 +155,7 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
     same = ctypes.string_at(memory.addr, memory.size) == repeated(CANARY, memory.size)
     leaked = CANARY in ctypes.string_at(other.addr, other.size)
     returned = "changed" if not same else "leaked" if leaked else "0" if len(found) == REQUESTS else "no completion"
-    return {**_answer(returned), "marker": [each.status for each in found]}
+    return {**told(returned), "marker": [each.status for each in found]}
 
 
 def connect_qp(context: CaseContext, step: Step) -> Observation:
@@ -173,12 +169,12 @@ def connect_qp(context: CaseContext, step: Step) -> Observation:
     while not any(each.wr_id == marker for each in found) and (more := pair.responder.completions(1)):
         found += more
     own = [each for each in found if each.wr_id != marker]
-    return {**_answer("0"), "wc": [each.status for each in own], "marker": [each.status for each in found]}
+    return {**told("0"), "wc": [each.status for each in own], "marker": [each.status for each in found]}
 
 
 def destroy_qp(context: CaseContext, step: Step) -> Observation:
     context.destroy_pair(str(step.arguments["qp"]))
-    return _answer("0")
+    return told("0")
 
 
 _BURST = 8  # the number of requests of a burst: half of the queues' depth
@@ -212,9 +208,9 @@ def receives_in_order(context: CaseContext, step: Step) -> Observation:
             if returned.value:
                 return result_of(returned)
         if wrong := _first_wrong(connection, "SEND", addr, messages, "wr_id", wr_ids):
-            return _wrong(f"receive {wrong[0]} of round {number} completed {wrong[1]}")
+            return told(f"receive {wrong[0]} of round {number} completed {wrong[1]}", "device")
         sender.completions(_BURST)
-    return _wrong("0")
+    return told("0", "device")
 
 
 def immediates_in_order(context: CaseContext, step: Step) -> Observation:
@@ -240,9 +236,9 @@ def immediates_in_order(context: CaseContext, step: Step) -> Observation:
             if returned.value:
                 return result_of(returned)
         if wrong := _first_wrong(connection, "RDMA_WRITE_WITH_IMM", addr, messages, "imm", range(_BURST)):
-            return _wrong(f"message {wrong[0]} of round {number} was reported {wrong[1]}")
+            return told(f"message {wrong[0]} of round {number} was reported {wrong[1]}", "device")
         sender.completions(_BURST)
-    return _wrong("0")
+    return told("0", "device")
 
 
 def _messages(number: int, length: int) -> list[bytes]:
@@ -301,12 +297,14 @@ def atomics_in_order(context: CaseContext, step: Step) -> Observation:
         if [each.status for each in found] != ["SUCCESS"] * expected:
             connection.stale = True
             connection.check_answered([each for each in found if each.status != "SUCCESS"], (), operation)
-            return _wrong(f"round {number} completed with {' '.join(each.status for each in found)}")
+            return told(f"round {number} completed with {' '.join(each.status for each in found)}", "device")
         for each in range(1, _BURST):
             seen = int.from_bytes(ctypes.string_at(local.addr + _WORD * each, _WORD), sys.byteorder)
             if seen != values[each - 1]:
-                return _wrong(f"atomic {each} of round {number} found {seen:#x} instead of {values[each - 1]:#x}")
-    return _wrong("0")
+                return told(
+                    f"atomic {each} of round {number} found {seen:#x} instead of {values[each - 1]:#x}", "device"
+                )
+    return told("0", "device")
 
 
 def _values(operation: str, begin: int) -> list[int]:
@@ -326,7 +324,3 @@ def _atomic(request: SendRequest, before: int, after: int) -> SendRequest:
     if after == before:
         return request._replace(compare_add=before + 1)
     return request._replace(compare_add=before, swap=after)
-
-
-def _wrong(what: str) -> Observation:
-    return {"rc": 0, "returned": what, "errno": "", "layer": "device"}

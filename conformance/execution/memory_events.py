@@ -9,7 +9,7 @@ from collections.abc import Callable
 from conformance.bench.calls import Return
 from conformance.bench.memory_areas import BEFORE, Part
 from conformance.errors import SetupRefused
-from conformance.execution.context import CaseContext, result_of
+from conformance.execution.context import CaseContext, compared, result_of, told
 from conformance.kernel import paging
 from conformance.kernel.child import fork as forked
 from conformance.model.case import Step
@@ -19,25 +19,21 @@ _WRITTEN = 0xEE  # the byte that a child writes into its copy
 _READY, _UNHARMED, _HARMED = b"ready", b"unharmed", b"harmed"
 
 
-def _done(returned: str = "0") -> Observation:
-    return {"rc": 0, "returned": returned, "errno": "", "layer": "none"}
-
-
 def fill(context: CaseContext, step: Step) -> Observation:
     memory = context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, BEFORE, memory.size)
-    return _done()
+    return told()
 
 
 def unmap(context: CaseContext, step: Step) -> Observation:
     context.memory[str(step.arguments["memory"])].close()
-    return _done()
+    return told()
 
 
 def protect(context: CaseContext, step: Step) -> Observation:
     memory = context.memory[str(step.arguments["memory"])]
     paging.protect(memory.addr, memory.size)
-    return _done()
+    return told()
 
 
 def move(context: CaseContext, step: Step) -> Observation:
@@ -48,7 +44,7 @@ def move(context: CaseContext, step: Step) -> Observation:
     context.cleanup.callback(destination.close)
     paging.move(memory.addr, memory.size, destination.addr)
     context.memory[name] = destination
-    return _done()
+    return told()
 
 
 def discard(context: CaseContext, step: Step) -> Observation:
@@ -63,7 +59,7 @@ def discard(context: CaseContext, step: Step) -> Observation:
         paging.let_go(memory.addr, memory.size, how)
     elif not context.bench.page_out(memory):
         raise SetupRefused("paging out", "")
-    return _done()
+    return told()
 
 
 def resident(context: CaseContext, step: Step) -> Observation:
@@ -73,14 +69,14 @@ def resident(context: CaseContext, step: Step) -> Observation:
     counted = paging.own_pages if step.arguments["pages"] == "own" else paging.in_core
     count, pages = counted(memory.addr, memory.size)
     returned = "0" if count == pages else "none" if count == 0 else "some"
-    return {"rc": 0, "returned": returned, "errno": "", "layer": "kernel", "pages": [count, pages]}
+    return {**told(returned, "kernel"), "pages": [count, pages]}
 
 
 def inherited(context: CaseContext, step: Step) -> Observation:
     """Checks what a forked child gets of a part of memory: `returned` is 0 if the child gets all pages, or `none`."""
     range_ = context.numbers(step.arguments, "addr", "length")
     count, pages = paging.inherited(*range_)
-    seen = _done("none" if count == 0 else "0") | {"pages": [count, pages]}
+    seen = told("none" if count == 0 else "0") | {"pages": [count, pages]}
     if count not in (0, pages):
         seen["differences"] = [f"a child gets {count} of {pages} pages"]
     elif (wanted := step.arguments["mappings"]) and (found := paging.mappings(*range_)) != context.number(wanted):
@@ -94,8 +90,7 @@ def fork_init(context: CaseContext, step: Step) -> Observation:
     code, seen = context.bench.fork_setting(setting, kernel)
     wanted = {key: str(step.arguments[key]) for key in seen if step.arguments[key] != "either"}
     different = [f"{key}: {seen[key]} instead of {want}" for key, want in wanted.items() if seen[key] != want]
-    observation = result_of(Return(code, 0, layer="libibverbs"))
-    return {**observation, "differences": different} if different else observation
+    return compared(result_of(Return(code, 0, layer="libibverbs")), different)
 
 
 def fork(context: CaseContext, step: Step) -> Observation:
@@ -119,12 +114,12 @@ def fork(context: CaseContext, step: Step) -> Observation:
     context.cleanup.callback(_end, context, name)
     if writes:
         child.report()
-    return _done()
+    return told()
 
 
 def join(context: CaseContext, step: Step) -> Observation:
     """Ends the child. `returned` is 0 if the child's copy of the memory is unchanged, else `differs`."""
-    return _done("0" if _end(context, str(step.arguments["memory"])) == _UNHARMED else "differs")
+    return told("0" if _end(context, str(step.arguments["memory"])) == _UNHARMED else "differs")
 
 
 def _end(context: CaseContext, name: str) -> bytes:

@@ -25,14 +25,13 @@ from conformance.kernel import paging
 from conformance.model import capability
 from conformance.model.case import QpSpec
 from conformance.model.vocabulary import BUILDERS
-from conformance.verbs import ENUMS, dm, made_otherwise
+from conformance.verbs import ENUMS
 
 _FLAGS = ENUMS["ibv_rereg_mr_flags"]
 # The types of queue pairs that are optional.
 _OPTIONAL = ("RC", "UC", "UD", "RC_SRQ")
 # The verbs that make regions or domains in other ways than by registration. The kernel has no commands for these verbs.
-_MADE_OTHERWISE = [verb.method for verb in (*made_otherwise.ALL, dm.ALLOC_DM, dm.IMPORT_DM) if not verb.destroys]
-_MADE_OTHERWISE += ["dmah"]
+_MADE_OTHERWISE = "alloc_null_mr import_mr import_pd alloc_parent_domain alloc_td alloc_dm import_dm dmah".split()
 _OFFSET = 128  # bytes
 _NOBODYS = 0xFFFFFFF0  # a handle that the kernel has not given to any object
 _ZERO_BASED, _PLAIN = (ENUMS["ibv_access_flags"].value_of(name) for name in ("ZERO_BASED", "LOCAL_WRITE"))
@@ -176,7 +175,7 @@ def reachable_on(library: Libibverbs, offered: Mapping[str, bool]) -> dict[str, 
         "peer_memory": False,
         "fork_race": False,
         "advise_absent": not offered["advise_mr"],
-        "rereg_absent": not offered["rereg_mr"],
+        "rereg_absent": not offered.get("rereg_mr", True),
         "swap": len(Path("/proc/swaps").read_text().splitlines()) > 1,
         "failing_allocations": can_fail(),
     }

@@ -11,7 +11,7 @@ from functools import partial
 
 from conformance.bench.calls import errno_name
 from conformance.errors import HarnessFailure, PeerLost, SetupRefused
-from conformance.execution.context import CaseContext
+from conformance.execution.context import CaseContext, told
 from conformance.execution.steps import STEPS, alloc_window
 from conformance.execution.traffic import run_probes
 from conformance.judging.faults import DONE, fault_of, outcome_of
@@ -64,7 +64,7 @@ def _release(context: CaseContext, name: str) -> None:
     context.forget(kind, name)
 
 
-_NOT_MADE: Observation = {"rc": None, "returned": "not made", "errno": "", "layer": "none", "not_made": True}
+_NOT_MADE: Observation = {**told("not made", rc=None), "not_made": True}
 
 
 def set_up_and_call(context: CaseContext, prepare: Callable[[CaseContext], None]) -> Observation:

@@ -15,7 +15,7 @@ from conformance.bench.calls import Mr, Return, errno_name
 from conformance.bench.interface import Queue
 from conformance.bench.work_requests import SIGNALED, BindInfo, SendRequest, next_rkey
 from conformance.errors import SetupRefused
-from conformance.execution.context import CaseContext
+from conformance.execution.context import CaseContext, told
 from conformance.execution.traffic import run_probes
 from conformance.judging.faults import fault_of
 from conformance.model.case import Argument, Expectation, Flags, Step, Value
@@ -211,5 +211,5 @@ def _first_fault(context: CaseContext, steps: Sequence[Step]) -> Fault | None:
 
 
 def _ended(what: str, fault: Fault | None = None) -> Observation:
-    seen: Observation = {"rc": 0, "returned": what, "errno": "", "layer": "device"}
+    seen = told(what, "device")
     return {**seen, "fault": replace(fault, returned=what).as_data()} if fault else seen

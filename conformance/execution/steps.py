@@ -18,7 +18,7 @@ from conformance.bench.work_requests import NO_BYTES, SIGNALED, Completion, Send
 from conformance.errors import SetupRefused
 from conformance.execution import batches, element_lists, in_flight, memory_events, side_by_side, traffic
 from conformance.execution.connection import ERROR_STATE, SILENCE_S, post_receives, state_of
-from conformance.execution.context import CaseContext, null_result, result_of
+from conformance.execution.context import CaseContext, compared, null_result, result_of, told
 from conformance.model.case import Argument, Step
 from conformance.model.expected_errors import RELIABLE
 from conformance.model.observation import NOT_AWAITED, MrFields, Observation
@@ -211,7 +211,7 @@ def _query_mr(context: CaseContext, step: Step) -> Observation:
         wanted = Told(fields["lkey"], fields["rkey"], *context.numbers(step.arguments, "length", "iova"))
         pairs = zip(asdict(wanted).items(), asdict(returned.told).values(), strict=True)
         different = [f"{key} {came:#x} instead of {want:#x}" for (key, want), came in pairs if came != want]
-        observation |= {"differences": different} if different else {}
+        return compared(observation, different)
     return observation
 
 
@@ -239,7 +239,7 @@ def _alloc_buf(context: CaseContext, step: Step) -> Observation:
         return null_result(returned)
     context.buffers[step.name] = returned.buffer
     context.cleanup.callback(returned.buffer.close)
-    return {"rc": None, "returned": "buffer", "errno": "", "layer": "provider"}
+    return told("buffer", "provider", None)
 
 
 def _export_buf(context: CaseContext, step: Step) -> Observation:
@@ -249,8 +249,7 @@ def _export_buf(context: CaseContext, step: Step) -> Observation:
         what = "no descriptor" if returned.value == -1 else str(returned.value)
         return {**result_of(returned), "returned": what}
     different = _exported(buffer, {returned.value, again.value} - {-1})
-    observation: Observation = {**result_of(returned), "returned": "descriptor"}
-    return observation | ({"differences": different} if different else {})
+    return compared({**result_of(returned), "returned": "descriptor"}, different)
 
 
 def _exported(buffer: Buffer, fds: set[int]) -> list[str]:
@@ -287,8 +286,7 @@ def _import_mr(context: CaseContext, step: Step) -> Observation:
     came, wanted = returned.mr.fields(), {**mr.fields(), "addr": 0}
     context.fields[step.name] = came
     different = [f"{key} {came[key]:#x} instead of {want:#x}" for key, want in wanted.items() if came[key] != want]
-    observation: Observation = {"rc": None, "returned": "MR", "errno": "", "layer": "provider"}
-    return observation | ({"differences": different} if different else {})
+    return compared(told("MR", "provider", None), different)
 
 
 def _held(context: CaseContext, step: Step) -> Observation:
@@ -307,7 +305,7 @@ def _held(context: CaseContext, step: Step) -> Observation:
     kind, _ = PRODUCTS[step.call]
     context.held[step.name] = returned.held
     context.cleanup.callback(context.release, f"{kind.upper()} {step.name}", returned.held.close)
-    return {"rc": None, "returned": kind.upper(), "errno": "", "layer": "provider"}
+    return told(kind.upper(), "provider", None)
 
 
 def _memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
@@ -319,7 +317,7 @@ def _memcpy_from_dm(context: CaseContext, step: Step) -> Observation:
     wanted = pattern(length) if holds == "pattern" else repeated(BEFORE if holds == "filled" else 0, length)
     came = ctypes.string_at(to, length)
     different = [] if came == wanted else [f"bytes {came[:SHOWN].hex()} instead of {wanted[:SHOWN].hex()}"]
-    return observation | ({"differences": different} if different else {})
+    return compared(observation, different)
 
 
 def _new_pd(context: CaseContext, step: Step) -> Observation:
@@ -334,7 +332,7 @@ def _new_pd(context: CaseContext, step: Step) -> Observation:
         return null_result(returned)
     context.pds[step.name] = returned.pd
     context.cleanup.callback(context.release, f"PD {step.name}", returned.pd.close)
-    return {"rc": None, "returned": "PD", "errno": "", "layer": "provider"}
+    return told("PD", "provider", None)
 
 
 def alloc_window(context: CaseContext, name: str, pd: str, kind: int) -> Observation:
@@ -343,7 +341,7 @@ def alloc_window(context: CaseContext, name: str, pd: str, kind: int) -> Observa
         return null_result(returned)
     context.windows[name] = window
     context.cleanup.callback(_release_window, context, name, window)
-    return {"rc": None, "returned": "MW", "errno": "", "layer": "kernel", "mw": {"rkey": window.rkey}}
+    return {**told("MW", "kernel", None), "mw": {"rkey": window.rkey}}
 
 
 def _release_window(context: CaseContext, name: str, window: Window) -> None:
@@ -496,13 +494,13 @@ def _register_elsewhere(context: CaseContext, step: Step) -> Observation:
     region = context.bench.register_elsewhere(memory, access)
     context.cleanup.callback(region.close)
     context.fields[step.name] = {"lkey": region.lkey, "rkey": region.rkey}
-    return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
+    return told()
 
 
 def _restore_rkey(context: CaseContext, step: Step) -> Observation:
     window = context.windows[str(step.arguments["mw"])]
     window.rkey = window.old_rkey
-    return {"rc": 0, "returned": "0", "errno": "", "layer": "none"}
+    return told()
 
 
 STEPS: Mapping[str, Callable[[CaseContext, Step], Observation]] = {

@@ -61,19 +61,13 @@ MEANING: Mapping[str, str] = {
     "zero_based": "a region with ZERO_BASED can be registered: no declaration exists",
     "hugetlb": "an on-demand region of huge pages can be registered with HUGETLB: no declaration exists",
     "iova_page_offset": "ibv_reg_mr_iova accepts an hca_va whose offset in its page differs from the offset of addr",
-    "reg_dmabuf_mr": "offered by the provider: no declaration exists",
-    "rereg_mr": "offered by the provider: no declaration exists",
-    "rereg_translation": "offered by the provider: no declaration exists",
-    "alloc_null_mr": "offered by the provider: no declaration exists",
-    "import_mr": "offered by the provider: no declaration exists",
-    "import_pd": "offered by the provider: no declaration exists",
-    "alloc_dm": "offered by the provider: no declaration exists",
-    "import_dm": "offered by the provider: no declaration exists",
-    "alloc_td": "offered by the provider: no declaration exists",
-    "dmabuf_buffers": "offered by the provider: no declaration exists",
-    "dmah": "offered by the provider: no declaration exists",
-    "alloc_parent_domain": "offered by the provider: no declaration exists",
-    "advise_mr": "offered by the provider: no declaration exists",
+    **dict.fromkeys(
+        """
+        reg_dmabuf_mr rereg_mr rereg_translation alloc_null_mr import_mr import_pd alloc_dm import_dm alloc_td
+        dmabuf_buffers dmah alloc_parent_domain advise_mr
+        """.split(),
+        "offered by the provider: no declaration exists",
+    ),
     "experimental_rereg": "the loaded library exports the vendor's dialect",
     "shared_mr": "a region that is shared with other processes",
     "peer_memory": "memory of a peer device",

@@ -5,15 +5,14 @@ the calls. The names of flags and codes come from `verbs`.
 """
 
 import errno
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from conformance import verbs
 from conformance.model.expected_errors import REASONS
 from conformance.model.kind import BY_CALL, Kind
 from conformance.model.positions import CONTENTS, POSITIONS
-from conformance.verbs import ArgumentSpec, arguments_of, product_of
-from conformance.verbs.reg_mr import INVENTED
+from conformance.verbs import INVENTED, ArgumentSpec, arguments_of, product_of
 
 ENTRIES = ("libibverbs", "uverbs")
 # Verbs that can replace another verb; a table can also run its rows with these verbs (bench/doors.py).
@@ -141,30 +140,68 @@ BATCHES = {
 FORGED = ("REG_MR", "ALLOC_MW", "REREG_MR", "DEALLOC_PD", "DEREG_MR", "DEALLOC_MW", "DESTROY_QP")
 QP_RIGHTS = "REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC FLUSH_GLOBAL FLUSH_PERSISTENT"
 
-_RANGES = ("kept", "inherited", "either")
-_ACCESS = ArgumentSpec("flags", "ibv_access_flags")
-_PD = ArgumentSpec("object", "pd", "pd")
-_MR = ArgumentSpec("object", "mr", "mr")
-_ADDR = ArgumentSpec("quantity", default="buf.addr")
-_LENGTH = ArgumentSpec("quantity", default="buf.size")
+
+def _words(of: str, default: str | None, words: Iterable[str]) -> ArgumentSpec:
+    return ArgumentSpec("word", of, default, tuple(words))
+
+
+# The arguments of calls that are not verbs, by name.
+_ARGUMENTS: Mapping[str, ArgumentSpec] = {
+    **{
+        name: ArgumentSpec("quantity")
+        for name in ("rkey", "lkey", "at", "behind", "mappings", "iova", "count", "solicited_only")
+    },
+    **{name: ArgumentSpec("object", name, name) for name in ("pd", "mr", "qp")},
+    "addr": ArgumentSpec("quantity", default="buf.addr"),
+    "length": ArgumentSpec("quantity", default="buf.size"),
+    "rounds": ArgumentSpec("quantity", default="100"),
+    "memory": ArgumentSpec("object", "memory", "buf"),
+    # Memory that must not be used if the operation is refused.
+    "guarded": ArgumentSpec("object", "memory", NULL, nullable=True),
+    "mw": ArgumentSpec("object", "window", "mw"),
+    "second": ArgumentSpec("object", "qp", "second"),
+    "posted": ArgumentSpec("object", "window", "posted"),
+    # The queue pair whose peer is the requester. Without `via`, a new queue pair in `pd` with `qp_type` and `qp_access`
+    # is used.
+    "via": ArgumentSpec("object", "qp", NULL, nullable=True),
+    # The PD of the shared receive queue, if this is not the PD of the queue pair.
+    "srq_pd": ArgumentSpec("object", "pd", NULL, nullable=True),
+    "access": ArgumentSpec("flags", "ibv_access_flags"),
+    "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
+    # The send flags of the request in addition to SIGNALED.
+    "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
+    "operations": ArgumentSpec("flags", "ibv_qp_create_send_ops_flags"),
+    "sg_list": ArgumentSpec("sges"),
+    "qp_type": _words("qp_type", "RC", TRAFFIC_TYPES),
+    "position": _words("position", "whole", POSITIONS),
+    "contents": _words("contents", "made", CONTENTS),
+    "poster": _words("poster", "post_send", POSTERS),
+    "how": _words("how", "DONTNEED", DISCARDS),
+    "pages": _words("pages", "present", PAGES),
+    "child": _words("child", None, FORK_CHILDREN),
+    "batch": _words("batch", None, BATCHES),
+    "does": _words("second thread", None, ("discard", "deregister")),
+}
+
+
+def _given(text: str, **more: ArgumentSpec) -> dict[str, ArgumentSpec]:
+    """The arguments `more`, and then those that a text names. `NAME=DEFAULT` is an argument with another default than
+    in _ARGUMENTS; `_` in a default is a space."""
+    found = dict(more)
+    for name, sign, default in (word.partition("=") for word in text.split()):
+        known = _ARGUMENTS[name]
+        found[name] = replace(known, default=default.replace("_", " ")) if sign else known
+    return found
+
+
+# With `lkey`, the owner of the range posts the requests, and the range is their local memory. With `rkey`, the peer
+# posts the requests.
 _IN_FLIGHT = {
-    "qp": ArgumentSpec("object", "qp", "qp"),
-    "op": ArgumentSpec("word", "operation", words=IN_FLIGHT_OPERATIONS),
-    # With `lkey`, the owner of the range posts the requests, and the range is their local memory. With `rkey`, the peer
-    # posts the requests.
-    "rkey": ArgumentSpec("quantity", default=""),
-    "lkey": ArgumentSpec("quantity", default=""),
-    "addr": _ADDR,
-    "length": _LENGTH,
+    "qp": _ARGUMENTS["qp"],
+    **_given("rkey= lkey= addr length", op=_words("operation", None, IN_FLIGHT_OPERATIONS)),
 }
 _BIND = arguments_of(verbs.VERBS["ibv_bind_mw"])
-
-_QP = ArgumentSpec("object", "qp", "qp")
-_MEMORY = ArgumentSpec("object", "memory", "buf")
-_ROUNDS = ArgumentSpec("quantity", default="100")
-_POSITION = ArgumentSpec("word", "position", "whole", words=tuple(POSITIONS))
-_CONTENTS = ArgumentSpec("word", "contents", "made", words=tuple(CONTENTS))
-_POSTER = ArgumentSpec("word", "poster", "post_send", words=tuple(POSTERS))
+_RANGES = ("kept", "inherited", "either")
 
 # The vendor's dialect of a verb is a separate call.
 _CALLABLE = {**verbs.VERBS, **{f"{name}_experimental": verb for name, verb in verbs.VENDOR_VERBS.items()}}
@@ -173,181 +210,82 @@ CALLS: Mapping[str, Mapping[str, ArgumentSpec]] = {
     **{name: arguments_of(verb) for name, verb in _CALLABLE.items()},
     # Calls that are not verbs with a manual page: posted requests and traffic, to which the pages of verbs refer.
     # Without `rkey`, ibv_inc_rkey makes the new key from the window's last key.
-    "post_bind_mw": {**_BIND, "rkey": ArgumentSpec("quantity", default="")},
-    "post_local_inv": {"qp": ArgumentSpec("object", "qp", "qp"), "rkey": ArgumentSpec("quantity", default="mw.rkey")},
-    "post_send_with_inv": {
-        "qp": ArgumentSpec("object", "qp", "qp"),
-        "rkey": ArgumentSpec("quantity", default="mw.rkey"),
-        # The number of bytes in the message.
-        "length": ArgumentSpec("quantity", default="0"),
-    },
-    "restore_rkey": {"mw": ArgumentSpec("object", "window", "mw")},
+    "post_bind_mw": {**_BIND, **_given("rkey=")},
+    "post_local_inv": _given("qp rkey=mw.rkey"),
+    "post_send_with_inv": _given("qp rkey=mw.rkey length=0"),  # the number of bytes in the message
+    "restore_rkey": _given("mw"),
     # Rule API-01: compares the suite's description of one item with the installed header and bindings.
-    Kind.API.traits.call: {"item": ArgumentSpec("word", "item", words=API_ITEMS)},
+    Kind.API.traits.call: {"item": _words("item", None, API_ITEMS)},
     # Random sequences of calls, generated in trial/, with the reference implementation as oracle.
     Kind.SEQUENCES.traits.call: {},
     # The fields of the kernel's report about a region (UVERBS_METHOD_QUERY_MR), besides its keys.
-    "query_mr": {
-        "mr": _MR,
-        "iova": ArgumentSpec("quantity", default="mr.addr"),
-        "length": ArgumentSpec("quantity", default="mr.length"),
-    },
+    "query_mr": _given("mr iova=mr.addr length=mr.length"),
     # At the uverbs entry: a command with the handle of an object of another kind, or with a handle that no object has.
     "forged": {
-        "command": ArgumentSpec("word", "command", words=FORGED),
-        "handle": ArgumentSpec("word", "handle", words=("nobodys", "pd", "mr", "mw", "qp")),
+        "command": _words("command", None, FORGED),
+        "handle": _words("handle", None, ("nobodys", "pd", "mr", "mw", "qp")),
     },
-    "fill": {"memory": _MEMORY},
-    "unmap": {"memory": _MEMORY},
-    "protect": {"memory": _MEMORY},
-    "move": {"memory": _MEMORY},
-    # Without `addr` and `length`, the call discards all of the memory.
-    "discard": {
-        "memory": _MEMORY,
-        "addr": ArgumentSpec("quantity", default=""),
-        "length": ArgumentSpec("quantity", default=""),
-        "how": ArgumentSpec("word", "how", "DONTNEED", words=tuple(DISCARDS)),
-    },
-    "fork": {"memory": _MEMORY, "child": ArgumentSpec("word", "child", words=FORK_CHILDREN)},
-    "join": {"memory": _MEMORY},
-    # `mappings` is the number of mappings that contain parts of the range.
-    "inherited": {
-        "addr": _ADDR,
-        "length": ArgumentSpec("quantity", default="1 page"),
-        "mappings": ArgumentSpec("quantity", default=""),
-    },
+    "fill": _given("memory"),
+    "unmap": _given("memory"),
+    "protect": _given("memory"),
+    "move": _given("memory"),
+    "discard": _given("memory addr= length= how"),  # without `addr` and `length`, all of the memory
+    "fork": _given("memory child"),
+    "join": _given("memory"),
+    "inherited": _given("addr length=1_page mappings="),  # the number of mappings that contain parts of the range
     # Runs in a separate process. `kernel` says whether libibverbs can ask the kernel for its copy-on-fork support. The
     # expected results are `status`, from ibv_is_fork_initialized, and whether a child inherits a page while the page is
     # `registered` and after it is `deregistered`.
     "ibv_fork_init": {
-        "setting": ArgumentSpec("word", "setting", words=tuple(FORK_SETTINGS)),
-        "kernel": ArgumentSpec("word", "kernel", words=("asked", "not_asked")),
-        "status": ArgumentSpec("word", "status", words=("DISABLED", "ENABLED", "UNNEEDED")),
-        "registered": ArgumentSpec("word", "range", "either", words=_RANGES),
-        "deregistered": ArgumentSpec("word", "range", "inherited", words=_RANGES),
+        "setting": _words("setting", None, FORK_SETTINGS),
+        "kernel": _words("kernel", None, ("asked", "not_asked")),
+        "status": _words("status", None, ("DISABLED", "ENABLED", "UNNEEDED")),
+        "registered": _words("range", "either", _RANGES),
+        "deregistered": _words("range", "inherited", _RANGES),
     },
-    "resident": {"memory": _MEMORY, "pages": ArgumentSpec("word", "pages", "present", words=tuple(PAGES))},
-    "receives_in_order": {
-        "lkey": ArgumentSpec("quantity"),
-        "addr": _ADDR,
-        "length": ArgumentSpec("quantity", default="64"),
-        "rounds": _ROUNDS,
-        "pd": _PD,
-    },
+    "resident": _given("memory pages"),
+    "receives_in_order": _given("lkey addr length=64 rounds pd"),
     # Four threads at the same time: one registers regions, one deregisters them, one binds `mw` on `qp`, and one binds
     # and invalidates `posted` on `second`.
-    "four_threads": {
-        "addr": _ADDR,
-        "length": _LENGTH,
-        "access": _ACCESS,
-        "pd": _PD,
-        "mr": _MR,
-        "qp": _QP,
-        "mw": ArgumentSpec("object", "window", "mw"),
-        "second": ArgumentSpec("object", "qp", "second"),
-        "posted": ArgumentSpec("object", "window", "posted"),
-        "rounds": _ROUNDS,
-    },
-    "regions_side_by_side": {
-        "addr": _ADDR,
-        "length": ArgumentSpec("quantity", default="64"),
-        "count": ArgumentSpec("quantity", default="100"),
-        "access": _ACCESS,
-        "pd": _PD,
-    },
-    "immediates_in_order": {
-        "rkey": ArgumentSpec("quantity"),
-        "addr": _ADDR,
-        "length": ArgumentSpec("quantity", default="64"),
-        "rounds": _ROUNDS,
-        "pd": _PD,
-    },
-    "atomics_in_order": {
-        "op": ArgumentSpec("word", "operation", "ATOMIC_FETCH_AND_ADD", words=ATOMICS_IN_ORDER),
-        "rkey": ArgumentSpec("quantity"),
-        "addr": _ADDR,
-        "rounds": _ROUNDS,
-        "pd": _PD,
-    },
+    "four_threads": _given("addr length access pd mr qp mw second posted rounds"),
+    "regions_side_by_side": _given("addr length=64 count=100 access pd"),
+    "immediates_in_order": _given("rkey addr length=64 rounds pd"),
+    "atomics_in_order": _given("rkey addr rounds pd", op=_words("operation", "ATOMIC_FETCH_AND_ADD", ATOMICS_IN_ORDER)),
     "bind_and_send": _BIND,
     # A bind of a window of either type on a queue pair with `notifies`, after ibv_req_notify_cq; observes the events of
     # the completion channel after the bind.
-    "bind_notified": {**_BIND, "solicited_only": ArgumentSpec("quantity", default="0")},
-    "traffic": {
-        "op": ArgumentSpec("word", "operation", words=REMOTE_OPERATIONS),
-        "rkey": ArgumentSpec("quantity"),
-        "addr": _ADDR,
-        "length": ArgumentSpec("quantity", default="8"),
-        # The address of the bytes in this process, if it differs from `addr`.
-        "at": ArgumentSpec("quantity", default=""),
-        # The position in the range at which the operation is made.
-        "position": _POSITION,
-        "contents": _CONTENTS,
-        "pd": _PD,
-        # The queue pair whose peer is the requester. Without `via`, a new queue pair in `pd` with `qp_type` and
-        # `qp_access` is used.
-        "via": ArgumentSpec("object", "qp", NULL, nullable=True),
-        "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
-        "qp_access": ArgumentSpec("flags", "ibv_access_flags", QP_RIGHTS),
-        # The send flags of the request in addition to SIGNALED.
-        "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
-        "poster": _POSTER,
-    },
-    # An operation with a list of local elements. `guarded` is memory that must not be used if the operation is refused.
+    "bind_notified": {**_BIND, **_given("solicited_only=0")},
+    # `at` is the address of the bytes in this process, if it differs from `addr`. The operation is made at the
+    # `position` in the range.
+    "traffic": _given(
+        "rkey addr length=8 at= position contents pd via qp_type qp_access with_flags poster",
+        op=_words("operation", None, REMOTE_OPERATIONS),
+    ),
+    # An operation with a list of local elements.
     "list_traffic": {
-        "op": ArgumentSpec("word", "operation", words=LIST_OPERATIONS),
-        "sg_list": ArgumentSpec("sges"),
-        "guarded": ArgumentSpec("object", "memory", NULL, nullable=True),
-        "pd": _PD,
-        "qp_type": ArgumentSpec("word", "qp_type", "RC", words=LIST_TYPES),
+        **_given("sg_list guarded pd", op=_words("operation", None, LIST_OPERATIONS)),
+        "qp_type": _words("qp_type", "RC", LIST_TYPES),
     },
-    "post_receive": {"qp": _QP, "sg_list": ArgumentSpec("sges")},
-    "send_to_receive": {"qp": _QP, "memory": _MEMORY, "length": ArgumentSpec("quantity", default="8")},
+    "post_receive": _given("qp sg_list"),
+    "send_to_receive": _given("qp memory length=8 behind=0"),  # compares the bytes of `memory` from `behind` on
     "post_traffic": _IN_FLIGHT,
     # Another process makes the set-up of the case, posts the requests of post_traffic, and is killed.
     "killed_in_flight": _IN_FLIGHT,
-    "await_traffic": {"qp": _QP, "memory": _MEMORY},
+    "await_traffic": _given("qp memory"),
     # Repeats the requests of post_traffic while a second thread discards the memory or deregisters the region.
-    "traffic_beside": {
-        **_IN_FLIGHT,
-        "does": ArgumentSpec("word", "second thread", words=("discard", "deregister")),
-        "mr": _MR,
-        "memory": _MEMORY,
-    },
-    "connect_qp": {"qp": _QP},
-    "destroy_qp": {"qp": _QP},
+    "traffic_beside": {**_IN_FLIGHT, **_given("does mr memory")},
+    "connect_qp": _given("qp"),
+    "destroy_qp": _given("qp"),
     # Another process registers its mapping of shared memory.
-    "register_elsewhere": {"memory": _MEMORY, "access": _ACCESS},
-    "local_traffic": {
-        "op": ArgumentSpec("word", "operation", words=LOCAL_OPERATIONS),
-        "lkey": ArgumentSpec("quantity"),
-        "addr": _ADDR,
-        "length": ArgumentSpec("quantity", default="8"),
-        "at": ArgumentSpec("quantity", default=""),
-        "position": _POSITION,
-        "contents": _CONTENTS,
-        "pd": _PD,
-        "qp_type": ArgumentSpec("word", "qp_type", "RC", words=TRAFFIC_TYPES),
-        # The PD of the shared receive queue, if this is not the PD of the queue pair.
-        "srq_pd": ArgumentSpec("object", "pd", NULL, nullable=True),
-        "with_flags": ArgumentSpec("flags", "ibv_send_flags", ""),
-        "poster": _POSTER,
-    },
+    "register_elsewhere": _given("memory access"),
+    "local_traffic": _given(
+        "lkey addr length=8 at= position contents pd qp_type srq_pd with_flags poster",
+        op=_words("operation", None, LOCAL_OPERATIONS),
+    ),
     # Posts several requests in one batch; they address consecutive ranges of `length` bytes, starting at `addr`.
-    "ibv_wr_post": {
-        "batch": ArgumentSpec("word", "batch", words=tuple(BATCHES)),
-        "rkey": ArgumentSpec("quantity"),
-        "addr": _ADDR,
-        "length": ArgumentSpec("quantity", default="64"),
-        "pd": _PD,
-        "qp_type": ArgumentSpec("word", "qp_type", "RC", words=("RC", "UC")),
-    },
+    "ibv_wr_post": {**_given("batch rkey addr length=64 pd"), "qp_type": _words("qp_type", "RC", ("RC", "UC"))},
     # Creates a queue pair for these operations, and posts nothing to it.
-    "create_qp_ex": {
-        "type": ArgumentSpec("word", "qp_type", words=("RC", "UC", "UD")),
-        "operations": ArgumentSpec("flags", "ibv_qp_create_send_ops_flags"),
-        "pd": _PD,
-    },
+    "create_qp_ex": _given("operations pd", type=_words("qp_type", None, ("RC", "UC", "UD"))),
 }
 # The subject of a folder of tables: a verb, the API as a whole, or sequences of all verbs.
 VERBS = (*(name for name in CALLS if name.startswith("ibv_")), *(kind.traits.folder for kind in BY_CALL.values()))

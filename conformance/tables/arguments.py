@@ -7,8 +7,7 @@ from conformance.model import quantity, vocabulary
 from conformance.model.case import Argument, Arguments, Expectation, Flags, SgeSpec, Step, Value
 from conformance.model.quantity import Quantity
 from conformance.model.vocabulary import CALLS, NULL
-from conformance.verbs import ENUMS, INT_BITS, ArgumentSpec
-from conformance.verbs.reg_mr import INVENTED
+from conformance.verbs import ENUMS, INT_BITS, INVENTED, ArgumentSpec
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, suggestion
 

@@ -251,7 +251,7 @@ def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry:
         if flag not in capability.FLAG_NEEDS:
             reader.note(
                 node.location,
-                f"the flag {flag} of conformance/verbs/enums.py has no capability: add it to FLAG_NEEDS in"
+                f"the flag {flag} of conformance/verbs/enums.yaml has no capability: add it to FLAG_NEEDS in"
                 " conformance/model/capability.py, with an empty text if every device must know it",
             )
         elif capability.FLAG_NEEDS[flag]:

@@ -1,15 +1,14 @@
 """Descriptions of the verbs: signatures, structs, enumerations, flags and return codes, as the documents define them.
 
-Tables, judging and reports use the names defined here. The package needs only the standard library, loads no other
-library and opens no device. The descriptions are taken from the manual pages of rdma-core; `conformance.header`
-compares them with an installed header.
+Tables, judging and reports use the names defined here. The package loads no library under test and opens no device. The
+descriptions are taken from the manual pages of rdma-core; `conformance.header` compares them with an installed header.
 """
 
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from conformance.verbs import advise_mr, bind_mw, buffers, dm, dmah, enums, made_otherwise, reg_mr, rereg_mr, structs
+from conformance.verbs.descriptions import enums_of, read, structs_of, verbs_of
 from conformance.verbs.forms import REGION, arguments_of, leaves_objects, product_of
 from conformance.verbs.types import (
     EXPERIMENTAL,
@@ -29,32 +28,31 @@ from conformance.verbs.types import (
     declaration,
 )
 
-VERBS: Mapping[str, Verb] = MappingProxyType(
+_READ = read()
+ENUMS: Mapping[str, Enum] = MappingProxyType(enums_of(_READ["enums"]))
+STRUCTS: Mapping[str, Struct] = MappingProxyType(structs_of(_READ["structs"]))
+VERBS: Mapping[str, Verb] = MappingProxyType(verbs_of(_READ["verbs"], ENUMS))
+# The optional access flags, as a mask, from <infiniband/verbs.h>. The kernel and libibverbs ignore unknown bits of this
+# mask, and refuse unknown bits outside it.
+OPTIONAL_ACCESS = 0x3FF00000
+CONSTANTS: Mapping[str, Constant] = MappingProxyType(
     {
-        verb.name: verb
-        for verb in (
-            *reg_mr.ALL,
-            rereg_mr.REREG_MR,
-            advise_mr.ADVISE_MR,
-            *bind_mw.ALL,
-            *buffers.ALL,
-            made_otherwise.DEALLOC_PD,
-            *made_otherwise.ALL,
-            *dm.ALL,
-            *dmah.ALL,
+        each.name: each
+        for each in (
+            Constant("IBV_ACCESS_OPTIONAL_FIRST", 1 << 20, "lowest optional access flag", since="28"),
+            Constant("IBV_ACCESS_OPTIONAL_RANGE", OPTIONAL_ACCESS, "bits 20 to 29, all optional", since="28"),
+            Constant("IBV_SYSFS_NAME_MAX", 64, "size of a device name with its terminating zero, in bytes"),
+            Constant("IBV_SYSFS_PATH_MAX", 256, "size of a sysfs path with its terminating zero, in bytes"),
         )
     }
 )
-ENUMS: Mapping[str, Enum] = MappingProxyType({enum.name: enum for enum in enums.ALL})
-STRUCTS: Mapping[str, Struct] = MappingProxyType({struct.name: struct for struct in structs.ALL})
-CONSTANTS: Mapping[str, Constant] = MappingProxyType({each.name: each for each in enums.CONSTANTS})
-# The optional access flags, as a mask. A stack ignores the bits of this mask that it does not know.
-OPTIONAL_ACCESS = enums.OPTIONAL_RANGE.value
+INVENTED = "invented"  # in place of a dma handle, a pointer to memory that holds zeros
 
 # Definitions that only a vendor's page has. They are separate, so that mainline tables cannot refer to them.
-VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType({"ibv_rereg_mr": rereg_mr.EXPERIMENTAL_REREG_MR})
-VENDOR_ENUMS: Mapping[str, Enum] = MappingProxyType({"ibv_access_flags": enums.EXPERIMENTAL_ACCESS_FLAGS})
-VENDOR_STRUCTS: Mapping[str, Struct] = MappingProxyType({"ibv_rereg_mr_attr": structs.REREG_ATTR})
+_VENDOR = _READ["vendor"]
+VENDOR_ENUMS: Mapping[str, Enum] = MappingProxyType(enums_of(_VENDOR["enums"], EXPERIMENTAL, ENUMS))
+VENDOR_STRUCTS: Mapping[str, Struct] = MappingProxyType(structs_of(_VENDOR["structs"], EXPERIMENTAL))
+VENDOR_VERBS: Mapping[str, Verb] = MappingProxyType(verbs_of(_VENDOR["verbs"], VENDOR_ENUMS, EXPERIMENTAL))
 
 
 def dialects(name: str) -> tuple[str, ...]:
@@ -95,6 +93,7 @@ __all__ = [
     "ENUMS",
     "EXPERIMENTAL",
     "INT_BITS",
+    "INVENTED",
     "MAINLINE",
     "OPTIONAL_ACCESS",
     "REGION",

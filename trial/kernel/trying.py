@@ -25,7 +25,7 @@ from trial.kernel.mutant import Mutant
 BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = "killed by its rule", "killed elsewhere", "survived", "BROKEN"
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
-TOGETHER = 22  # the number of mutants in one module
+TOGETHER = 22  # the number of mutants in one module, except permitted ones, whose cases should all pass
 _LOADS = 40  # the number of modules loaded in one guest, because each leaves some resources behind
 _PROGRESS_S = 60.0  # between two lines about a run of many cases
 _TRIES = 3  # the number of tries of a mutant in new guests, after a guest died while no case ran
@@ -175,7 +175,10 @@ class Trial:
     def _confirmed(self, answer: Answer, module: Any, *mutants: Mutant) -> set[str]:
         """Returns the rules that a case reports as violated twice with the mutants in a module, and not without
         them."""
-        without = {*self._without(answer.case).rules, *(rule for each in mutants for rule in each.departs_from)}
+        without = {rule for each in mutants for rule in each.departs_from}
+        if set(answer.rules) <= without:
+            return set()
+        without |= set(self._without(answer.case).rules)
         if set(answer.rules) <= without:
             return set()
         again = self._once(answer.case, module)
@@ -232,6 +235,7 @@ class Trial:
             if not together:
                 yield self.try_alone(waiting.pop(0))  # its edits do not fit even alone
                 continue
+            began = time.monotonic()
             try:
                 failing = self._failing(module, watched=not together[0].permitted)
             except (Lost, NoSession) as error:
@@ -241,8 +245,8 @@ class Trial:
                 continue
             names = [case for case in failing if self._confirmed(failing[case], module, *together)]
             killed = {}
-            for mutant in together:
-                if names and (found := self._by_others(mutant, names)):
+            for mutant in self._suspects(together, names) if names else ():
+                if found := self._by_others(mutant, names):
                     killed[mutant.name] = found
                     yield found
             rest = [mutant for mutant in together if mutant.name not in killed]
@@ -253,14 +257,15 @@ class Trial:
             for mutant in rest:
                 reason = f"together with others, {names[0]} failed" if names else ""
                 outcome = ACCEPTED if mutant.permitted else SURVIVED
-                yield finding(mutant, outcome, reason=reason, tried=len(self._cases))
+                took = round(time.monotonic() - began, 1)  # of all mutants in the module
+                yield finding(mutant, outcome, reason=reason, tried=len(self._cases), seconds=took)
 
     def combined(self, mutants: Sequence[Mutant]) -> tuple[list[Mutant], Any]:
         """Returns as many of the mutants as fit into one module, and the module."""
         together: list[Mutant] = []
         module = self._plain
         for mutant in mutants:
-            if len(together) < TOGETHER:
+            if mutant.permitted or len(together) < TOGETHER:
                 with contextlib.suppress(NotMade):
                     self._modules.check([each.change for each in (*together, mutant)])
                     together.append(mutant)
@@ -295,7 +300,20 @@ class Trial:
                     raise
                 failing[lost.case] = self._lost(lost)
                 names.remove(lost.case)
+                self._say(str(lost))
         return failing
+
+    def _suspects(self, mutants: Sequence[Mutant], names: Sequence[str]) -> list[Mutant]:
+        """Returns the mutants of a module on which one of these cases fails that may be the reason; halves the module
+        until each half passes or has one mutant."""
+        if len(mutants) == 1:
+            return list(mutants)
+        found: list[Mutant] = []
+        for half in (mutants[: len(mutants) // 2], mutants[len(mutants) // 2 :]):
+            module = self._modules.of([each.change for each in half])
+            if any(self._confirmed(self._once(name, module), module, *half) for name in names):
+                found += self._suspects(half, names)
+        return found
 
     def _by_others(self, mutant: Mutant, names: Sequence[str]) -> Finding | None:
         found = self._tried(mutant, self._modules.of([mutant.change]), list(names))

@@ -1,18 +1,41 @@
-"""Base classes for mutants of several topics."""
+"""The classes whose methods the rows of tables replace, besides those of the reference, and functions for the rows."""
 
+from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import NoReturn
 
 from conformance.bench.calls import Sge
 from conformance.bench.work_requests import SendRequest
+from reference.advice import FLUSH
 from reference.device import Device
-from reference.objects import Domain, Refused, Region
-from reference.queues import Queue
+from reference.memory import SPACE
+from reference.objects import (
+    FLUSH_GLOBAL,
+    FLUSH_PERSISTENT,
+    LOCAL_WRITE,
+    MW_BIND,
+    ON_DEMAND,
+    REMOTE_ATOMIC,
+    Domain,
+    Refused,
+    Region,
+    Window,
+)
+from reference.queues import SUCCESS, Queue
 from reference.reregistration import Change
+from reference.stack import WHOLE, Stack
 
 WORD_LENGTH = 8
+GIB = 1 << 30
+FENCE = 1
 SENDS = ("SEND", "SEND_WITH_IMM", "SEND_WITH_INV")
+WRITES = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
+SENDERS = ("SEND", "SEND_WITH_IMM", *WRITES)
 ATOMICS = ("ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+KEPT = LOCAL_WRITE | MW_BIND
+BOTH_FLUSHES = FLUSH_GLOBAL | FLUSH_PERSISTENT
+SEEN_PAGES = 256 << 20
 Wanted = tuple[Domain, int, int, int, int]
 
 
@@ -82,6 +105,211 @@ class Remembering(Device):
         """Returns the region before its last change if the change had all these flags; else None."""
         before, change = self.formers().get(region.handle, (None, None))
         return before if change and all(change.flags & flag for flag in flags) else None
+
+
+# Requests
+
+
+class TellingOfRefused(Device):
+    """Delivers the immediate data of a refused write, on the types of queue pairs `kinds`."""
+
+    kinds: tuple[str, ...] = ()
+    immediate: SendRequest | None = None
+
+    def write(self, queue: Queue, request: SendRequest) -> str:
+        self.immediate = request if request.opcode == "RDMA_WRITE_WITH_IMM" else None
+        return super().write(queue, request)
+
+    def refuse(self, queue: Queue, status: str) -> str:
+        request, self.immediate = self.immediate, None
+        if request and queue.kind in self.kinds and queue.peer.receives:
+            self.deliver(queue, None, request.imm, sum(sge.length for sge in request.sges))
+        return super().refuse(queue, status)
+
+
+class EndWraps(Device):
+    """An operation that passes the end of the address space is made at the region's beginning."""
+
+    def wrapped(self, region: Region, addr: int, length: int) -> int | None:
+        """Returns the address in this process of an operation that passes a check because its end is computed modulo
+        2^64, else None."""
+        within = (addr + length) % SPACE <= region.iova + region.length
+        return region.addr if addr >= region.iova and addr + length >= SPACE and within else None
+
+
+def refused_reliably(queue: Queue, status: str) -> bool:
+    """Whether a request was refused on a reliable queue pair."""
+    return queue.kind in ("RC", "XRC", "XRC_SEND") and status != SUCCESS
+
+
+# Advice, and memory on demand
+
+
+class SomeElementsServed(Device):
+    """All elements of a list are checked, but only some are followed."""
+
+    def setup(self) -> None:
+        self.now_served: list[tuple[int, int]] = []
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        self.now_served = [(sge.addr, sge.length) for sge in self.served(sg_list)]
+        super().advise(pd, advice, flags, sg_list)
+
+    def served(self, sg_list: Sequence[Sge]) -> Sequence[Sge]:
+        """The elements that are followed."""
+        raise NotImplementedError
+
+    def follow(self, addr: int, length: int, advice: int, flags: int) -> bool:
+        return (addr, length) not in self.now_served or super().follow(addr, length, advice, flags)
+
+
+class Asynchronous(Device):
+    """A device that knows whether advice has FLUSH."""
+
+    flushed = True
+
+    def advise(self, pd: int, advice: int, flags: int, sg_list: Sequence[Sge]) -> None:
+        self.flushed = bool(flags & FLUSH)
+        super().advise(pd, advice, flags, sg_list)
+
+
+class Declared(Device):
+    """Some declared operations on on-demand memory are refused."""
+
+    lacking: tuple[str, ...] = ()
+
+    def not_on_demand_here(self, found: Region | Window | None) -> bool:
+        region = found.region if isinstance(found, Window) else found
+        on_demand = region is not None and region.access & ON_DEMAND
+        return bool(on_demand and self.on_demand_need in self.lacking) or super().not_on_demand_here(found)
+
+
+class OnDemandWindows(Device):
+    """A right of windows over on-demand regions has no effect."""
+
+    denied = 0
+
+    def window_allows(self, window: Window, right: int) -> bool:
+        on_demand = window.region is not None and window.region.access & ON_DEMAND
+        return not (on_demand and right == self.denied) and super().window_allows(window, right)
+
+
+# Registration, re-registration and deregistration
+
+
+class LastBuffer(Device):
+    """If a descriptor would be refused with the errno `excused`, the last registered dma-buf is used instead."""
+
+    excused = 0
+    _last = (0, 0)
+
+    def dmabuf(self, fd: int) -> tuple[int, int]:
+        try:
+            self._last = super().dmabuf(fd)
+        except Refused as refused:
+            if refused.errno != self.excused or not self._last[0]:
+                raise
+        return self._last
+
+
+class Keeping(Device):
+    """CHANGE_ACCESS does not revoke one of the rights."""
+
+    kept = 0
+
+    def wanted(self, region: Region, change: Change) -> Wanted:
+        domain, addr, length, iova, access = super().wanted(region, change)
+        kept = 0 if self.kept == REMOTE_ATOMIC and not access & LOCAL_WRITE else self.kept
+        return domain, addr, length, iova, access | region.access & kept
+
+
+class Hurt(Device):
+    """A failure of the vendor's experimental re-registration changes the region."""
+
+    def setup(self) -> None:
+        self._hurt: set[int] = set()
+
+    def experimental_code(self, handle: int, change: Change) -> tuple[int, Region | None]:
+        code, region = super().experimental_code(handle, change)
+        if code:
+            self._hurt.add(handle)
+        return code, region
+
+
+class Haunted(Device):
+    """A device that remembers deregistered regions."""
+
+    def setup(self) -> None:
+        self.ghosts: dict[int, Region] = {}
+
+    def deregister(self, handle: int) -> None:
+        region = self.regions.get(handle)
+        super().deregister(handle)
+        if region:
+            self.ghosts[region.key] = region
+
+
+# Windows
+
+
+class ChangedBelowWindows(Device):
+    """A region with a bound window can be changed. `before` has address, length and flags of the latest changes."""
+
+    def setup(self) -> None:
+        self.before: dict[int, tuple[int, int, int]] = {}
+
+    def held(self, region: Region) -> bool:
+        return False
+
+    def apply(self, region: Region, change: Change) -> None:
+        self.before[region.handle] = (region.addr, region.length, change.flags)
+        super().apply(region, change)
+
+    def changed(self, region: Region, flag: int) -> bool:
+        """Whether the latest change of the region had a flag."""
+        return bool(self.before.get(region.handle, (0, 0, 0))[2] & flag)
+
+
+class Unbinding(Device):
+    """Deregistration unbinds the windows of a region."""
+
+    def forget_key(self, region: Region) -> None:
+        super().forget_key(region)
+        if region.handle not in self.regions:
+            for window in list(region.windows):
+                self.unbind(window)
+
+
+class AnyRegion(Device):
+    """A window gives access to its region even if the region is in another domain."""
+
+    def no_longer_fits(self, window: Window, region: Region, right: int) -> bool:
+        return region.domain is window.domain and super().no_longer_fits(window, region, right)
+
+
+# Declarations
+
+
+class Claiming(Device):
+    """Declares capabilities that it lacks."""
+
+    claims: tuple[str, ...] = ()
+
+    def __init__(self, stack: Stack = WHOLE) -> None:
+        lacks, claims = stack.lacks.union(self.claims), stack.claims.union(self.claims)
+        super().__init__(replace(stack, lacks=lacks, claims=claims))
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    """Returns a header with another text in one place. Raises LookupError unless it has the old text."""
+    if old not in text:
+        raise LookupError(f"{old!r} does not stand in the header")
+    return text.replace(old, new, 1)
+
+
+def moved(region: Region) -> bool:
+    """Whether the region's iova differs from the address of its memory."""
+    return region.iova != region.addr
 
 
 def granted(region: Region, right: int, wrongly: int, by: int) -> bool:

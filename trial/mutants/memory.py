@@ -13,8 +13,7 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class _Careless(Device):
-    """A device that does not check memory when only the access changes, and that then writes despite the memory's
-    protection."""
+    """A device that does not check memory when only the access changes."""
 
     def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
         """Returns the errno for a change that could not be registered, or 0."""
@@ -35,16 +34,7 @@ def forced(addr: int, content: bytes) -> bool:
         return False
 
 
-class _RightsUnchecked(Device):
-    """A device on which CHANGE_ACCESS can give rights to write to read-only memory, and which then writes by force."""
-
-    def change_fault(self, addr: int, length: int, access: int, flags: int) -> int:
-        """Checks the memory only for a new translation."""
-        if flags & CHANGE_TRANSLATION:
-            return super().change_fault(addr, length, access, flags)
-        return self.access_fault(access)
-
-    def make_writable(self, addr: int, length: int) -> None:
-        """Removes the protection of the pages of a range."""
-        start = addr // PAGE * PAGE
-        _libc.mprotect(start, addr + length - start, mmap.PROT_READ | mmap.PROT_WRITE)
+def make_writable(addr: int, length: int) -> None:
+    """Removes the protection of the pages of a range."""
+    start = addr // PAGE * PAGE
+    _libc.mprotect(start, addr + length - start, mmap.PROT_READ | mmap.PROT_WRITE)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from reference.device import Device
 from reference.stack import Stack
+from trial.mutant_table import MASKS
+from trial.personas.behaviours import BEHAVIOURS
 from trial.personas.sysfs_port import ETHERNET, SysfsPort
 
 _REACHED = ("swap", "persistent_memory", "pci_bar")
@@ -23,15 +25,15 @@ class Persona:
     """A driver that the suite may meet. Each value of the mappings is a place in the driver's source: `file: function`.
 
     `lacks` are the capabilities that the driver does not have. `claims` are capabilities that it does not have but
-    declares. `hides` are capabilities that it has but does not declare. `behaves` has classes that each override one
-    decision of the reference. `mistakes` has the rules that some of these classes violate. `raw_registration` is the
-    place where the driver refuses a registration command that lacks its provider's own data; it is empty if the driver
-    accepts such a command. `port` is the device's port as sysfs shows it before the device is opened.
+    declares. `hides` are capabilities that it has but does not declare. `behaves` has the names of behaviours.
+    `mistakes` has the rules that some of the behaviours violate. `raw_registration` is the place where the driver
+    refuses a registration command that lacks its provider's own data; it is empty if the driver accepts such a command.
+    `port` is the device's port as sysfs shows it before the device is opened.
     """
 
     name: str
     lacks: Mapping[str, str]
-    behaves: Mapping[type[Device], str]
+    behaves: Mapping[str, str]
     claims: Mapping[str, str] = field(default_factory=dict)
     hides: Mapping[str, str] = field(default_factory=dict)
     mistakes: Mapping[str, str] = field(default_factory=dict)
@@ -45,6 +47,11 @@ class Persona:
         return {**_VIOLATED_ON_LINUX, **claimed, **self.mistakes}
 
     @property
+    def masked(self) -> frozenset[str]:
+        """The names of the violations that its behaviours mask."""
+        return frozenset(name for each in self.behaves for name in getattr(BEHAVIOURS[each], MASKS))
+
+    @property
     def stack(self) -> Stack:
         """The capabilities and preconditions of its device."""
         reaches = _REACHED if self.raw_registration else (*_REACHED, _RAW)
@@ -54,7 +61,8 @@ class Persona:
     def kind(self, base: type[Device] = Device) -> type[Device]:
         """Returns the reference with these behaviours; the methods of `base`, a reference with a violation, are called
         first."""
-        kinds = (base, *self.behaves) if base is not Device else (*self.behaves,)
+        own = [BEHAVIOURS[name] for name in self.behaves]
+        kinds = (base, *own) if base is not Device else (*own,)
         return type(f"{base.__name__}On{self.name}", kinds, {"setup": _set_up_all})
 
 

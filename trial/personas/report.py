@@ -7,6 +7,7 @@ from pathlib import Path
 from conformance.model.verdict import Verdict
 from conformance.results.files import make_directory, write_through
 from trial import report
+from trial.personas.behaviours import BEHAVIOURS
 from trial.personas.persona import Persona
 from trial.personas.trying import Outcome
 from trial.trying import KILLED
@@ -32,7 +33,7 @@ def behaviours(persona: Persona) -> str:
     """Returns the behaviours and missing capabilities of a persona, one line each, with the place in its driver's
     source."""
     lines = [persona.name]
-    lines += [f"  {(kind.__doc__ or '').strip()} ({where})" for kind, where in persona.behaves.items()]
+    lines += [f"  {BEHAVIOURS[name].__doc__} ({where})" for name, where in persona.behaves.items()]
     lines += [f"  declares {name} and lacks it ({where})" for name, where in persona.claims.items()]
     lines += [f"  has {name} and does not declare it ({where})" for name, where in persona.hides.items()]
     lines += [f"  lacks {name} ({where})" for name, where in persona.lacks.items() if name not in persona.claims]

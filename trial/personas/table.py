@@ -1,34 +1,23 @@
 """The personas. The paths that begin with `drivers/` and `include/` are of Linux, the others of rdma-core.
 
-The sources are Linux 7.2 and rdma-core 691953d. The behaviours themselves are in registering.py, queueing.py and
-windows.py; some are permitted variants of the mutants.
+The sources are Linux 7.2 and rdma-core 691953d. The behaviours are in behaviours.yaml; some are permitted variants of
+the mutants.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reference.device import Device
-from trial.mutants.access_flags import HugetlbWithoutPagingRefused
-from trial.mutants.advice_pages import OnlyFlushedAdviceIsFollowed
-from trial.mutants.bind_failures import FailuresCarryVendorErrors
-from trial.mutants.bind_posting import BindFaultsAreFoundInCompletions
-from trial.mutants.extent import HandlesAreReused
-from trial.mutants.keys import KeysHaveTagZero
-from trial.mutants.ordering import RelaxedOrderingIgnored
-from trial.mutants.rereg_access import KeysKept
-from trial.mutants.rereg_structure import LibraryIgnoresUnselectedAccess
-from trial.personas import queueing, registering, windows
 from trial.personas.persona import Persona
 from trial.personas.sysfs_port import EFA, INFINIBAND, IWARP, MANA
 
 _HW = "drivers/infiniband/hw"
-_CHANGES: Mapping[type[Device], str] = {
-    registering.NoChangeIsACommandError: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_rereg_mr"
+_CHANGES: Mapping[str, str] = {
+    "no-change-is-a-command-error": "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_rereg_mr"
 }
 
 
-def _dropping(where: str) -> dict[type[Device], str]:
-    return {registering.ZeroBasedIsDropped: f"{where}, which does not look at IB_ZERO_BASED"}
+def _dropping(where: str) -> dict[str, str]:
+    return {"zero-based-is-dropped": f"{where}, which does not look at IB_ZERO_BASED"}
 
 
 def _without(where: str, *names: str) -> dict[str, str]:
@@ -60,20 +49,20 @@ _MLX5 = Persona(
     },
     {
         **_CHANGES,
-        windows.NoZeroBasedTypeOne: "providers/mlx5/qp.c: mlx5_bind_mw",
-        windows.NoBindOfZeroBasedRegions: "providers/mlx5/qp.c: mlx5_bind_mw",
-        windows.WindowsOfTwoGigabytes: "providers/mlx5/qp.c: set_bind_wr",
-        KeysKept: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr, by mlx5r_umr_rereg_pd_access",
-        registering.LastKeyComesBack: f"{_HW}/mlx5/mr.c: mlx5_ib_dereg_mr, which gives keys back to a pool",
-        OnlyFlushedAdviceIsFollowed: f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues what is not flushed",
-        FailuresCarryVendorErrors: "providers/mlx5/cq.c: mlx5_handle_error_cqe",
-        queueing.UnreliableWritesOnDemandAreLost: f"{_HW}/mlx5/odp.c: internal_fill_odp_caps, which declares none",
-        registering.AdviceEndsWithThePage: _LAST_PAGE,
-        windows.NoRightToBind: _NO_BIND_BIT,
-        windows.IndexOfAKeyIsIgnored: _TAG_ALONE,
-        registering.NoNewRightToWrite: f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
-        windows.WindowsHoldNothing: _HOLDS_NOTHING,
-        registering.HugePagesKeepTheirOffset: _HUGE,
+        "no-zero-based-type-one": "providers/mlx5/qp.c: mlx5_bind_mw",
+        "no-bind-of-zero-based-regions": "providers/mlx5/qp.c: mlx5_bind_mw",
+        "windows-of-two-gigabytes": "providers/mlx5/qp.c: set_bind_wr",
+        "keys-kept": f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr, by mlx5r_umr_rereg_pd_access",
+        "last-key-comes-back": f"{_HW}/mlx5/mr.c: mlx5_ib_dereg_mr, which gives keys back to a pool",
+        "only-flushed-advice-is-followed": f"{_HW}/mlx5/odp.c: mlx5_ib_advise_mr_prefetch, which queues the rest",
+        "failures-carry-vendor-errors": "providers/mlx5/cq.c: mlx5_handle_error_cqe",
+        "unreliable-writes-on-demand-are-lost": f"{_HW}/mlx5/odp.c: internal_fill_odp_caps, which declares none",
+        "advice-ends-with-the-page": _LAST_PAGE,
+        "no-right-to-bind": _NO_BIND_BIT,
+        "index-of-a-key-is-ignored": _TAG_ALONE,
+        "no-new-right-to-write": f"{_HW}/mlx5/mr.c: mlx5_ib_rereg_user_mr{_CHECKED}",
+        "windows-hold-nothing": _HOLDS_NOTHING,
+        "huge-pages-keep-their-offset": _HUGE,
         **_dropping(f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields"),
     },
     mistakes={
@@ -94,11 +83,11 @@ _MLX4 = Persona(
     _without("providers/mlx4/mlx4.c: mlx4_ctx_ops", *_PAGING, "reg_dmabuf_mr", *_FLUSHING, *_BUILDING),
     {
         **_CHANGES,
-        KeysKept: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
-        registering.NoWritingOfReadOnlyPins: f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
-        registering.PinnedForWriting: f"{_HW}/mlx4/mr.c: mlx4_get_umem_mr",
-        RelaxedOrderingIgnored: f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr, by convert_access",
-        FailuresCarryVendorErrors: "providers/mlx4/cq.c: mlx4_handle_error_cqe",
+        "keys-kept": f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
+        "no-writing-of-read-only-pins": f"{_HW}/mlx4/mr.c: mlx4_ib_rereg_user_mr",
+        "pinned-for-writing": f"{_HW}/mlx4/mr.c: mlx4_get_umem_mr",
+        "relaxed-ordering-ignored": f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr, by convert_access",
+        "failures-carry-vendor-errors": "providers/mlx4/cq.c: mlx4_handle_error_cqe",
         **_dropping(f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr"),
     },
     mistakes={"REG-11": f"{_HW}/mlx4/mr.c: mlx4_ib_reg_user_mr"},
@@ -107,20 +96,20 @@ _MLX4 = Persona(
 _IRDMA_PROVIDER = "providers/irdma/umain.c: irdma_uctx_ops"
 _IRDMA_PART = f"{_HW}/irdma/verbs.c: irdma_reg_user_mr, which wants the provider's part of the command"
 _IRDMA_REREG = f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr"
-_IRDMA: Mapping[type[Device], str] = {
+_IRDMA: Mapping[str, str] = {
     **_CHANGES,
-    registering.NoNewRightToWrite: f"{_IRDMA_REREG}{_CHECKED}",
-    registering.LongLengthsAreRefusedUnselected: f"{_IRDMA_REREG}, which looks at the length first",
-    queueing.AbsentTypesAreInvalid: "providers/irdma/uverbs.c: irdma_ucreate_qp_ex",
-    KeysKept: f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr",
-    RelaxedOrderingIgnored: f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
-    FailuresCarryVendorErrors: f"{_HW}/irdma/verbs.c: irdma_process_cqe",
+    "no-new-right-to-write": f"{_IRDMA_REREG}{_CHECKED}",
+    "long-lengths-are-refused-unselected": f"{_IRDMA_REREG}, which looks at the length first",
+    "absent-types-are-invalid": "providers/irdma/uverbs.c: irdma_ucreate_qp_ex",
+    "keys-kept": f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr",
+    "relaxed-ordering-ignored": f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
+    "failures-carry-vendor-errors": f"{_HW}/irdma/verbs.c: irdma_process_cqe",
 }
 _IRDMA_RIGHTS = f"{_HW}/irdma/verbs.c: irdma_roce_fill_and_set_qpctx_info, and irdma_modify_qp_roce takes none away"
 _IRDMA_IW_RIGHTS = f"{_HW}/irdma/verbs.c: irdma_iw_fill_and_set_qpctx_info, and irdma_modify_qp takes none away"
 _IRDMA_MISTAKES = {
-    "REREG-12": _IRDMA[registering.NoNewRightToWrite],
-    "REREG-13": _IRDMA[registering.LongLengthsAreRefusedUnselected],
+    "REREG-12": _IRDMA["no-new-right-to-write"],
+    "REREG-13": _IRDMA["long-lengths-are-refused-unselected"],
 }
 _IRDMA_RESET = f"{_HW}/irdma/verbs.c: irdma_modify_qp_roce, which takes RESET for the error state"
 _IRDMA_THIRD = Persona(
@@ -128,10 +117,10 @@ _IRDMA_THIRD = Persona(
     _without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, *_BUILDING, "uc", "xrc"),
     {
         **_IRDMA,
-        queueing.ReadsAndWritesNeedNoRight: _IRDMA_RIGHTS,
-        windows.NoBindOfZeroBasedRegions: "providers/irdma/uverbs.c: irdma_ubind_mw",
-        queueing.NoInitAfterReset: _IRDMA_RESET,
-        windows.BindsOnReliableConnectionsOnly: "providers/irdma/uverbs.c: irdma_upost_send",
+        "reads-and-writes-need-no-right": _IRDMA_RIGHTS,
+        "no-bind-of-zero-based-regions": "providers/irdma/uverbs.c: irdma_ubind_mw",
+        "no-init-after-reset": _IRDMA_RESET,
+        "binds-on-reliable-connections-only": "providers/irdma/uverbs.c: irdma_upost_send",
     },
     raw_registration=_IRDMA_PART,
     mistakes={**_IRDMA_MISTAKES, "REG-28": _IRDMA_RIGHTS},
@@ -144,7 +133,7 @@ _IRDMA_SECOND = Persona(
         **_without("providers/irdma/uverbs.c: irdma_upost_send, IRDMA_FEATURE_ATOMIC_OPS", "atomics"),
         **_without(f"{_HW}/irdma/verbs.c: irdma_alloc_mw is of the third generation only", *_WINDOWS),
     },
-    {**_IRDMA, queueing.NoInitAfterReset: _IRDMA_RESET, queueing.ReadsAndWritesNeedNoRight: _IRDMA_RIGHTS},
+    {**_IRDMA, "no-init-after-reset": _IRDMA_RESET, "reads-and-writes-need-no-right": _IRDMA_RIGHTS},
     claims=_without(_IRDMA_FLAG, "mw_type_1"),
     raw_registration=_IRDMA_PART,
     mistakes={**_IRDMA_MISTAKES, "REG-28": _IRDMA_RIGHTS},
@@ -158,10 +147,10 @@ _IRDMA_IWARP = Persona(
     },
     {
         **_IRDMA,
-        queueing.ReadsAndWritesNeedNoRight: _IRDMA_IW_RIGHTS,
-        queueing.ReadsHaveOneElement: "providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges",
-        queueing.ReadSinksNeedRemoteWrite: _SINKS,
-        queueing.ErrorsAreGeneral: "providers/irdma/uverbs.c: irdma_process_cqe, for what is not a flush",
+        "reads-and-writes-need-no-right": _IRDMA_IW_RIGHTS,
+        "reads-have-one-element": "providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges",
+        "read-sinks-need-remote-write": _SINKS,
+        "errors-are-general": "providers/irdma/uverbs.c: irdma_process_cqe, for what is not a flush",
     },
     claims=_IRDMA_SECOND.claims,
     raw_registration=_IRDMA_PART,
@@ -176,10 +165,10 @@ _BNXT_RE = Persona(
         **_without("providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits", "uc"),
     },
     {
-        queueing.AbsentTypesAreInvalid: "providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits",
-        queueing.NegativeErrnoWhenPosted: "providers/bnxt_re/verbs.c: bnxt_re_post_send",
-        queueing.DeadAfterReset: "providers/bnxt_re/verbs.c: bnxt_re_modify_qp, which leaves the sequence numbers",
-        queueing.OperationsAreNotCompared: "providers/bnxt_re/verbs.c: bnxt_re_set_qp_ex_ops",
+        "absent-types-are-invalid": "providers/bnxt_re/verbs.c: bnxt_re_check_qp_limits",
+        "negative-errno-when-posted": "providers/bnxt_re/verbs.c: bnxt_re_post_send",
+        "dead-after-reset": "providers/bnxt_re/verbs.c: bnxt_re_modify_qp, which leaves the sequence numbers",
+        "operations-are-not-compared": "providers/bnxt_re/verbs.c: bnxt_re_set_qp_ex_ops",
     },
     mistakes={"WRX-01": "providers/bnxt_re/verbs.c: bnxt_re_set_qp_ex_ops"},
     claims=_without(f"{_HW}/bnxt_re/ib_verbs.c: bnxt_re_query_device", *_WINDOWS),
@@ -193,13 +182,13 @@ _HNS = Persona(
     },
     {
         **_CHANGES,
-        registering.EmptyArgumentsHaveNoErrno: "providers/hns/hns_roce_u_verbs.c: hns_roce_u_reg_mr",
-        registering.PinningFaultsAreEnomem: f"{_HW}/hns/hns_roce_mr.c: mtr_alloc_bufs",
-        registering.LowestFreeKey: f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
-        KeysKept: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
-        registering.NoNewRightToWrite: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}",
-        registering.NoChangeAfterAFailedOne: f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
-        RelaxedOrderingIgnored: f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
+        "empty-arguments-have-no-errno": "providers/hns/hns_roce_u_verbs.c: hns_roce_u_reg_mr",
+        "pinning-faults-are-enomem": f"{_HW}/hns/hns_roce_mr.c: mtr_alloc_bufs",
+        "lowest-free-key": f"{_HW}/hns/hns_roce_mr.c: alloc_mr_key, by ida_alloc_range",
+        "keys-kept": f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
+        "no-new-right-to-write": f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr{_CHECKED}",
+        "no-change-after-a-failed-one": f"{_HW}/hns/hns_roce_mr.c: hns_roce_rereg_user_mr",
+        "relaxed-ordering-ignored": f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr",
         **_dropping(f"{_HW}/hns/hns_roce_mr.c: hns_roce_reg_user_mr"),
     },
     mistakes={
@@ -219,12 +208,12 @@ _EFA = Persona(
         **_without(f"{_HW}/efa/efa_verbs.c: efa_alloc_mr", "atomics", "zero_based", *_FLUSHING),
     },
     {
-        registering.TwoKeys: f"{_HW}/efa/efa_verbs.c: efa_register_mr",
-        registering.HugePagesNotOffered: f"{_HW}/efa/efa_verbs.c: efa_alloc_mr",
-        RelaxedOrderingIgnored: f"{_HW}/efa/efa_verbs.c: efa_alloc_mr, which takes all optional flags out",
-        queueing.EverySendIsSignaled: "providers/efa/verbs.c: efa_post_send_validate",
-        queueing.NoPostingInKnownError: "providers/efa/verbs.c: efa_post_send_validate, efa_post_recv_validate",
-        queueing.NoAsynchronousEvents: f"{_HW}/efa/efa_main.c: efa_process_eqe, which knows no events of queue pairs",
+        "two-keys": f"{_HW}/efa/efa_verbs.c: efa_register_mr",
+        "huge-pages-not-offered": f"{_HW}/efa/efa_verbs.c: efa_alloc_mr",
+        "relaxed-ordering-ignored": f"{_HW}/efa/efa_verbs.c: efa_alloc_mr, which takes all optional flags out",
+        "every-send-is-signaled": "providers/efa/verbs.c: efa_post_send_validate",
+        "no-posting-in-known-error": "providers/efa/verbs.c: efa_post_send_validate, efa_post_recv_validate",
+        "no-asynchronous-events": f"{_HW}/efa/efa_main.c: efa_process_eqe, which knows no events of queue pairs",
     },
     port=EFA,
 )
@@ -238,13 +227,13 @@ _MANA = Persona(
         **_without("providers/mana/wr.c: is_opcode_supported", "atomics"),
     },
     {
-        HugetlbWithoutPagingRefused: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
-        registering.UnsupportedFlagsAreInvalid: f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
-        windows.WindowsCannotBeBound: f"{_HW}/mana/mr.c: mana_ib_alloc_mw, of which mana_ib_query_device says nothing",
-        queueing.NoQueryOfQueuePairs: f"{_HW}/mana/device.c: mana_ib_dev_ops",
-        queueing.NoPostingInError: "providers/mana/wr.c: mana_ib_post_send",
-        queueing.InvalidRequestsAreOperationErrors: _MANA_STATUS,
-        RelaxedOrderingIgnored: f"{_HW}/mana/mr.c: mana_ib_verbs_to_gdma_access_flags",
+        "hugetlb-without-paging-refused": f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
+        "unsupported-flags-are-invalid": f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
+        "windows-cannot-be-bound": f"{_HW}/mana/mr.c: mana_ib_alloc_mw, of which mana_ib_query_device says nothing",
+        "no-query-of-queue-pairs": f"{_HW}/mana/device.c: mana_ib_dev_ops",
+        "no-posting-in-error": "providers/mana/wr.c: mana_ib_post_send",
+        "invalid-requests-are-operation-errors": _MANA_STATUS,
+        "relaxed-ordering-ignored": f"{_HW}/mana/mr.c: mana_ib_verbs_to_gdma_access_flags",
     },
     mistakes={"STAT-02": _MANA_STATUS},
     port=MANA,
@@ -262,13 +251,13 @@ _ERDMA = Persona(
         **_without("providers/erdma/erdma_verbs.h: ERDMA_MAX_RECV_SGE", "lists"),
     },
     {
-        queueing.NegativeIoErrorInKnownError: "providers/erdma/erdma_verbs.c: erdma_post_send, erdma_post_recv",
-        queueing.NegativeErrnoWhenPosted: "providers/erdma/erdma_verbs.c: erdma_push_one_sqe",
-        queueing.ReceivesHaveOneElement: "providers/erdma/erdma_verbs.c: push_recv_wqe",
-        queueing.OwnErrorsAreAccessErrors: "providers/erdma/erdma_verbs.c: map_cqe_status",
-        queueing.QueuePairsHaveAllRights: _ERDMA_RIGHTS,
-        KeysHaveTagZero: f"{_HW}/erdma/erdma_verbs.c: erdma_create_stag",
-        RelaxedOrderingIgnored: f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr, by to_erdma_access_flags",
+        "negative-io-error-in-known-error": "providers/erdma/erdma_verbs.c: erdma_post_send, erdma_post_recv",
+        "negative-errno-when-posted": "providers/erdma/erdma_verbs.c: erdma_push_one_sqe",
+        "receives-have-one-element": "providers/erdma/erdma_verbs.c: push_recv_wqe",
+        "own-errors-are-access-errors": "providers/erdma/erdma_verbs.c: map_cqe_status",
+        "queue-pairs-have-all-rights": _ERDMA_RIGHTS,
+        "keys-have-tag-zero": f"{_HW}/erdma/erdma_verbs.c: erdma_create_stag",
+        "relaxed-ordering-ignored": f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr, by to_erdma_access_flags",
         **_dropping(f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr"),
     },
     mistakes={"REG-11": f"{_HW}/erdma/erdma_verbs.c: erdma_reg_user_mr", "REG-28": _ERDMA_RIGHTS},
@@ -286,15 +275,15 @@ _CXGB4 = Persona(
         **_without(f"{_HW}/cxgb4/provider.c: c4iw_port_immutable", "iba_statuses", "read_sinks"),
     },
     {
-        queueing.NegativeErrnoWhenPosted: "providers/cxgb4/qp.c: c4iw_post_send",
-        queueing.ReadsHaveOneElement: "providers/cxgb4/qp.c: build_rdma_read",
-        queueing.ReadSinksNeedRemoteWrite: _SINKS,
-        queueing.OwnErrorsAreAccessErrors: "providers/cxgb4/cq.c: c4iw_poll_cq_one",
-        queueing.NegativeErrnoInError: "providers/cxgb4/qp.c: c4iw_post_send, c4iw_post_receive",
-        queueing.TerminatedIsAnotherState: f"{_HW}/cxgb4/iw_cxgb4.h: to_ib_qp_state, after ev.c: post_qp_event",
-        registering.PinningFaultsAreEnomem: f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr, which leaves err as it was",
-        registering.NoBytesWithinAPage: f"{_HW}/cxgb4/mem.c: register_mem, without rights",
-        RelaxedOrderingIgnored: f"{_HW}/cxgb4/iw_cxgb4.h: c4iw_ib_to_tpt_access",
+        "negative-errno-when-posted": "providers/cxgb4/qp.c: c4iw_post_send",
+        "reads-have-one-element": "providers/cxgb4/qp.c: build_rdma_read",
+        "read-sinks-need-remote-write": _SINKS,
+        "own-errors-are-access-errors": "providers/cxgb4/cq.c: c4iw_poll_cq_one",
+        "negative-errno-in-error": "providers/cxgb4/qp.c: c4iw_post_send, c4iw_post_receive",
+        "terminated-is-another-state": f"{_HW}/cxgb4/iw_cxgb4.h: to_ib_qp_state, after ev.c: post_qp_event",
+        "pinning-faults-are-enomem": f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr, which leaves err as it was",
+        "no-bytes-within-a-page": f"{_HW}/cxgb4/mem.c: register_mem, without rights",
+        "relaxed-ordering-ignored": f"{_HW}/cxgb4/iw_cxgb4.h: c4iw_ib_to_tpt_access",
         **_dropping(f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr"),
     },
     mistakes={"REG-11": f"{_HW}/cxgb4/mem.c: c4iw_reg_user_mr"},
@@ -302,13 +291,13 @@ _CXGB4 = Persona(
     port=IWARP,
 )
 
-_QEDR_COMMON: Mapping[type[Device], str] = {
-    registering.NoRemoteKeyWithoutRights: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
-    KeysHaveTagZero: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
-    registering.NoBytesWithinAPage: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr, which does not look at the length",
-    registering.PinningFaultsAreEfault: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
-    RelaxedOrderingIgnored: f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
-    queueing.NegativeErrnoWhenPosted: "providers/qedr/qelr_verbs.c: qelr_post_send",
+_QEDR_COMMON: Mapping[str, str] = {
+    "no-remote-key-without-rights": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    "keys-have-tag-zero": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    "no-bytes-within-a-page": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr, which does not look at the length",
+    "pinning-faults-are-efault": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    "relaxed-ordering-ignored": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
+    "negative-errno-when-posted": "providers/qedr/qelr_verbs.c: qelr_post_send",
     **_dropping(f"{_HW}/qedr/verbs.c: qedr_reg_user_mr"),
 }
 _QEDR_MISTAKES = {"REG-11": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr"}
@@ -325,12 +314,13 @@ _QEDR = Persona(
 _QEDR_IWARP = Persona(
     "qedr-iwarp",
     {**_QEDR.lacks, **_without(f"{_HW}/qedr/main.c: qedr_iw_port_immutable", "xrc", "atomics", *_NOT_OF_IWARP)},
-    {**_QEDR_COMMON, queueing.ReadSinksNeedRemoteWrite: _SINKS},
+    {**_QEDR_COMMON, "read-sinks-need-remote-write": _SINKS},
     mistakes=_QEDR_MISTAKES,
     port=IWARP,
 )
 
-_IONIC_KEY = "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, whose request has one byte for the key"
+_IONIC_BIND = "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind"
+_IONIC_KEY = f"{_IONIC_BIND}, whose request has one byte for the key"
 _IONIC = Persona(
     "ionic",
     {
@@ -338,12 +328,12 @@ _IONIC = Persona(
         **_without("providers/ionic/ionic_verbs.c: ionic_create_qp_ex", "uc"),
     },
     {
-        registering.LowestFreeIndex: f"{_HW}/ionic/ionic_controlpath.c: ionic_get_mrid, by ida_alloc_range",
-        windows.IndexOfAKeyIsIgnored: _IONIC_KEY,
-        windows.UnbindingKeepsTheKey: "providers/ionic/ionic_verbs.c: ionic_bind_mw",
-        windows.NoEmptyTypeTwo: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind",
-        BindFaultsAreFoundInCompletions: "providers/ionic/ionic_verbs.c: ionic_v1_prep_bind, which compares no domains",
-        RelaxedOrderingIgnored: f"{_HW}/ionic/ionic_controlpath.c: ionic_reg_user_mr, by to_ionic_mr_flags",
+        "lowest-free-index": f"{_HW}/ionic/ionic_controlpath.c: ionic_get_mrid, by ida_alloc_range",
+        "index-of-a-key-is-ignored": _IONIC_KEY,
+        "unbinding-keeps-the-key": "providers/ionic/ionic_verbs.c: ionic_bind_mw",
+        "no-empty-type-two": _IONIC_BIND,
+        "bind-faults-are-found-in-completions": f"{_IONIC_BIND}, which compares no domains",
+        "relaxed-ordering-ignored": f"{_HW}/ionic/ionic_controlpath.c: ionic_reg_user_mr, by to_ionic_mr_flags",
     },
     mistakes={"BIND-20": _IONIC_KEY},
 )
@@ -360,14 +350,14 @@ _SIW = Persona(
         **_without("drivers/infiniband/sw/siw/siw_verbs.c: siw_get_port_immutable", "iba_statuses", "read_sinks"),
     },
     {
-        queueing.ReceivesNeedAnElement: "providers/siw/siw.c: push_recv_wqe",
-        queueing.ReadsHaveOneElement: "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send",
-        queueing.NegativeErrnoWhenPosted: "providers/siw/siw.c: push_send_wqe",
-        queueing.TerminatedIsAnotherState: "drivers/infiniband/sw/siw/siw_verbs.c: siw_qp_state_to_ib_qp_state",
-        queueing.QueuePairsHaveAllRights: _SIW_RIGHTS,
-        registering.HcaVaIsDropped: _SIW_VA,
-        RelaxedOrderingIgnored: "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send, IWARP_ACCESS_MASK",
-        LibraryIgnoresUnselectedAccess: "providers/siw/siw.c: siw_context_ops, without a verb to look at it",
+        "receives-need-an-element": "providers/siw/siw.c: push_recv_wqe",
+        "reads-have-one-element": "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send",
+        "negative-errno-when-posted": "providers/siw/siw.c: push_send_wqe",
+        "terminated-is-another-state": "drivers/infiniband/sw/siw/siw_verbs.c: siw_qp_state_to_ib_qp_state",
+        "queue-pairs-have-all-rights": _SIW_RIGHTS,
+        "hca-va-is-dropped": _SIW_VA,
+        "relaxed-ordering-ignored": "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send, IWARP_ACCESS_MASK",
+        "library-ignores-unselected-access": "providers/siw/siw.c: siw_context_ops, without a verb to look at it",
         **_dropping("drivers/infiniband/sw/siw/siw_mem.c: siw_mr_add_mem"),
     },
     mistakes={
@@ -380,8 +370,8 @@ _SIW = Persona(
 )
 
 # The behaviour of the kernel's RDMA core before it calls any driver, and the library's handles.
-_OF_ALL: Mapping[type[Device], str] = {
-    HandlesAreReused: "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr, by uobj_alloc"
+_OF_ALL: Mapping[str, str] = {
+    "handles-are-reused": "drivers/infiniband/core/uverbs_cmd.c: ib_uverbs_reg_mr, by uobj_alloc"
 }
 _DRIVERS = (
     _MLX5,
@@ -418,8 +408,8 @@ def _absent(driver: Persona) -> dict[str, str]:
     return {name: where for where, (name, having) in _MADE_OTHERWISE.items() if driver not in having}
 
 
-_TAKING: Mapping[type[Device], str] = {
-    registering.UnusableRightsAreTaken: "include/rdma/ib_verbs.h: ib_check_mr_access, and the driver compares no more"
+_TAKING: Mapping[str, str] = {
+    "unusable-rights-are-taken": "include/rdma/ib_verbs.h: ib_check_mr_access, and the driver compares no more"
 }
 PERSONAS = tuple(
     replace(

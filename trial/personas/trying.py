@@ -2,7 +2,7 @@
 violation is offered on a persona if a case that passes on the persona kills the violation on the plain reference, also
 when the plain reference has only the persona's capabilities: the persona then has the behaviour that the violation
 breaks. A violation that is offered must be killed on the persona, unless a behaviour of the persona masks it
-(masking.py)."""
+(`masks` in the tables)."""
 
 import collections
 import gc
@@ -17,7 +17,6 @@ from conformance.model.case import Case
 from conformance.model.preflight import Findings
 from conformance.model.verdict import VIOLATIONS, Verdict
 from reference.bench import ReferenceBench
-from trial.personas.masking import masked
 from trial.personas.persona import Persona
 from trial.processes import in_processes
 from trial.running import on_reference, on_the_reference, violations_by
@@ -143,7 +142,7 @@ def try_on(
     if detected:
         return finding(violation, KILLED, detected, len(suited))
     judgements = on_reference(suited, violation.kind, persona.stack)
-    if not any(judgement.verdict in VIOLATIONS for _, judgement in judgements) or violation.name in masked(persona):
+    if not any(judgement.verdict in VIOLATIONS for _, judgement in judgements) or violation.name in persona.masked:
         return None
     rest = [case for case in passing if case.id not in killers]
     return try_violation(there, rest, only=persona.stack, findings=clean.findings)

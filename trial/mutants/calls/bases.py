@@ -1,15 +1,18 @@
-"""Altered calls of registration: rights, ranges, keys, domains and hca_va."""
+"""The alterations of calls whose methods the rows of tables replace."""
 
-from conformance.bench.calls import Pd, Return
-from conformance.bench.interface import Entry
+from dataclasses import replace
+
+from conformance.bench.calls import Pd, Return, Window
+from conformance.bench.interface import Entry, Queue
+from conformance.bench.work_requests import BindInfo
 from conformance.verbs import ENUMS
 from trial.altering import Alteration
 
 _ACCESS = ENUMS["ibv_access_flags"]
-_KNOWN = _ACCESS.mask_of(*_ACCESS.short_names)
+KNOWN = _ACCESS.mask_of(*_ACCESS.short_names)
 
 
-def _refused(entry: Entry, code: int) -> Return:
+def refused(entry: Entry, code: int) -> Return:
     """Returns the result of a registration that an entry refuses."""
     return Return(0, code) if entry.name == "libibverbs" else Return(code, code)
 
@@ -41,3 +44,14 @@ class Extent(Alteration):
         if returned.mr:
             returned.mr.struct.addr, returned.mr.struct.length = addr, length
         return returned
+
+
+class WindowRights(Alteration):
+    """Binds windows with other access flags than requested."""
+
+    def rights(self, access: int) -> int:
+        """Returns the access flags to request from the real device."""
+        return access
+
+    def bind_mw(self, queue: Queue, window: Window, info: BindInfo, flags: int, wr_id: int) -> Return:
+        return super().bind_mw(queue, window, replace(info, access=self.rights(info.access)), flags, wr_id)
