@@ -24,7 +24,7 @@ KEPT = os.environ.get("RDMA_CTS_TWO_GUESTS", "")
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 LONG = "dereg_mr/dead_keys/lkey-by-kind-by-operation"  # a sweep that takes long enough for a panic during the sweep
 NAMES = ("left", "right")
-# Cases of the data path with few points, because a point with a peer takes a quarter of a second on emulated processors.
+# Cases of the data path with few points: a point with a peer takes a quarter of a second on emulated processors.
 INTERRUPTED = "bind_mw/data_path/type-2-operation-by-access-by-place"
 FEW_POINTS = (
     "bind_mw/data_path/type-1-unreliable-operation-by-access-by-place",
