@@ -84,22 +84,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-_FIRST = ("test_run", "test_personas", "test_bundle", "test_trial", "test_host_device", "test_bad_driver")
-
-
-def _order(file: str) -> int:
-    return _FIRST.index(file) if file in _FIRST else len(_FIRST)
+# The files that take longest, in the order in which they are begun. The first makes the template that the other guests
+# need; meanwhile the next three compute.
+_FIRST = "run personas reference remote_host host_device bad_driver own_builds kills bundle plugin page".split()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Among the selected tests, the file that takes longest comes first, so that all processes end at about the same
-    time. Its run makes the template that the other guests need; meanwhile the other processes compute.
-
-    Next come the other files with guests, which wait more than they compute.
-    """
-    of_guests = {item.path.stem for item in items if item.get_closest_marker("guest")}
-    items.sort(key=lambda item: (_order(item.path.stem), item.path.stem not in of_guests))
+    """Sorts the selected tests so that all processes end at about the same time: the files that take longest come
+    first. Next come the other files with guests, which wait more than they compute."""
+    of_guests = {item.path for item in items if item.get_closest_marker("guest")}
+    order = {f"test_{name}": number for number, name in enumerate(_FIRST)}
+    items.sort(key=lambda item: (order.get(item.path.stem, len(order)), item.path not in of_guests))
 
 
 # How many tests the option `-m "not nightly"` leaves out; each process of pytest-xdist counts all of them.

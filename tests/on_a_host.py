@@ -168,7 +168,7 @@ def unbroken() -> float:
 
 
 def stuck() -> dict[str, Any]:
-    """Makes one process die, and another process unkillable: its control group is frozen while its case hangs."""
+    """Makes a process whose case hangs unkillable, by freezing its control group. In the resumed run a process dies."""
     AUDIT.mkdir()
     (AUDIT / "sitecustomize.py").write_text(HOOK)
     FREEZER.mkdir()

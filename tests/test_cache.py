@@ -193,60 +193,36 @@ def test_files_that_a_guest_has_derived_are_laid_out_as_the_suite_is(tmp_path: P
 
 
 MODULES = {"a/x.py": "1" * 64}
-BYTECODE = "a/__pycache__/x.cpython-314.pyc"
+BYTECODE, PLANTED = (f"a/__pycache__/{name}.cpython-314.pyc" for name in "xy")
 
 
-def another_module(kept: Path) -> dict[str, str]:
-    return {"a/x.py": "2" * 64}
-
-
-def no_module(kept: Path) -> dict[str, str]:
-    return {}
-
-
-def changed(kept: Path) -> dict[str, str]:
-    (kept / BYTECODE).write_bytes(b"forged")
-    return MODULES
-
-
-def planted(kept: Path) -> dict[str, str]:
-    (kept / BYTECODE).rename(kept / "a/__pycache__/y.cpython-314.pyc")
-    return {**MODULES, "a/y.py": "1" * 64}
-
-
-def without_index(kept: Path) -> dict[str, str]:
-    (kept / "index.json").unlink()
-    return MODULES
-
-
-def damaged_index(kept: Path) -> dict[str, str]:
-    (kept / "index.json").write_text("[1]")
-    return MODULES
-
-
-def index_of_others(kept: Path) -> dict[str, str]:
-    (kept / "index.json").chmod(0o666)
-    return MODULES
-
-
-def outside(kept: Path) -> dict[str, str]:
+def named_outside(kept: Path) -> None:
     index = kept / "index.json"
     index.write_text(index.read_text().replace(BYTECODE, f"../kept/{BYTECODE}"))
-    return MODULES
 
 
-@pytest.mark.parametrize(
-    "change",
-    [another_module, no_module, changed, planted, without_index, damaged_index, index_of_others, outside],
-    ids=lambda change: change.__name__,
-)
+# What happens to the kept files, and the modules of the later guest.
+CHANGES: dict[str, tuple[Callable[[Path], object], dict[str, str]]] = {
+    "another module": (lambda kept: None, {"a/x.py": "2" * 64}),
+    "no module": (lambda kept: None, {}),
+    "changed": (lambda kept: (kept / BYTECODE).write_bytes(b"forged"), MODULES),
+    "planted": (lambda kept: (kept / BYTECODE).rename(kept / PLANTED), {**MODULES, "a/y.py": "1" * 64}),
+    "without index": (lambda kept: (kept / "index.json").unlink(), MODULES),
+    "damaged index": (lambda kept: (kept / "index.json").write_text("[1]"), MODULES),
+    "index of others": (lambda kept: (kept / "index.json").chmod(0o666), MODULES),
+    "outside": (named_outside, MODULES),
+}
+
+
+@pytest.mark.parametrize(("change", "modules"), CHANGES.values(), ids=CHANGES)
 def test_a_derived_file_is_used_only_with_the_module_it_was_made_of(
-    tmp_path: Path, change: Callable[[Path], dict[str, str]]
+    tmp_path: Path, change: Callable[[Path], object], modules: dict[str, str]
 ) -> None:
     kept = tmp_path / "kept"
     derivation.keep(kept, {BYTECODE: "YQ=="}, MODULES)
     assert derivation.lay(kept, tmp_path / "as it is", MODULES)
-    assert derivation.lay(kept, tmp_path / "suite", change(kept)) is None
+    change(kept)
+    assert derivation.lay(kept, tmp_path / "suite", modules) is None
     assert not (tmp_path / "suite").exists()
 
 

@@ -146,30 +146,32 @@ def test_the_first_case_of_a_worker_has_run_alone_already(tmp_path: Path) -> Non
     assert run.audience.said == []
 
 
-@pytest.mark.parametrize("needed", [(0,), (5,), (10,), (3, 4)])
-def test_a_violation_that_needs_earlier_cases_names_them(tmp_path: Path, needed: tuple[int, ...]) -> None:
-    run = Run(tmp_path, after(11, *needed))
-    recorded = run()
+def once() -> Device:
+    """A case fails, and never again."""
+    verdicts = iter(["FAIL"])
+    return lambda case, before: next(verdicts, "PASS") if case == IDS[4] else "PASS"
+
+
+@pytest.mark.parametrize(
+    ("device", "verdict", "needed"),
+    [
+        *((after(11, *needed), "FAIL", needed) for needed in ((0,), (5,), (10,), (3, 4))),
+        (after(11, 0, 10), "FAIL", range(11)),  # cases of both halves
+        (once(), "FAIL", ()),
+        (lambda case, before: "CRASH" if case == IDS[3] and IDS[1] in before else "PASS", "CRASH", (1,)),
+    ],
+)
+def test_a_violation_that_is_not_seen_alone_names_the_cases_that_it_needs(
+    tmp_path: Path, device: Device, verdict: str, needed: Sequence[int]
+) -> None:
+    recorded = Run(tmp_path, device)()
     (record,) = recorded.confirmations
     assert record["confirmed"] is False
-    assert (record["in_run"]["verdict"], record["alone"]["verdict"]) == ("FAIL", "PASS")
+    assert (record["in_run"]["verdict"], record["alone"]["verdict"]) == (verdict, "PASS")
     assert record["alone"]["reason"] == "ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=0) returned an MR"
     assert record["after"] == [IDS[number] for number in needed]
     assert counts(recorded) == (0, 1, 0)
-    assert recorded.results[11]["verdict"] == "FAIL"
-
-
-def test_cases_of_both_halves_are_named_together(tmp_path: Path) -> None:
-    run = Run(tmp_path, after(11, 0, 10))
-    (record,) = run().confirmations
-    assert record["after"] == IDS[:11]
-
-
-def test_a_violation_never_seen_again_is_reported_as_unconfirmed(tmp_path: Path) -> None:
-    once = iter(["FAIL"])
-    run = Run(tmp_path, lambda case, before: next(once, "PASS") if case == IDS[4] else "PASS")
-    (record,) = run().confirmations
-    assert record["after"] == []
+    assert recorded.results[IDS.index(record["case"])]["verdict"] == verdict
 
 
 def test_a_search_uses_a_bounded_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,13 +194,6 @@ def test_a_crash_is_not_tried_again_on_a_kernel_that_may_be_damaged(tmp_path: Pa
     recorded = run(boot_id="this boot")
     assert run.again == []
     assert counts(recorded) == (0, 0, 1)
-
-
-def test_an_unconfirmed_crash_is_marked(tmp_path: Path) -> None:
-    run = Run(tmp_path, lambda case, before: "CRASH" if case == IDS[3] and IDS[1] in before else "PASS")
-    (record,) = run().confirmations
-    assert (record["in_run"]["verdict"], record["alone"]["verdict"]) == ("CRASH", "PASS")
-    assert record["after"] == [IDS[1]]
 
 
 def test_a_worker_that_somebody_else_ends_is_started_again(tmp_path: Path) -> None:

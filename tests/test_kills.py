@@ -15,7 +15,7 @@ import pytest
 
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT
-from launched import prepare
+from launched import launched, prepare
 from patience import PATIENCE_S, await_true
 
 pytestmark = pytest.mark.guest
@@ -54,17 +54,6 @@ if any("rdma-stream" in word for word in sys.orig_argv):
         timer.daemon = True
         timer.start()
 """
-
-
-def command(*arguments: str) -> list[str]:
-    return ["./rdma-cts", "run", *arguments]
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Makes an undisturbed run."""
-    return subprocess.run(
-        command(*arguments), cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
 
 
 def footer(out: Path) -> dict[str, object]:
@@ -106,7 +95,7 @@ def unbroken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     # of later runs.
     prepare()
     began = time.monotonic()
-    done = run(*arguments, "--out", str(out))
+    done = launched("run", *arguments, "--out", out)
     took = time.monotonic() - began
     found = footer(out)
     assert found.get("complete") is True, done.stdout + done.stderr
@@ -140,7 +129,7 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
         # In a guest from a template, pytest runs in a process that was started long before.
         environment["RDMA_CTS_TEMPLATES"] = "off"
     with subprocess.Popen(
-        command(*chosen, *more, "--out", str(out)),
+        ["./rdma-cts", "run", *chosen, *more, "--out", str(out)],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.DEVNULL,
@@ -162,6 +151,6 @@ def test_a_kill_at_any_moment_loses_nothing(unbroken: Unbroken, tmp_path: Path, 
         if (out / "results.jsonl").exists() and footer(out).get("complete"):
             break
         again = ["--resume", str(out), "-q"] if (out / "plan.json").exists() else [*chosen, *more, "--out", str(out)]
-        said = run(*again).stderr
+        said = launched("run", *again).stderr
     assert footer(out) == expected, said
     assert not list(out.glob("work-*"))

@@ -153,6 +153,13 @@ def test_the_cases_that_a_lab_has_chosen_are_those_of_every_run_with_its_selecti
     assert {case.verb for case in other.cases} == {"ibv_alloc_mw"}
 
 
+def unreached(folder: Path, hosts: str) -> Path:
+    """Makes a run of a lab, none of whose hosts can be reached; returns the lab's file."""
+    file = lab_file(folder, f"hosts: [{hosts}]\n")
+    assert run(folder, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw").returncode == 3
+    return file
+
+
 def planned(folder: Path, *argv: str) -> None:
     """Writes the directory of a run with these arguments that has no result yet."""
     folder.mkdir(exist_ok=True)
@@ -161,8 +168,7 @@ def planned(folder: Path, *argv: str) -> None:
 
 def test_a_resumed_lab_skips_hosts_that_have_ended(tmp_path: Path) -> None:
     """The run of one host is complete, one was cut short, and one has not begun. No host can be reached now."""
-    lab_file(tmp_path, "hosts: [{host: one, device: a}, {host: two, device: a}]\n")
-    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out", "--verb", "dealloc_mw").returncode == 3
+    unreached(tmp_path, "{host: one, device: a}, {host: two, device: a}")
     write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
     planned(tmp_path / "out/one", "--host", "one", "--device", "a")
     planned(tmp_path / "out/two", "--host", "two", "--device", "a")
@@ -185,8 +191,7 @@ def test_a_resumed_lab_skips_hosts_that_have_ended(tmp_path: Path) -> None:
 def test_the_run_of_another_host_device_or_way_is_not_taken_for_that_of_a_host(
     tmp_path: Path, argv: Sequence[str]
 ) -> None:
-    lab_file(tmp_path, "hosts: [{host: root@one, name: one, device: a}]\n")
-    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
+    unreached(tmp_path, "{host: root@one, name: one, device: a}")
     write_run(tmp_path / "run", recorded(["FAIL", "PASS", "PASS"]))
     planned(tmp_path / "run", *argv)
     (tmp_path / "out/one").symlink_to(tmp_path / "run")
@@ -199,8 +204,7 @@ def test_the_run_of_another_host_device_or_way_is_not_taken_for_that_of_a_host(
 
 
 def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path) -> None:
-    lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
-    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
+    unreached(tmp_path, "{host: one, device: a}")
     write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
     done = run(tmp_path, "--resume", "out")
     assert done.returncode == 3
@@ -209,8 +213,7 @@ def test_results_without_a_plan_are_not_taken_for_those_of_a_host(tmp_path: Path
 
 
 def test_a_lab_in_which_all_hosts_are_complete_is_reported_again(tmp_path: Path) -> None:
-    file = lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
-    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
+    file = unreached(tmp_path, "{host: one, device: a}")
     write_run(tmp_path / "out/one", recorded(["PASS", "PASS", "PASS"]))
     planned(tmp_path / "out/one", "--host", "one", "--device", "a")
     file.rename(tmp_path / "other.yaml")
@@ -224,8 +227,7 @@ def test_a_lab_in_which_all_hosts_are_complete_is_reported_again(tmp_path: Path)
 
 
 def test_a_run_whose_host_has_left_the_file_is_reported(tmp_path: Path) -> None:
-    lab_file(tmp_path, "hosts: [{host: one, device: a}]\n")
-    assert run(tmp_path, "--lab", "lab.yaml", "--out", "out").returncode == 3
+    unreached(tmp_path, "{host: one, device: a}")
     planned(tmp_path / "out/one", "--host", "one", "--device", "a")
     (tmp_path / "moved.yaml").write_text("hosts: [{host: two, device: a}]\n")
     done = run(tmp_path, "--lab", "moved.yaml", "--resume", "out", "-q")
@@ -295,72 +297,50 @@ def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
     await_true(lambda: not Path(f"/proc/{pid}").exists())  # no connection is left
 
 
+LAB = ["--lab", "lab.yaml"]
+DEVICE = ["--host", "h", "--device"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        (["--lab", "lab.yaml", "--resume", "."], "no lab to resume in .: there is no lab.json"),
-        (["--lab", "lab.yaml", "--resume", "bad"], "bad/lab.json is not a valid plan of a lab"),
+        # Only a lab can be resumed as one.
+        ([*LAB, "--resume", "."], "no lab to resume in .: there is no lab.json"),
+        ([*LAB, "--resume", "bad"], "bad/lab.json is not a valid plan of a lab"),
         (["--resume", "bad", "--verb", "reg_mr"], "--verb cannot be given with --resume; all options are taken from"),
         (["--resume", "bad", "--out", "x"], "--out cannot be given with --resume; all options are taken from"),
-    ],
-)
-def test_only_a_lab_can_be_resumed_as_one(tmp_path: Path, arguments: list[str], output: str) -> None:
-    lab_file(tmp_path, "hosts: [{host: one}]\n")
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad/lab.json").write_text('{"schema": "rdma-cts-lab/1", "argv": 5}')
-    done = run(tmp_path, *arguments)
-    assert done.returncode == 2
-    assert output in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "output"),
-    [
-        (["--device", "x"], "--device cannot be given with --lab; the file has this option for each host"),
-        (["--guest"], "--guest cannot be given with --lab; a lab has no guest"),
-        (["--tools", "gdb"], "--tools cannot be given with --lab; a lab has no guest"),
-        (["--rdma-core", "x"], "--rdma-core cannot be given with --lab; install that build on the hosts"),
-        (["--shell"], "--shell cannot be given with --lab; a lab has no guest"),
-        (["--out", "/dev/null"], "/dev/null is not a directory"),
-        (["--out", "lab.yaml/x"], "lab.yaml/x cannot be written: lab.yaml is not a directory"),
-        (["--only", "nothing/like/it"], "unknown case"),
-    ],
-)
-def test_options_that_a_lab_cannot_have_are_reported_once(tmp_path: Path, arguments: list[str], output: str) -> None:
-    lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
-    done = run(tmp_path, "--lab", "lab.yaml", *arguments)
-    assert done.returncode == 2
-    assert output in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""  # no connection to a host was made
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("option", ["--console", "--power-cycle", "--return-within"])
-def test_options_of_hosts_over_ssh_are_refused_without_one(tmp_path: Path, option: str) -> None:
-    done = run(tmp_path, "--guest", option, "5")
-    assert done.returncode == 2
-    assert f"{option} is for a host that is reached over ssh; add --host HOST" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "output"),
-    [
-        (["--host", "h", "--device", ""], "argument --device: '' is not the name of a device"),
-        (["--host", "h", "--device", "a,,b"], "argument --device: '' is not the name of a device"),
-        (["--host", "h", "--device", "../x"], "argument --device: '../x' is not the name of a device"),
-        (["--host", "h", "--device", "a", "--peer", "../x"], "--peer '../x' is neither DEVICE nor"),
-        (["--host", "h", "--device", "a", "--peer", "b:c d"], "--peer 'b:c d' is neither DEVICE nor"),
+        # Options that a lab cannot have are reported once, and not for each host.
+        ([*LAB, "--device", "x"], "--device cannot be given with --lab; the file has this option for each host"),
+        ([*LAB, "--guest"], "--guest cannot be given with --lab; a lab has no guest"),
+        ([*LAB, "--tools", "gdb"], "--tools cannot be given with --lab; a lab has no guest"),
+        ([*LAB, "--rdma-core", "x"], "--rdma-core cannot be given with --lab; install that build on the hosts"),
+        ([*LAB, "--shell"], "--shell cannot be given with --lab; a lab has no guest"),
+        ([*LAB, "--out", "/dev/null"], "/dev/null is not a directory"),
+        ([*LAB, "--out", "lab.yaml/x"], "lab.yaml/x cannot be written: lab.yaml is not a directory"),
+        ([*LAB, "--only", "nothing/like/it"], "unknown case"),
+        # Options of hosts over ssh are refused without a host, and malformed names of devices come first.
+        (["--guest", "--console", "5"], "--console is for a host that is reached over ssh; add --host HOST"),
+        (["--guest", "--power-cycle", "5"], "--power-cycle is for a host that is reached over ssh; add --host HOST"),
+        (["--guest", "--return-within", "5"], "--return-within is for a host that is reached over ssh; add --host H"),
+        ([*DEVICE, ""], "argument --device: '' is not the name of a device"),
+        ([*DEVICE, "a,,b"], "argument --device: '' is not the name of a device"),
+        ([*DEVICE, "../x"], "argument --device: '../x' is not the name of a device"),
+        ([*DEVICE, "a", "--peer", "../x"], "--peer '../x' is neither DEVICE nor"),
+        ([*DEVICE, "a", "--peer", "b:c d"], "--peer 'b:c d' is neither DEVICE nor"),
         (["--device", "nosuch", "--peer", "b:"], "--peer 'b:' is neither DEVICE nor"),
     ],
 )
-def test_malformed_device_names_are_reported_first(tmp_path: Path, arguments: list[str], output: str) -> None:
+def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(
+    tmp_path: Path, arguments: list[str], output: str
+) -> None:
+    lab_file(tmp_path, "hosts: [{host: one}, {host: two}]\n")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/lab.json").write_text('{"schema": "rdma-cts-lab/1", "argv": 5}')
     done = run(tmp_path, *arguments)
-    assert done.returncode == 2
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert output in done.stderr
-    assert done.stderr.count("\n") == 1
     assert not (tmp_path / "connecting").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def recorded(verdicts: Sequence[str], **changes: Any) -> Recorded:

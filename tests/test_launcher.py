@@ -78,6 +78,12 @@ class Host:
             os.close(typing)
             os.close(terminal)
 
+    def refused(self, *arguments: str, answer: str | None = None) -> str:
+        """Returns the message with which the launcher ends without having installed anything."""
+        done = self.launch(*arguments, answer=answer)
+        assert (done.returncode, done.stdout, self.calls()) == (3, "", [])
+        return done.stderr
+
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
@@ -143,35 +149,24 @@ def test_on_a_terminal_it_asks_and_then_installs(host: Host, answer: str) -> Non
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "yikes\n", "\x04"])
 def test_any_other_answer_installs_nothing(host: Host, answer: str) -> None:
-    done = host.launch("run", answer=answer)
-    assert done.returncode == 3
-    assert done.stderr.endswith(
-        f"rdma-cts: packages are needed and were not installed; install them: {INSTALL} {FOR_A_RUN}\n"
-    )
-    assert host.calls() == []
+    said = host.refused("run", answer=answer)
+    assert said.endswith(f"rdma-cts: packages are needed and were not installed; install them: {INSTALL} {FOR_A_RUN}\n")
 
 
 def test_without_a_terminal_it_refuses_in_one_line(host: Host) -> None:
-    done = host.launch("run")
-    assert (done.returncode, done.stdout) == (3, "")
     line = f"packages are needed; give --yes to have them installed, or install them: {INSTALL} {FOR_A_RUN}"
-    assert done.stderr == f"rdma-cts: {line}\n"
-    assert host.calls() == []
+    assert host.refused("run") == f"rdma-cts: {line}\n"
 
 
 def test_a_user_who_is_not_root_gets_the_command_to_type(host: Host) -> None:
     host.stub("id", "echo 1000")
-    done = host.launch("run", "--yes")
-    assert done.returncode == 3
-    assert done.stderr == (f"rdma-cts: packages are needed; install them: sudo {INSTALL} {FOR_A_RUN}\n")
-    assert host.calls() == []
+    line = f"rdma-cts: packages are needed; install them: sudo {INSTALL} {FOR_A_RUN}\n"
+    assert host.refused("run", "--yes") == line
 
 
 def test_systems_without_a_known_manager_get_the_package_names(host: Host) -> None:
     (host.bin / "apt-get").unlink()
-    done = host.launch("run", "--yes")
-    assert done.returncode == 3
-    assert done.stderr == (
+    assert host.refused("run", "--yes") == (
         f"rdma-cts: the equivalents of the Debian packages {FOR_A_RUN} are needed; "
         "without apt-get, dnf or zypper, install them yourself\n"
     )
@@ -231,10 +226,7 @@ def test_an_installation_that_fails_is_one_line(host: Host, script: str, reason:
 
 def test_a_cache_that_cannot_be_written_is_named(host: Host) -> None:
     (host.root / "cache").write_text("in the way")
-    done = host.launch("run", "--yes")
-    assert done.returncode == 3
-    assert f"the cache directory {host.root}/cache cannot be written" in done.stderr
-    assert host.calls() == []
+    assert f"the cache directory {host.root}/cache cannot be written" in host.refused("run", "--yes")
 
 
 def test_a_ci_and_a_container_are_not_asked(host: Host) -> None:
@@ -268,10 +260,8 @@ def test_a_python_that_was_named_and_does_not_fit_is_refused(script: str | None,
         host.stub(name, script)
     else:
         name = host.more["RDMA_CTS_PYTHON"] = f"{host.bin}/python3"
-    done = host.launch("list", "--yes")
-    assert done.returncode == 3
-    assert f"rdma-cts: RDMA_CTS_PYTHON: {name} {fault}; name another Python in it, or unset it\n" == done.stderr
-    assert host.calls() == []
+    line = f"rdma-cts: RDMA_CTS_PYTHON: {name} {fault}; name another Python in it, or unset it\n"
+    assert host.refused("list", "--yes") == line
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -58,10 +59,14 @@ int ibv_exp_rereg_mr(void *mr, int flags, void *pd, void *addr, size_t length, u
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the folder of the stub; the vendor's stub also exports the experimental call."""
     folder = tmp_path_factory.mktemp(request.param)
-    (folder / "stub.c").write_text(STUB)
     options = ["-DEXPERIMENTAL"] if request.param == "vendor" else []
-    command = ["cc", "-w", "-shared", "-fPIC", *options, "-o", str(folder / "libibverbs.so.1"), str(folder / "stub.c")]
-    subprocess.run(command, check=True)
+    return built(folder, STUB, *options)
+
+
+def built(folder: Path, stub: str, *options: str) -> Path:
+    (folder / "stub.c").write_text(stub)
+    command = ["cc", "-w", "-shared", "-fPIC", *options, "-o", "libibverbs.so.1", "stub.c"]
+    subprocess.run(command, cwd=folder, check=True)
     return folder
 
 
@@ -71,86 +76,72 @@ from types import SimpleNamespace
 from conformance.device.libibverbs import Libibverbs
 from conformance.bench.calls import IbvMr, Mr
 pd = SimpleNamespace(pointer=77)
-mr = Mr(IbvMr(), 99)
 def show(returned):
     print(json.dumps([returned.value != 0 if returned.mr else returned.value, returned.errno,
-                      returned.mr.fields() if returned.mr else None, returned.layer]))
+                      returned.mr.fields() if returned.mr else None, returned.layer]), flush=True)
 """
 
 
-def call(library: Path, expression: str, dialect: str | None = None) -> tuple[str, Any]:
-    """Makes a call; returns the arguments that the stub received, and the suite's result for the stub's answer."""
-    code = f"{PRELUDE}\nlibrary = Libibverbs({dialect!r})\nshow({expression})"
+def calls(library: Path, *expressions: str, dialect: str | None = None) -> list[tuple[str, Any]]:
+    """Makes calls; returns the arguments that the stub received in each, and the suite's result for its answer."""
+    code = "".join(f"\nmr = Mr(IbvMr(), 99)\nshow({each})" for each in expressions)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    *seen, answer = done.stdout.splitlines()
-    return " ".join(seen), json.loads(answer)
+    command = [sys.executable, "-c", f"{PRELUDE}library = Libibverbs({dialect!r}){code}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    answered = re.findall(r"((?:^[^\[].*\n)*)^(\[.*)\n", done.stdout, flags=re.MULTILINE)
+    return [(seen.strip(), json.loads(answer)) for seen, answer in answered]
 
 
 FIELDS = {"addr": 3, "length": 4, "handle": 5, "lkey": 6, "rkey": 7}
 
 
-def test_a_registration_passes_its_arguments_on_and_address_zero_is_null(library: Path) -> None:
-    assert call(library, "library.reg_mr(pd, 0, 4096, 1)") == ("ibv_reg_mr 77 0 4096 0 1", [True, 0, FIELDS, "kernel"])
+# Calls, with the arguments that must arrive, and the result for the stub's answer; None is any.
+CALLS: list[tuple[str, str | None, Any]] = [
+    ("library.reg_mr(pd, 0, 4096, 1)", "ibv_reg_mr 77 0 4096 0 1", [True, 0, FIELDS, "kernel"]),  # address zero is null
+    ("library.reg_mr(pd, 4096, 2**64 - 1, 0)", f"ibv_reg_mr 77 4096 {2**64 - 1} 0 0", None),
+    # Optional flags take the call that the header takes.
+    ("library.reg_mr(pd, 4096, 8, 1 | 1 << 20)", f"ibv_reg_mr_iova2 77 4096 8 4096 {1 | 1 << 20}", None),
+    ("library.reg_mr_iova(pd, 4096, 8, 16, 1 << 29)", f"ibv_reg_mr_iova2 77 4096 8 16 {1 << 29}", None),
+    ("library.reg_mr_iova(pd, 4096, 8, 16, 1 << 31)", f"ibv_reg_mr_iova 77 4096 8 16 {1 << 31}", None),
+    ("library.reg_mr(pd, 4096, 8, 2)", None, [0, 22, None, "kernel"]),  # null and errno
+    ("library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)", "fd -1 ibv_reg_dmabuf_mr 77 5 6 7 1", None),
+    ("library.dereg_mr(mr)", None, [16, 1, None, "kernel"]),  # the returned code is not errno
+    ("library.rereg_mr(mr, 8, None, 0, 0, 0)", None, [-1, 22, None, "libibverbs"]),
+    ("library.rereg_mr(mr, 2, None, 0, 0, 0)", None, [-4, 22, None, "kernel"]),
+]
 
 
-def test_the_largest_length_arrives_whole(library: Path) -> None:
-    seen, _ = call(library, "library.reg_mr(pd, 4096, 2**64 - 1, 0)")
-    assert seen == f"ibv_reg_mr 77 4096 {2**64 - 1} 0 0"
-
-
-def test_optional_flags_take_the_call_that_the_header_takes(library: Path) -> None:
-    seen, _ = call(library, "library.reg_mr(pd, 4096, 8, 1 | 1 << 20)")
-    assert seen == f"ibv_reg_mr_iova2 77 4096 8 4096 {1 | 1 << 20}"
-    seen, _ = call(library, "library.reg_mr_iova(pd, 4096, 8, 16, 1 << 29)")
-    assert seen == f"ibv_reg_mr_iova2 77 4096 8 16 {1 << 29}"
-
-
-def test_the_highest_access_bit_arrives(library: Path) -> None:
-    seen, _ = call(library, "library.reg_mr_iova(pd, 4096, 8, 16, 1 << 31)")
-    assert seen == f"ibv_reg_mr_iova 77 4096 8 16 {1 << 31}"
-
-
-def test_a_failed_registration_gives_null_and_errno(library: Path) -> None:
-    assert call(library, "library.reg_mr(pd, 4096, 8, 2)")[1] == [0, 22, None, "kernel"]
-
-
-def test_a_descriptor_of_minus_one_arrives(library: Path) -> None:
-    assert call(library, "library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)")[0] == "fd -1 ibv_reg_dmabuf_mr 77 5 6 7 1"
+def test_arguments_arrive_whole_and_answers_come_as_they_are(library: Path) -> None:
+    found = calls(library, *(expression for expression, _, _ in CALLS))
+    wanted = [
+        (seen if arguments is None else arguments, told if answer is None else answer)
+        for (seen, told), (_, arguments, answer) in zip(found, CALLS, strict=True)
+    ]
+    assert found == wanted
 
 
 def test_calls_that_an_older_library_lacks_are_not_offered(tmp_path: Path) -> None:
     source = STUB.replace("ibv_reg_dmabuf_mr(void", "another(void").replace("ibv_reg_mr_iova2(void", "yet_another(void")
-    (tmp_path / "stub.c").write_text(source)
-    command = ["cc", "-w", "-shared", "-fPIC", "-o", str(tmp_path / "libibverbs.so.1"), str(tmp_path / "stub.c")]
-    subprocess.run(command, check=True)
-    assert call(tmp_path, "library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)") == ("", [0, 95, None, "libibverbs"])
-    assert call(tmp_path, "library.reg_mr(pd, 4096, 8, 1 << 20)")[0] == f"ibv_reg_mr_iova 77 4096 8 4096 {1 << 20}"
-
-
-def test_a_returned_code_is_not_mistaken_for_errno(library: Path) -> None:
-    assert call(library, "library.dereg_mr(mr)")[1] == [16, 1, None, "kernel"]
-
-
-@pytest.mark.parametrize(("flags", "code", "layer"), [(8, -1, "libibverbs"), (2, -4, "kernel")])
-def test_codes_of_a_reregistration_come_as_they_are(library: Path, flags: int, code: int, layer: str) -> None:
-    _, answer = call(library, f"library.rereg_mr(mr, {flags}, None, 0, 0, 0)")
-    assert answer == [code, 22, None, layer]
+    expressions = ("library.reg_dmabuf_mr(pd, 5, 6, 7, -1, 1)", "library.reg_mr(pd, 4096, 8, 1 << 20)")
+    dmabuf, plain = calls(built(tmp_path, source), *expressions)
+    assert dmabuf == ("", [0, 95, None, "libibverbs"])
+    assert plain[0] == f"ibv_reg_mr_iova 77 4096 8 4096 {1 << 20}"
 
 
 def test_the_experimental_call_is_found_where_the_library_exports_it(library: Path) -> None:
     expression = "library.experimental_rereg_mr(mr, 4, pd, 0, 0, 1 << 40)"
     if library.name.startswith("vendor"):
-        seen, answer = call(library, expression)
+        [(seen, answer)] = calls(library, expression)
         assert seen == f"ibv_exp_rereg_mr 4 77 {1 << 40:x} 1"
         assert answer[:2] == [13, 0]
     else:
         with pytest.raises(subprocess.CalledProcessError):
-            call(library, expression)
+            calls(library, expression)
 
 
 def test_the_dialect_makes_the_plain_call_with_an_attr_of_null(library: Path) -> None:
-    seen, answer = call(library, "library.experimental_rereg_mr(mr, 4, pd, 0, 12, 0)", "experimental")
+    expression = "library.experimental_rereg_mr(mr, 4, pd, 0, 12, 0)"
+    [(seen, answer)] = calls(library, expression, dialect="experimental")
     assert seen == "ibv_rereg_mr 4 77 12 1"
     assert answer[:2] == [-4, 22]
 

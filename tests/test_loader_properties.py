@@ -157,15 +157,7 @@ def cut_off_the_end(data: bytes, chance: random.Random) -> bytes:
     return data[: chance.randrange(len(data))]
 
 
-MUTATIONS: list[Mutation] = [
-    flip_a_byte,
-    delete_a_line,
-    repeat_a_line,
-    indent_a_line,
-    rename_a_key,
-    swap_two_tokens,
-    cut_off_the_end,
-]
+MUTATIONS = [flip_a_byte, delete_a_line, repeat_a_line, indent_a_line, rename_a_key, swap_two_tokens, cut_off_the_end]
 
 
 @functools.cache
