@@ -6,7 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from conformance.model.record import HeaderRecord, ResultRecord
+from conformance.model.case import Case
+from conformance.model.record import HeaderRecord, ResultRecord, SupervisorFacts
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.supervision import Recording, RunPlan, Supervisor, Worker, WorkerEnd
@@ -139,26 +140,29 @@ class Stage:
             self.actors.append(script if isinstance(script, Actor) else Actor(iter(script)))
             return self.actors[-1]
 
-        self.supervise(next_actor, suite, carry_on, boot_id)
+        recorded = self.supervise(next_actor, suite=suite, carry_on=carry_on, boot_id=lambda: boot_id)
         assert not waiting, "a worker was not needed"
         assert all(actor.closed for actor in self.actors)
-        return read_results(self.path)
+        return recorded
 
     def supervise(
         self,
-        worker: Callable[[Sequence[str]], Worker],
+        *workers: Callable[[Sequence[str]], Worker],
         suite: Suite = SUITE,
+        cases: Sequence[Case] | None = None,
+        facts: SupervisorFacts | None = None,
         carry_on: bool = False,
-        boot_id: str = "",
-        at_once: int = 1,
-    ) -> None:
-        """Runs the suite with workers from `worker`, `at_once` of them at the same time."""
+        again: Sequence[Callable[[Sequence[str]], Worker]] = (),
+        **plan: Any,
+    ) -> Recorded:
+        """Runs the cases with these workers at the same time; `plan` has further fields of the run's plan."""
         with closing(ResultsFile(self.path, carry_on=carry_on)) as results:
             earlier = results.cut_back(results.recorded()) if carry_on else None
-            plan = RunPlan(suite, suite.cases, {"stack": "test"}, boot_id=lambda: boot_id)
-            recording = Recording(plan, results, self.audience, earlier)
+            made = RunPlan(suite, suite.cases if cases is None else cases, facts or {"stack": "test"}, **plan)
+            recording = Recording(made, results, self.audience, earlier)
             self.took = recording.took
-            Supervisor(recording, self.console).run(*[worker] * at_once)
+            Supervisor(recording, self.console).run(*workers, again=again)
+        return read_results(self.path)
 
 
 def verdicts(recorded: Recorded) -> list[str]:

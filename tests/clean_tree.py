@@ -19,7 +19,7 @@ from fixtures.guest.build import bootstrap, mmdebstrap_command
 from fixtures.guest.image import locked
 from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
-from patience import PATIENCE_S
+from launched import ended
 
 SUITE = "bookworm"  # the oldest Debian release with a Python on which the suite runs
 USER = "tester"
@@ -41,14 +41,8 @@ class Tree:
         as_user = ["chroot", str(self.root), "setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
         line = shlex.join([*as_user, *environment, "sh", "-c", inside])
         proc = shlex.quote(str(self.root / "proc"))
-        return subprocess.run(
-            ["unshare", "--mount", "sh", "-c", f"mkdir -p {proc} && mount -t proc proc {proc} && exec {line}"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        mounted = f"mkdir -p {proc} && mount -t proc proc {proc} && exec {line}"
+        return ended("unshare", "--mount", "sh", "-c", mounted, stdin=subprocess.DEVNULL)
 
     def state(self, folder: str) -> dict[str, tuple[int, int]]:
         """Size and time of every file and directory below a folder of the tree."""
@@ -76,7 +70,7 @@ class Tree:
 def unpacked(packages: Iterable[str]) -> Iterator[Tree]:
     """Gives a tree with these Debian packages, which is removed at the end of the block. The tree is in the cache, so
     that it can have hard links to files of the cache."""
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
+    if ended("unshare", "--mount", "true").returncode != 0:
         pytest.skip("this machine refuses mounts, and a tree needs its own /proc")
     needed = sorted(packages)
     digest = hashlib.sha256("\0".join(_command(needed, Path("TREE"))).encode()).hexdigest()[:16]

@@ -22,6 +22,7 @@ from fixtures.guest.qemu import machine_for
 from fixtures.guest.recipe import recipe_for
 from fixtures.system.cache import cache_directory
 from fixtures.system.packages import find_program
+from launched import script
 from patience import await_true
 
 BOOT_S = 600.0  # only ends a hang
@@ -85,13 +86,11 @@ def keys_in(folder: Path) -> None:
 def ssh_on_path(folder: Path, options: Mapping[str, str]) -> Path:
     """A directory for PATH with an ssh that uses the given configuration in place of ~/.ssh/config."""
     place = folder / "bin"
-    place.mkdir(exist_ok=True)
     config = folder / "config"
     config.write_text("".join(f"{name} {value}\n" for name, value in options.items()))
     client = find_program("ssh")
     assert client
-    (place / "ssh").write_text(f'#!/bin/sh\nexec {client} -F {shlex.quote(str(config))} "$@"\n')
-    (place / "ssh").chmod(0o755)
+    script(place / "ssh", f'exec {client} -F {shlex.quote(str(config))} "$@"')
     return place
 
 
@@ -138,15 +137,8 @@ def ssh_guest(
     command = qemu.command_line(program, image, work / "job.erofs", console, machine_for(program, image, None))
     command.remove("-no-reboot")
     command = [word.replace("panic=-1", "panic=0") for word in command]
-    command += [
-        "-netdev",
-        f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22",
-        "-device",
-        "virtio-net-pci,netdev=net",
-        *network,
-        "-qmp",
-        f"unix:{control},server=on,wait=off",
-    ]
+    command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
+    command += ["-device", "virtio-net-pci,netdev=net", *network, "-qmp", f"unix:{control},server=on,wait=off"]
     (folder / "reset.sh").write_text(
         f"exec /usr/bin/python3 {shlex.quote(str(ROOT / 'tests/reset_guest.py'))} {shlex.quote(str(control))}\n"
     )

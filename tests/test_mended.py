@@ -10,18 +10,16 @@ import pytest
 from conformance.errors import UserError
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded, footer_record
-from conformance.run_options import RunOptions
 from fixtures.guest import build
 from fixtures.guest.changes import Change, Edit
 from fixtures.guest.driver import driver_for
 from fixtures.guest.image import Image
-from fixtures.guest.mending import chosen_changes, ensure_each, ensure_mended
+from fixtures.guest.mending import Mended, chosen_changes, ensure_each, ensure_mended
 from fixtures.guest.recipe import recipe_for
 from kinds import Cli
 from reports import html, markdown, terminal
 from reports.digest import digest
-from samples import header, numbered, registry, result, user_error
-from targets.builds import refuse_beside_own_stack
+from samples import header, numbered, registry, result
 from trial.kernel.modules import Modules
 from trial.mended import SAMPLE, left_out, selected, table
 
@@ -37,8 +35,14 @@ MISFIT = Change("misfit", "why", ("BIND-10",), (), (Edit("linux/rxe_m.c", "", "a
 class Workshop:
     """A stand-in for mmdebstrap with its hook, and for the compilers, whose output contains the text of the sources."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        root = folder / "images" / "forky-0123" / "root.erofs"
+        self.image = Image(folder / "vmlinuz", folder / "initrd", root, "0123", KERNEL)
         self.made, self.compiled, self.log = 0, 0, ""
+
+    def mended(self, changes: Sequence[Change], say: Callable[[str], None] = print) -> Mended:
+        return ensure_mended(changes, RECIPE, self.image, self.folder, say)
 
     def __call__(
         self, command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]
@@ -70,32 +74,24 @@ class Workshop:
 
 
 @pytest.fixture
-def workshop(monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """Replaces system and compilers by stand-ins that take no time."""
-    made = Workshop()
+    made = Workshop(tmp_path)
     monkeypatch.setattr(build, "run_logged", made)
     monkeypatch.setattr(build, "check_tools", lambda *_: None)
     monkeypatch.setattr(build, "find_tool", lambda name: name)
     return made
 
 
-def image(tmp_path: Path) -> Image:
-    root = tmp_path / "images" / "forky-0123" / "root.erofs"
-    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", root, "0123", KERNEL)
-
-
 def test_module_and_provider_are_built_once_and_again_when_damaged(tmp_path: Path, workshop: Workshop) -> None:
-    made = ensure_mended([WHY, PROVIDER], RECIPE, image(tmp_path), tmp_path, print)
+    made = workshop.mended([WHY, PROVIDER])
     assert made.module.read_text() == "first\nmore\nlast\n"
     assert [path.read_text() for path in made.laid.values()] == ["one\ntwo\n"]
     assert list(made.laid) == ["usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav65.so"]
-    assert ensure_mended([WHY, PROVIDER], RECIPE, image(tmp_path), tmp_path, print) == made
+    assert workshop.mended([WHY, PROVIDER]) == made
     assert workshop.made == 1
     made.module.write_bytes(b"something else")
-    assert (
-        ensure_mended([WHY, PROVIDER], RECIPE, image(tmp_path), tmp_path, print).module.read_bytes()
-        != b"something else"
-    )
+    assert workshop.mended([WHY, PROVIDER]).module.read_bytes() != b"something else"
     assert (workshop.made, workshop.compiled) == (1, 2), "the workshop is kept"
     kept = ["build-mended-forky.log", "mended", "workshop.lock", "workshops"]
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
@@ -104,11 +100,11 @@ def test_module_and_provider_are_built_once_and_again_when_damaged(tmp_path: Pat
 def test_modules_of_another_driver_are_compiled_in_the_same_workshop(tmp_path: Path, workshop: Workshop) -> None:
     change = Change("mutant", "why", (), (), (Edit("linux/siw_m.c", "", "after", "first", "more\n"),), "4" * 64)
     said: list[str] = []
-    modules = Modules(RECIPE, image(tmp_path), tmp_path, driver_for("siw"), said.append)
+    modules = Modules(RECIPE, workshop.image, tmp_path, driver_for("siw"), said.append)
     assert "building the workshop" in said[0], "it takes minutes"
     assert modules.of([change]).read_text() == "first\nmore\nlast\n"
     assert modules.of([]).read_text() == "first\nlast\n", "of what is unchanged"
-    ensure_mended([WHY], RECIPE, image(tmp_path), tmp_path, print)
+    workshop.mended([WHY])
     assert (workshop.made, workshop.compiled) == (1, 3)
 
 
@@ -116,16 +112,16 @@ def test_several_sets_are_made_in_one_workshop_each_from_the_pristine_sources(
     tmp_path: Path, workshop: Workshop
 ) -> None:
     sets = [[WHY, PROVIDER], [PROVIDER], [WHY], []]
-    made = list(ensure_each(sets, RECIPE, image(tmp_path), tmp_path, print))
+    made = list(ensure_each(sets, RECIPE, workshop.image, tmp_path, print))
     assert (workshop.made, workshop.compiled) == (1, 4)
     assert [each.module.read_text() == "first\nlast\n" for each in made] == [False, True, False, True]
     assert [bool(each.laid) for each in made] == [True, True, False, False], "an unchanged provider is the image's own"
 
 
-def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(tmp_path: Path, workshop: Workshop) -> None:
+def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(workshop: Workshop) -> None:
     for _ in range(2):  # first it is built, then it comes from the cache
         said: list[str] = []
-        made = ensure_mended([MISFIT, WHY], RECIPE, image(tmp_path), tmp_path, said.append)
+        made = workshop.mended([MISFIT, WHY], said.append)
         line = "the change misfit does not fit and is left out: 'gone' occurs 0 times in linux/rxe_m.c, not once"
         assert said[-1] == line
         assert made.changes == {"window": "1" * 64}
@@ -133,7 +129,7 @@ def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(tmp_pat
     assert made.module.read_text() == "first\nmore\nlast\n"
 
 
-def test_a_compiler_that_refuses_is_quoted(tmp_path: Path, workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_refuses_is_quoted(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(command: Sequence[str], log: Path, *rest: object) -> int:
         if "mmdebstrap" not in command:
             workshop.log = "rxe_m.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"
@@ -141,37 +137,22 @@ def test_a_compiler_that_refuses_is_quoted(tmp_path: Path, workshop: Workshop, m
 
     monkeypatch.setattr(build, "run_logged", fails)
     with pytest.raises(UserError, match=r"could not be compiled: rxe_m.c:3:1: error: unknown type name") as caught:
-        ensure_mended([WHY], RECIPE, image(tmp_path), tmp_path, print)
+        workshop.mended([WHY])
     assert caught.value.status == 3
     assert "build-mended-forky.log" in caught.value.log
 
 
-def test_a_mirror_with_another_kernel_says_which_image_to_remove(tmp_path: Path, workshop: Workshop) -> None:
+def test_a_mirror_with_another_kernel_says_which_image_to_remove(workshop: Workshop) -> None:
     workshop.log = f"E: Unable to locate package linux-headers-{KERNEL}\n"
     with pytest.raises(UserError, match=r"no longer has the headers .* which the workshop needs") as caught:
-        ensure_mended([WHY], RECIPE, image(tmp_path), tmp_path, print)
+        workshop.mended([WHY])
     assert "forky-0123" in caught.value.hint
 
 
-def test_without_leaves_a_change_out_and_knows_the_names() -> None:
+def test_without_leaves_a_change_out() -> None:
     names = [change.name for change in chosen_changes(())]
     assert "window-bounds" in names
     assert [change.name for change in chosen_changes(("window-bounds",))] == [n for n in names if n != "window-bounds"]
-    with pytest.raises(UserError, match=r"'window-bound': there is no such change.*did you mean window-bounds"):
-        chosen_changes(("window-bound",))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (RunOptions(guest=True, without=("window-bounds",)), "--without is for a mended stack: --stack forky-mended"),
-        (RunOptions(guest=True, stack="forky-mended", modules=Path("m")), "--modules and --stack forky-mended exclude"),
-        (RunOptions(guest=True, stack="forky-mended", driver="siw"), "of the driver rxe, not of siw"),
-    ],
-)
-def test_options_that_exclude_the_mended_stack_are_refused_in_one_line(options: RunOptions, message: str) -> None:
-    with user_error(message, status=2):
-        refuse_beside_own_stack(options)
 
 
 def test_every_report_says_in_its_headline_by_which_changes_the_stack_differs(tmp_path: Path) -> None:

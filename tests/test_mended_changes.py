@@ -56,6 +56,25 @@ def test_lines_go_before_and_after_the_line_of_an_anchor() -> None:
     assert text.count("one();") == 1, "the same words in another function are left alone"
 
 
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (Edit(FILE, "check", "instead", "qp->state", "!qp->state"), "\tif (!qp->state)\n"),
+        (
+            Edit(FILE, "", "above", "check", "static int helper(void);\n\n"),
+            "static int check(struct qp *qp);\n\nstruct window {\n\tint state;\n};\n\n"
+            "static int helper(void);\n\nstatic int check(struct qp *qp)\n{",
+        ),
+        (Edit(FILE, "struct window {", "before", "int state;", "\tint more;\n"), "\tint more;\n\tint state;\n"),
+        (Edit(FILE, "bind", "instead", "int flags", "long flags"), "int bind(struct qp *qp,\n\tlong flags)"),
+        (Edit(FILE, "check", "lines", "if (qp->state)", "", until="/* the end */"), "{\n\t/* the end */\n\treturn 0;"),
+    ],
+    ids=["words", "above the definition", "a structure", "a signature on two lines", "whole lines up to others"],
+)
+def test_an_edit_changes_only_what_it_names(edit: Edit, text: str) -> None:
+    assert text in applied(edit)
+
+
 @pytest.mark.parametrize(("before", "after", "stays"), [("Copy a", "Do copy a", True), ("\t", "\t\t", False)])
 def test_only_the_edits_determine_the_identity_of_a_change(
     before: str, after: str, stays: bool, tmp_path: Path
@@ -70,23 +89,6 @@ def test_only_the_edits_determine_the_identity_of_a_change(
     assert (hashes[0] == hashes[1]) is stays
 
 
-def test_words_are_replaced_and_the_rest_of_the_line_stays() -> None:
-    assert "\tif (!qp->state)\n" in applied(Edit(FILE, "check", "instead", "qp->state", "!qp->state"))
-
-
-def test_a_function_goes_above_the_definition_and_not_above_its_declaration() -> None:
-    text = applied(Edit(FILE, "", "above", "check", "static int helper(void);\n\n"))
-    assert "static int helper(void);\n\nstatic int check(struct qp *qp)\n{" in text
-    assert "static int check(struct qp *qp);\n" in text
-
-
-def test_a_structure_and_a_signature_on_two_lines_are_parts() -> None:
-    assert "\tint more;\n\tint state;\n" in applied(
-        Edit(FILE, "struct window {", "before", "int state;", "\tint more;\n")
-    )
-    assert "long flags" in applied(Edit(FILE, "bind", "instead", "int flags", "long flags"))
-
-
 def test_a_comment_stays_with_the_definition_below_it() -> None:
     source = SOURCE.replace("int bind(", "/* Binds.\n * Twice.\n */\nint bind(")
     changed, _ = apply([change(Edit(FILE, "", "above", "bind", "int helper;\n\n"))], {FILE: source})
@@ -97,11 +99,6 @@ def test_an_anchor_that_occurs_twice_is_found_past_words_that_occur_once() -> No
     text = applied(Edit(FILE, "", "instead", "/* the end */", "/* over */", past="int flags"))
     assert text.count("/* the end */") == 1
     assert text.index("/* over */") > text.index("int flags")
-
-
-def test_whole_lines_are_replaced_up_to_others() -> None:
-    text = applied(Edit(FILE, "check", "lines", "if (qp->state)", "", until="/* the end */"))
-    assert "{\n\t/* the end */\n\treturn 0;" in text
 
 
 def test_changes_of_one_place_follow_each_other_in_their_order() -> None:

@@ -1,9 +1,11 @@
 """report.html in a real browser: headless Chromium, controlled by chromedriver."""
 
 import base64
+import json
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +25,6 @@ from conformance.model.verdict import VERDICTS, Verdict
 from conformance.results.records import Recorded, footer_record
 from kinds import words
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
-from page_reader import cases_of, data_of
 from patience import PATIENCE_S
 from reports import html
 from reports.digest import Digest, digest, read
@@ -497,6 +498,25 @@ def test_the_filter_is_in_the_address(page: webdriver.Chrome) -> None:
     assert page.find_element(By.ID, "search").get_attribute("value") == "crash"
     assert cases(page) == expected
     assert len(expected) == 1
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """Returns the data of a page, as its script does (reports/page_data.py has the format)."""
+    (packed,) = re.findall(r'<script type="application/octet-stream" id="data">([^<]*)</script>', page)
+    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+    return data
+
+
+def cases_of(page: str) -> dict[str, list[dict[str, Any]]]:
+    """Returns the values that the page shows for each case, by column, for each run with the case."""
+    data = data_of(page)
+    return {
+        case: [
+            {name: data["texts"][column[at]] for name, column in run.items()} if run["effective"][at] else {}
+            for run in data["runs"]
+        ]
+        for at, case in enumerate(data["cases"])
+    }
 
 
 def test_the_data_have_what_the_results_say_of_each_case(tmp_path: Path) -> None:

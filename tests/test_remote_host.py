@@ -16,12 +16,10 @@ from typing import Any
 
 import pytest
 
-from actors import Audience
+from actors import Stage
 from conformance.errors import UserError
 from conformance.model.deadline import CASE_DEADLINE_S
-from conformance.results.records import Recorded, read_results
-from conformance.results.writer import ResultsFile
-from conformance.supervision import Recording, RunPlan, Supervisor
+from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT, load_suite
 from fixtures.hosts import archive, link, protocol, ssh
 from fixtures.hosts.address import Address
@@ -141,7 +139,7 @@ class Run:
     def __init__(self, stand_in: StandIn, project: Project, out: Path, rows: Sequence[str]) -> None:
         out.mkdir(exist_ok=True)
         self.out = out
-        self.audience = Audience()
+        self.stage = Stage(out)
         self.case_deadline_s = CASE_DEADLINE_S
         self.suite = load_suite([project.tables])
         self.cases = [self.suite.find(f"reg_mr/fake/{row}") for row in rows]
@@ -154,7 +152,7 @@ class Run:
 
         If `confirms`, violations are tried again.
         """
-        place = Place(host, ["--rdma-cases", "vendor/0"], self.out / "console.log", link=host.first)
+        place = Place(host, ["--rdma-cases", "vendor/0"], self.stage.console, link=host.first)
 
         def start(cases: Sequence[str]) -> RemoteWorker:
             worker = place.start(cases)
@@ -169,21 +167,11 @@ class Run:
             worker.next_line = watched  # type: ignore[method-assign]
             return worker
 
-        results = ResultsFile(self.out / "results.jsonl", carry_on=resumed)
-        prior = results.cut_back(results.recorded()) if resumed else None
-        try:
-            plan = RunPlan(
-                self.suite,
-                [case for case in self.cases if case],
-                {"stack": "host"},
-                boot_id=lambda: host.boot_id,
-                case_deadline_s=self.case_deadline_s,
-            )
-            supervisor = Supervisor(Recording(plan, results, self.audience, prior), self.out / "console.log")
-            supervisor.run(start, again=(start,) if confirms else ())
-        finally:
-            results.close()
-        return read_results(self.out)
+        cases = [case for case in self.cases if case]
+        how: dict[str, Any] = {"again": (start,) if confirms else (), "case_deadline_s": self.case_deadline_s}
+        return self.stage.supervise(
+            start, suite=self.suite, cases=cases, carry_on=resumed, boot_id=lambda: host.boot_id, **how
+        )
 
 
 @pytest.fixture
@@ -283,7 +271,7 @@ def test_a_case_is_started_again_after_its_connection_broke(verdicts_of: Any, st
     found, recorded, made = verdicts_of("works", "hangs", "not-supported", begins=begins, case_deadline_s=6.0)
     assert found == {"works": "PASS", "hangs": "HANG", "not-supported": "UNSUPPORTED"}
     assert recorded.footer["boots"] == 3
-    assert made.audience.reasons[0] == f"the connection to {ADDRESS} was cut"
+    assert made.stage.audience.reasons[0] == f"the connection to {ADDRESS} was cut"
     await_true(lambda: not stand_in.left())
 
 

@@ -1,23 +1,21 @@
 """Runs that are cut short at any moment and resumed lose no recorded result, and have the same footer."""
 
-import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from actors import HEADER, IDS, SILENCE, Stage, failed, figures, killed, passed, ran, start, verdicts
-from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT
+from kinds import Cli
 from runs.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
 from samples import footer_of, header, user_error
 
@@ -241,23 +239,15 @@ def test_a_run_with_another_plan_is_not_resumed(change: ResultRecord, output: st
 # The command
 
 
-def resume(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`rdma-cts run --resume …`, in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        status = main(["run", "--resume", *arguments])
-    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
-
-
 @pytest.mark.parametrize(
     "more", [("--verb", "reg_mr"), ("--out", "elsewhere"), ("--guest",), ("--stack", "sid"), ("--deadline", "120")]
 )
-def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Sequence[str]) -> None:
+def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Sequence[str], cli: Cli) -> None:
     write_plan(PLAN, tmp_path)
-    done = resume(str(tmp_path), *more)
-    assert done.returncode == 2
     why = "all options are taken from the run that is resumed"
-    assert done.stderr == f"rdma-cts: {more[0]} cannot be given with --resume; {why}\n"
+    assert (
+        cli(2, "run", "--resume", tmp_path, *more).err == f"rdma-cts: {more[0]} cannot be given with --resume; {why}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -279,7 +269,7 @@ def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Se
 )
 @pytest.mark.parametrize("name", ["plan.json", "lab.json"])
 def test_arguments_that_are_damaged_are_reported_with_their_file(
-    tmp_path: Path, name: str, changes: dict[str, object], output: str
+    tmp_path: Path, name: str, changes: dict[str, object], output: str, cli: Cli
 ) -> None:
     write_plan(PLAN, tmp_path)
     write_lab_plan(LabPlan((), "/somewhere", "lab.yaml"), tmp_path)
@@ -288,18 +278,15 @@ def test_arguments_that_are_damaged_are_reported_with_their_file(
         path.unlink()
     known = {key: value for key, value in changes.items() if key in recorded}
     (tmp_path / name).write_text(json.dumps({**recorded, **known}))
-    done = resume(str(tmp_path))
-    assert done.returncode == 2
-    assert f"{tmp_path / name} {output}" in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    out, err = cli(2, "run", "--resume", tmp_path)
+    assert f"{tmp_path / name} {output}" in err
+    assert (out, err.count("\n")) == ("", 1)
 
 
-def test_a_directory_that_has_gone_is_named(tmp_path: Path) -> None:
+def test_a_directory_that_has_gone_is_named(tmp_path: Path, cli: Cli) -> None:
     write_plan(PLAN, tmp_path)
-    done = resume(str(tmp_path))
-    assert done.returncode == 2
-    assert "the run was started in /somewhere, which cannot be used" in done.stderr
+    said = cli(2, "run", "--resume", tmp_path).err
+    assert "the run was started in /somewhere, which cannot be used" in said
 
 
 def test_a_worker_killed_in_its_last_case_gives_no_verdict(stage: Stage) -> None:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samples
-from conformance.errors import UserError
 from conformance.supervision.schedule import START_S, Schedule
 from conformance.tables.suite import Selection
 from runs.durations import Durations
@@ -165,20 +164,3 @@ def test_a_selection_has_the_cases_that_match_all_criteria_in_the_suites_order(
     selection: Selection, chosen: list[str]
 ) -> None:
     assert [case.id for case in selection.apply(SUITE)] == chosen
-
-
-@pytest.mark.parametrize(
-    ("selection", "said"),
-    [
-        (Selection(verbs=["reg_m"]), r"unknown verb 'ibv_reg_m' \(did you mean ibv_reg_mr\?\)"),
-        (Selection(rules=["REG-61"]), r"unknown rule 'REG-61' \(did you mean REG-"),
-        (Selection(only=["reg_mr/flags/plane"]), r"unknown case .* \(did you mean reg_mr/flags/plain\?\)"),
-        (Selection(words=["nothing-like-it"]), "no case matches the selection; see ./rdma-cts list"),
-        (Selection(verbs=["reg_mr"], rules=["DEREG-01"]), "no case matches the selection"),
-    ],
-)
-def test_a_selection_of_nothing_is_the_persons_mistake(selection: Selection, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
-        selection.apply(SUITE)
-    assert caught.value.status == 2
-    assert len(str(caught.value).splitlines()) == 1

@@ -4,18 +4,17 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from actors import HEADER, Actor, Audience, Stage, figures, start
+from actors import HEADER, Actor, Stage, figures, start
 from conformance.errors import UserError
 from conformance.model.case import Case
 from conformance.model.record import SupervisorFacts
-from conformance.results.records import Recorded, encode, read_results
-from conformance.results.writer import ResultsFile
-from conformance.supervision import Recording, RunPlan, Supervisor, Worker
+from conformance.results.records import Recorded, encode
+from conformance.supervision import Worker
 from patience import PATIENCE_S
 from reports.digest import read
 from samples import footer_of, header, numbered, observed_result
@@ -62,15 +61,10 @@ class Together:
         yield from script
 
 
-def supervised(
-    folder: Path, starter: Callable[[Sequence[str]], Worker], at_once: int, cases: Sequence[Case] = SUITE.cases
-) -> Recorded:
+def supervised(folder: Path, starter: Callable[[Sequence[str]], Worker], at_once: int) -> Recorded:
     """Makes a run with `at_once` workers at the same time; returns the recorded run."""
     folder.mkdir(exist_ok=True)
-    with closing(ResultsFile(folder / "results.jsonl")) as file:
-        plan = RunPlan(SUITE, cases, {"stack": "test"}, durations=LONG)
-        Supervisor(Recording(plan, file, Audience()), folder / "console.log").run(*[starter] * at_once)
-    return read_results(folder)
+    return Stage(folder).supervise(*[starter] * at_once, suite=SUITE, durations=LONG)
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 8])
@@ -110,11 +104,12 @@ def on_devices(folder: Path, found: dict[str, str], **differing: object) -> Reco
 
         return lambda cases: Actor(script(cases))
 
-    with closing(ResultsFile(folder / "results.jsonl")) as file:
-        facts: SupervisorFacts = {"stack": "test", "devices": list(found)}
-        plan = RunPlan(SUITE, SUITE.cases, facts, lambda case, device: f"{device}: {case.id}", durations=LONG)
-        Supervisor(Recording(plan, file, Audience()), folder / "console.log").run(*map(starter, found))
-    return read_results(folder)
+    def command(case: Case, device: str) -> str:
+        return f"{device}: {case.id}"
+
+    facts: SupervisorFacts = {"stack": "test", "devices": list(found)}
+    how: dict[str, Any] = {"reproduction": command, "durations": LONG}
+    return Stage(folder).supervise(*map(starter, found), suite=SUITE, facts=facts, **how)
 
 
 def test_devices_of_a_kind_share_the_cases_and_each_result_names_its_device(tmp_path: Path) -> None:
@@ -229,11 +224,7 @@ def test_a_run_that_was_cut_short_is_carried_on_by_several_workers(tmp_path: Pat
     data = (tmp_path / "two" / "results.jsonl").read_bytes()
     header = data.index(b"\n")
     path.write_bytes(data[: header + (len(data) - header) // 2])
-    with closing(ResultsFile(path, carry_on=True)) as file:
-        prior = file.cut_back(file.recorded())
-        plan = RunPlan(SUITE, SUITE.cases, {"stack": "test"}, durations=LONG)
-        Supervisor(Recording(plan, file, Audience(), prior), tmp_path).run(*[Together(2)] * 2)
-    recorded = read_results(path)
+    recorded = Stage(path.parent).supervise(*[Together(2)] * 2, suite=SUITE, carry_on=True, durations=LONG)
     assert figures(recorded) == figures(whole)
     assert len({line["case"] for line in recorded.results}) == len(recorded.results) == COUNT
     numbers = [line["worker"] for line in recorded.results]
@@ -258,6 +249,6 @@ def test_idle_workers_wait_for_what_a_dying_one_leaves(stage: Stage) -> None:
         stage.asked.append(list(cases))
         return Actor(iter(next(scripts)))
 
-    stage.supervise(starter, at_once=2)
+    recorded = stage.supervise(starter, starter)
     assert stage.asked == [IDS[:4], IDS[1:4]]
-    assert {line["verdict"] for line in read_results(stage.path).results} == {"CRASH", "PASS"}
+    assert {line["verdict"] for line in recorded.results} == {"CRASH", "PASS"}

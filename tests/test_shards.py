@@ -57,19 +57,6 @@ def test_shards_are_the_whole_do_not_overlap_and_take_equally_long(of: int) -> N
     assert max(times) - min(times) <= max(shipped_durations().values())
 
 
-@pytest.mark.parametrize(
-    ("command", "text"),
-    [
-        *(("run", text) for text in ("3/2", "0/2", "1/0", "2", "1/2/3", "-1/2", "1/99999", "a/b", "")),
-        *((command, "3/2") for command in ("nightly --history h", "trial kernel", "trial reference")),
-    ],
-)
-def test_a_malformed_shard_is_one_line(command: str, text: str, cli: Cli) -> None:
-    said = cli(2, *command.split(), f"--shard={text}").err
-    assert f"argument --shard: {text!r} is not a shard K/N, such as 1/4, with K from 1 to N" in said
-    assert len(said.splitlines()) == 1
-
-
 def test_a_shard_for_which_nothing_is_left_says_so() -> None:
     with pytest.raises(UserError, match="--shard 3/3: this shard has none of the 2 cases; take fewer shards"):
         Shard(3, 3).part(["a", "b"], str)

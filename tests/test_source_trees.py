@@ -13,7 +13,7 @@ from fixtures.guest import build
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
-from fixtures.guest.source_trees import compile_driver, compile_rdma_core, follow
+from fixtures.guest.source_trees import Compiled, compile_driver, compile_rdma_core, follow
 from launched import git
 from targets import builds
 
@@ -22,10 +22,21 @@ RXE = "drivers/infiniband/sw/rxe"
 
 
 class Compilers:
-    """A stand-in for mmdebstrap and the compilers, whose output contains the sources' text."""
+    """A stand-in for mmdebstrap and the compilers, whose output contains the sources' text; and trees to compile."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.said = ""
+        self.cache = folder / "cache"
+        self.image = Image(folder / "vmlinuz", folder / "initrd", folder / "images/forky-0/root", "0", "7.2.1-test")
+        # A tree in which the driver was already built, and a tree that contains a build.
+        driver = ("rxe.c", "rxe.h", "Makefile", "rxe.o", "rdma_rxe.mod.c", ".rxe.o.cmd")
+        files = {"Makefile": "VERSION = 7\nPATCHLEVEL = 1\n", "include/uapi/rdma/rdma_user_rxe.h": "abi"}
+        self.linux = written(folder / "linux", {**files, **{f"{RXE}/{name}": name for name in driver}})
+        core = "CMakeLists.txt libibverbs/x.c providers/rxe.c .git/config build/CMakeCache.txt build/x.o"
+        self.rdma_core = written(folder / "rdma-core", {name: name for name in core.split()})
+
+    def driver(self) -> Compiled:
+        return compile_driver(self.linux, DRIVERS["rxe"], RECIPE, self.image, self.cache, print)
 
     def __call__(
         self, command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]
@@ -49,21 +60,6 @@ class Compilers:
         return int(bool(self.said))
 
 
-@pytest.fixture
-def compilers(monkeypatch: pytest.MonkeyPatch) -> Compilers:
-    """Replaces system and compilers by stand-ins that take no time."""
-    made = Compilers()
-    monkeypatch.setattr(build, "run_logged", made)
-    monkeypatch.setattr(build, "check_tools", lambda *_: None)
-    monkeypatch.setattr(build, "find_tool", lambda name: name)
-    return made
-
-
-@pytest.fixture
-def image(tmp_path: Path) -> Image:
-    return Image(tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "images/forky-0/root", "0", "7.2.1-test")
-
-
 def written(tree: Path, files: Mapping[str, str]) -> Path:
     for name, text in files.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -72,34 +68,24 @@ def written(tree: Path, files: Mapping[str, str]) -> Path:
 
 
 @pytest.fixture
-def linux(tmp_path: Path) -> Path:
-    """A tree in which the driver was already built."""
-    files = {
-        "Makefile": "VERSION = 7\nPATCHLEVEL = 1\n",
-        "include/uapi/rdma/rdma_user_rxe.h": "abi",
-        **{f"{RXE}/{name}": name for name in ("rxe.c", "rxe.h", "Makefile", "rxe.o", "rdma_rxe.mod.c", ".rxe.o.cmd")},
-    }
-    return written(tmp_path / "linux", files)
-
-
-@pytest.fixture
-def rdma_core(tmp_path: Path) -> Path:
-    """A tree that contains a build."""
-    files = ("CMakeLists.txt", "libibverbs/x.c", "providers/rxe.c", ".git/config", "build/CMakeCache.txt", "build/x.o")
-    return written(tmp_path / "rdma-core", {name: name for name in files})
+def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compilers:
+    """Replaces system and compilers by stand-ins that take no time."""
+    made = Compilers(tmp_path)
+    monkeypatch.setattr(build, "run_logged", made)
+    monkeypatch.setattr(build, "check_tools", lambda *_: None)
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    return made
 
 
 def state(tree: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_mtime_ns) for path in [tree, *tree.rglob("*")])
 
 
-def test_the_driver_is_compiled_from_its_sources_alone_and_the_tree_stays_as_it_is(
-    tmp_path: Path, compilers: Compilers, linux: Path, image: Image
-) -> None:
-    before = state(linux)
-    made = compile_driver(linux, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print)
+def test_the_driver_is_compiled_from_its_sources_alone_and_the_tree_stays_as_it_is(compilers: Compilers) -> None:
+    before = state(compilers.linux)
+    made = compilers.driver()
     assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c"
-    (copy,) = (tmp_path / "cache/workshops").glob("*/root/source/trees/rxe")
+    (copy,) = (compilers.cache / "workshops").glob("*/root/source/trees/rxe")
     assert sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file()) == [
         ".copied.json",
         "Makefile",
@@ -109,49 +95,41 @@ def test_the_driver_is_compiled_from_its_sources_alone_and_the_tree_stays_as_it_
         "rxe.c",
         "rxe.h",
     ]
-    assert state(linux) == before
-    (linux / RXE / "rxe.c").write_text("edited")
-    other = compile_driver(linux, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print)
+    assert state(compilers.linux) == before
+    (compilers.linux / RXE / "rxe.c").write_text("edited")
+    other = compilers.driver()
     assert (other.folder / "rdma_rxe.ko").read_text() == "edited"
     assert (made.folder / "rdma_rxe.ko").read_text() == "rxe.c", "the files of a running run do not change"
     assert made.source["sha256"] != other.source["sha256"]
 
 
-def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(
-    tmp_path: Path, compilers: Compilers, rdma_core: Path, image: Image
-) -> None:
-    before = state(rdma_core)
-    made = compile_rdma_core(rdma_core, RECIPE, image, tmp_path / "cache", print)
+def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(compilers: Compilers) -> None:
+    before = state(compilers.rdma_core)
+    made = compile_rdma_core(compilers.rdma_core, RECIPE, compilers.image, compilers.cache, print)
     kept = ["libibverbs.so.1", "libibverbs.so.1.18.65.0", "librxe-rdmav65.so"]
     assert sorted(path.name for path in (made.folder / "lib").iterdir()) == kept
     assert (made.folder / "lib/libibverbs.so.1").is_symlink(), "its file's name has the version"
-    (copy,) = (tmp_path / "cache/workshops").glob("*/root/source/trees/rdma-core")
+    (copy,) = (compilers.cache / "workshops").glob("*/root/source/trees/rdma-core")
     copied = json.loads((copy / ".copied.json").read_text())
     assert sorted(copied) == ["CMakeLists.txt", "libibverbs/x.c", "providers/rxe.c"]
-    assert state(rdma_core) == before
+    assert state(compilers.rdma_core) == before
 
 
-def test_a_compile_error_is_one_line_with_place_and_versions(
-    tmp_path: Path, compilers: Compilers, linux: Path, image: Image
-) -> None:
+def test_a_compile_error_is_one_line_with_place_and_versions(compilers: Compilers) -> None:
     compilers.said = "make[1]: Entering\n/source/trees/rxe/rxe.c:3:1: error: unknown type name 'more'\nmore of it\n"
     with pytest.raises(UserError) as caught:
-        compile_driver(linux, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print)
+        compilers.driver()
+    linux = compilers.linux
     what = f"--linux {linux}: rxe, of Linux 7.1 with the headers of 7.2, could not be compiled: "
     assert caught.value.message == f"{what}{linux / RXE}/rxe.c:3:1: error: unknown type name 'more'"
     assert caught.value.status == 2
 
 
-def test_a_commit_is_recorded_of_a_repository_and_not_of_a_folder_in_one(
-    tmp_path: Path, compilers: Compilers, linux: Path, image: Image
-) -> None:
-    def recorded(tree: Path) -> set[str]:
-        return set(compile_driver(tree, DRIVERS["rxe"], RECIPE, image, tmp_path / "cache", print).source)
-
-    for folder, keys in ((tmp_path, {"sha256"}), (linux, {"sha256", "commit"})):
+def test_a_commit_is_recorded_of_a_repository_and_not_of_a_folder_in_one(compilers: Compilers) -> None:
+    for folder, keys in ((compilers.linux.parent, {"sha256"}), (compilers.linux, {"sha256", "commit"})):
         git(folder, "init", "-q")
         git(folder, "commit", "-q", "--allow-empty", "-m", "all")
-        assert recorded(linux) == keys
+        assert set(compilers.driver().source) == keys
 
 
 def test_a_copy_follows_its_tree_and_dates_what_has_changed_now(tmp_path: Path) -> None:
@@ -178,20 +156,8 @@ def test_a_copy_follows_its_tree_and_dates_what_has_changed_now(tmp_path: Path) 
     assert (copy / "a.o").exists()
 
 
-def test_unsuitable_source_trees_are_refused_before_a_build(tmp_path: Path, linux: Path) -> None:
-    for options, message in (
-        (RunOptions(guest=True, linux=tmp_path), "there is no drivers/infiniband/sw/rxe in it"),
-        (RunOptions(guest=True, linux=linux, driver="siw"), "there is no drivers/infiniband/sw/siw in it"),
-        (RunOptions(guest=True, linux=linux, modules=tmp_path), "--linux and --modules exclude each other"),
-        (RunOptions(guest=True, linux=linux, kernel=tmp_path), "--linux and --kernel exclude each other"),
-        (RunOptions(guest=True, linux=linux, stack="forky-mended"), "--linux and --stack forky-mended exclude"),
-    ):
-        with pytest.raises(UserError, match=message) as caught:
-            builds.check(options)
-        assert caught.value.status == 2
-
-
-def test_a_tree_of_rdma_core_is_compiled_and_a_build_is_used_as_it_is(rdma_core: Path) -> None:
+def test_a_tree_of_rdma_core_is_compiled_and_a_build_is_used_as_it_is(compilers: Compilers) -> None:
+    rdma_core = compilers.rdma_core
     tree = RunOptions(guest=True, rdma_core=rdma_core)
     assert builds.trees_from(tree).rdma_core == rdma_core
     assert builds.builds_from(tree).rdma_core is None

@@ -1,8 +1,6 @@
 """`--out` of `report` and `waivers` writes regular files atomically, and special files directly."""
 
 import os
-import re
-import shlex
 import shutil
 import stat
 import threading
@@ -91,29 +89,6 @@ def test_the_page_of_a_history_that_is_a_loop_is_one_line(tmp_path: Path, cli: C
     (tmp_path / "history.html").symlink_to("history.html")
     said = refused(["report", "--history", str(tmp_path)], cli)
     assert said == f"{tmp_path / 'history.html'} cannot be written: Too many levels of symbolic links"
-
-
-@pytest.mark.parametrize("command", [each for each in COMMANDS if each[0] in ("run", "judge", "findings", "trial")])
-def test_standard_output_is_refused_as_a_directory(
-    command: list[str], tmp_path: Path, cli: Cli, monkeypatch: Patch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    said = refused([*command, "--out", "-"], cli)
-    assert "argument --out: - is standard output, not a directory" in said
-    assert list(tmp_path.iterdir()) == []
-
-
-# OLD is the placeholder of a run.
-EMPTY = """
-report ""|report --history ""|judge ""|judge OLD --cases ""|compare "" OLD|compare OLD ""|coverage --run ""|verify ""
-explain REG-15 --run ""|bundle ""|trial reproducers --run ""|trial mended ""|run --resume ""|run --lab ""|findings ""
-run --cases ""|run --waivers ""|list --cases ""|reproducer --all --run ""|waivers --run ""
-"""
-
-
-@pytest.mark.parametrize("command", [shlex.split(each) for each in re.split(r"[|\n]", EMPTY.strip())], ids=" ".join)
-def test_an_empty_path_is_refused(command: list[str], cli: Cli) -> None:
-    assert ": '' is not a path; see " in refused([OLD if word == "OLD" else word for word in command], cli)
 
 
 @pytest.mark.parametrize("out", ["new", "out/new", "./out/new"])

@@ -106,11 +106,6 @@ def test_a_long_value_is_cut_in_messages() -> None:
     assert len(Node("x" * 1000, read_bytes(b"a", "f").location).kind) < 80
 
 
-def test_a_file_that_is_missing_is_named_without_a_line(tmp_path: Path) -> None:
-    with pytest.raises(TextError, match=r"^gone\.yaml: cannot be read: No such file"):
-        read_file(tmp_path / "gone.yaml", "gone.yaml")
-
-
 def test_a_directory_and_a_pipe_are_no_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
