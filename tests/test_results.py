@@ -20,11 +20,11 @@ from conformance.results import records, writer
 from conformance.results.checked_json import values_in
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, decode, encode, footer_record, read_results, result_record
-from conformance.results.rule_conclusions import conclude_rules, rule_verdicts
+from conformance.results.rule_conclusions import conclude_rules
 from conformance.results.writer import ResultsFile
 from reports.digest import digest
 from reports.text import plain
-from samples import case, changed, header, numbered, registry, result, user_error
+from samples import case, changed, header, numbered, registry, result, rule_verdicts, user_error
 
 CASE = case("{rules: [REG-15, REG-16], when: {access: [REMOTE_WRITE]}, then: {outcome: refused, errno: EINVAL}}")
 
@@ -97,8 +97,8 @@ def test_the_verdict_of_a_rule_is_the_worst_of_its_cases(one: str, other: str) -
     lines = [result(first, other), result(second, one)]
     absent = other == "PASS" and one in ("UNSUPPORTED", "UNREACHABLE")
     expected = "PARTIAL" if absent else one
-    assert rule_verdicts(lines, registry()) == {"REG-01": expected}
-    assert rule_verdicts(lines[::-1], registry()) == {"REG-01": expected}
+    assert rule_verdicts(lines) == {"REG-01": expected}
+    assert rule_verdicts(lines[::-1]) == {"REG-01": expected}
 
 
 def test_a_rule_that_is_verified_in_part_says_what_the_device_does_not_offer() -> None:
@@ -127,12 +127,12 @@ def test_a_rule_that_is_verified_in_part_says_what_the_device_does_not_offer() -
 def test_an_open_outcome_does_not_verify_an_unsupported_rule() -> None:
     first, second = numbered(2).cases
     lines = [result(first, "PASS", expected={"outcome": "open"}), result(second, "UNSUPPORTED")]
-    assert rule_verdicts(lines, registry()) == {"REG-01": "UNSUPPORTED"}
+    assert rule_verdicts(lines) == {"REG-01": "UNSUPPORTED"}
 
 
 def test_a_waiver_counts_for_the_rule_through_the_effective_verdict() -> None:
     line = result(CASE, "FAIL", effective="PASS", waiver={"issue": "1"})
-    assert rule_verdicts([line], registry()) == {"REG-15": "PASS", "REG-16": "PASS"}
+    assert rule_verdicts([line]) == {"REG-15": "PASS", "REG-16": "PASS"}
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,36 @@ def test_objects_counted_only_afterwards_are_left_behind(monkeypatch: Patch) -> 
     assert "the kernel still counts" in came.observation["left_behind"][0]
 
 
+class Counted(ReferenceBench):
+    """A bench with these counts at its queries, one after the other."""
+
+    def __init__(self, counts: list[int]) -> None:
+        super().__init__()
+        self.counts = [*counts]
+
+    def resources(self) -> dict[str, int]:
+        return {"mr": self.counts.pop(0)}
+
+
+@pytest.mark.parametrize(
+    ("counts", "before"),
+    [([3, 3, 3, 3], [3, 3, 3]), ([3, 2, 1, 1, 1], [3, 1, 1])],
+    ids=["unchanged", "an object is released late"],
+)
+@pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
+def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
+    counts: list[int], before: list[int], row: str
+) -> None:
+    with closing(Counted(counts)) as bench:
+        run = on_the_reference(bench)
+        first = run_case(samples.case(ROW), run)
+        second = run_case(samples.case(ROW), run)
+        run_case(samples.case(row), run)
+        assert bench.counts == []
+        came = [each.kernel["resources"]["before"]["mr"] for each in (first, second)]
+    assert came == before[:2]
+
+
 def on_demand_point() -> Case:
     """A point of a sweep that needs the capability odp."""
     made = SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")

@@ -27,7 +27,7 @@ from conformance.model.record_shape import completed
 from conformance.model.verdict import Verdict
 from conformance.results.conclusions import exit_status
 from conformance.results.records import Recorded, encode, read_results, result_record
-from conformance.supervision import TRIES, Worker, WorkerEnd, session
+from conformance.supervision import TRIES, Worker, WorkerEnd, session, worker
 from conformance.tables.suite import load_suite
 from fixtures.system.host import HostWorker
 from fixtures.system.processes import Pulse
@@ -204,7 +204,9 @@ def test_a_malformed_line_of_the_harness_breaks_the_case_in_flight_and_no_other(
 
 def let_time_pass(monkeypatch: Patch) -> None:
     """Gives the supervisor a clock that advances by a second each time it is read."""
-    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=itertools.count(1.0).__next__))
+    clock = SimpleNamespace(monotonic=itertools.count(1.0).__next__)
+    for module in (session, worker):
+        monkeypatch.setattr(module, "time", clock)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from conformance.results.case_record import sweep_record
 from conformance.results.conclusions import headline
 from conformance.results.points import deviations, read_points
 from conformance.results.records import encode
-from conformance.results.rule_conclusions import rule_verdicts
 from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
 from conformance.sweeps.judging import SweepResult
@@ -148,7 +147,7 @@ def test_deviating_points_are_reported_by_a_formula_and_all_are_kept(bench: Benc
     assert "points_data" not in kept
     points = read_points(tmp_path, kept)
     assert points.by_verdict() == kept["points"]
-    assert rule_verdicts([kept], samples.registry()) == {"REG-15": "FAIL", "REG-17": "PASS"}
+    assert samples.rule_verdicts([kept]) == {"REG-15": "FAIL", "REG-17": "PASS"}
     output = "ibv_reg_mr should fail, returned an MR (4 of 6 points where remote_write_alone: those with REMOTE_READ)"
     assert headline("REG-15", kept) == (output, deviation["repro"])
     assert headline("REG-17", kept) == (kept["reason"], kept["repro"])
