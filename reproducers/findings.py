@@ -166,8 +166,9 @@ def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _tried(defect: Defect, run: Run) -> bool:
-    cases = set(defect.cases)
-    return any(record["case"] in cases and record["verdict"] != Verdict.MISSED for record in run.digest.results)
+    """Whether the run could show the defect; a stack that does not support or reach its cases cannot."""
+    cases, unable = set(defect.cases), (Verdict.MISSED, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+    return any(record["case"] in cases and record["verdict"] not in unable for record in run.digest.results)
 
 
 def _documented(rule: RuleFacts) -> str:
