@@ -145,7 +145,7 @@ def _section(
     ]
     lines.append(f"- seen on: {', '.join(seen)}{absent}")
     lines.append(f"- rules: {', '.join(defect.rules)}")
-    lines += [f"- the document: {_documented(facts[id_])}" for id_ in symptom.rules[:2] if id_ in facts]
+    lines += [f"- the document: {words_of(facts[id_])}" for id_ in symptom.rules[:2] if id_ in facts]
     lines.append(f"- observed: {symptom.line.removeprefix('afterwards ')} (`{symptom.name}`)")
     lines.append(f"- answered by: {defect.answering}")
     if place := where.get(defect.fingerprint):
@@ -171,7 +171,8 @@ def _tried(defect: Defect, run: Run) -> bool:
     return any(record["case"] in cases and record["verdict"] not in unable for record in run.digest.results)
 
 
-def _documented(rule: RuleFacts) -> str:
+def words_of(rule: RuleFacts) -> str:
+    """Returns the words of the document that a rule stands for, with their source."""
     return f'"{rule.quote}" ({rule.source})' if rule.quote else f"{rule.statement} ({rule.source})"
 
 
