@@ -21,6 +21,7 @@ from conformance.model.record import FooterRecord, HeaderRecord, ResultRecord
 from conformance.model.rules import Registry
 from conformance.results.case_record import sweep_record
 from conformance.results.records import Recorded, result_record
+from conformance.results.rule_conclusions import conclude_rules
 from conformance.sweeps.judging import rejudge_sweep
 from conformance.sweeps.outcome import Outcome, Points
 from conformance.tables.loader import Table, parse_table
@@ -44,6 +45,11 @@ def registry() -> Registry:
     rules, mistakes = read_registry([CASES], ROOT)
     assert not mistakes, "\n".join(map(str, mistakes))
     return rules
+
+
+def rule_verdicts(lines: Sequence[ResultRecord]) -> dict[str, str]:
+    """The verdict on each rule that has a result."""
+    return {rule: found.verdict for rule, found in conclude_rules(lines, registry().needs).items()}
 
 
 def table(name: str, rows: str, cases: int = 1) -> Table:
@@ -171,8 +177,8 @@ def footer_of(recorded: Recorded) -> FooterRecord:
 
 
 @contextmanager
-def user_error(match: str, status: int) -> Iterator[None]:
+def user_error(match: str, status: int) -> Iterator[pytest.ExceptionInfo[UserError]]:
     """Checks that a UserError with this message and this exit status is raised."""
     with pytest.raises(UserError, match=match) as caught:
-        yield
+        yield caught
     assert caught.value.status == status

@@ -280,6 +280,9 @@ def test_what_does_not_load_together_or_does_not_fit_at_all_is_not_accepted() ->
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
     found = {each.name: each.outcome for each in trial.try_together(several)}
     assert found == {"one": BROKEN, "two": BROKEN, "three": NO_FIT}
+    refused = [finding(*each) for each in found.items()]
+    assert kernel_runs._refused([*several, mutant("four", permitted=True)], refused) == ["one", "two"]
+    assert kernel_runs._refused([mutant("one")], refused) == []
 
 
 def test_a_seed_shuffles_the_cases_and_keeps_those_that_may_end_the_kernel_last() -> None:

@@ -4,7 +4,7 @@ import argparse
 import hashlib
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -130,8 +130,13 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
         trial.close()
     lost = report.regressions(findings.values(), before)
     print(report.summary(list(findings.values()), lost, time.monotonic() - began))
-    failed = {each.name for each in findings.values() if each.outcome in (FALSE_ALARM, BROKEN)}
-    return 1 if lost or any(each.permitted and each.name in failed for each in chosen) else 0
+    return 1 if lost or _refused(chosen, findings.values()) else 0
+
+
+def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]:
+    """Returns the permitted mutants on which a case fails, or no case can be run."""
+    failed = {each.name for each in findings if each.outcome in (FALSE_ALARM, BROKEN)}
+    return [each.name for each in chosen if each.permitted and each.name in failed]
 
 
 def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverModule:

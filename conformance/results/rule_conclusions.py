@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.record import EvidenceFacts, Missing, ResultRecord, Shows
-from conformance.model.rules import GRANTED, REFUSED, Needs, Registry, named
+from conformance.model.rules import GRANTED, REFUSED, Needs, named
 from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT
@@ -81,12 +81,6 @@ def touched(found: RuleConclusion) -> RuleConclusion:
         if found.verdict == Verdict.PASS
         else found
     )
-
-
-def rule_verdicts(results: Sequence[ResultRecord], registry: Registry) -> dict[str, Verdict]:
-    """The verdict on each rule that has a result (see `conclude_rules`), in the registry's order."""
-    found = conclude_rules(results, registry.needs)
-    return {rule: found[rule].verdict for rule in registry if rule in found}
 
 
 def unproven(results: Sequence[ResultRecord], needs: Needs) -> dict[str, str]:
