@@ -8,6 +8,10 @@
 set -eu
 
 suite=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
+if [ $# -lt 2 ]; then
+    echo "usage: sh ci/stack.sh STACK KEPT [OPTION of rdma-cts run]..." >&2
+    exit 2
+fi
 stack=$1 kept=$2
 shift 2
 out=out/$stack

@@ -108,7 +108,8 @@ def run_lab(file: Path, options: RunOptions, arguments: argparse.Namespace, resu
         write_atomically(out / PAGE, page(lab))
     if any(run.status not in (0, 1) for run in runs):
         print(_rest(out))
-    print(f"report: {out / PAGE} (results: {', '.join(str(out / host.name) for host in labelled)})")
+    recorded = ", ".join(str(out / host.name) for host in labelled if _has_run(out / host.name))
+    print(f"report: {out / PAGE}{recorded and f' (results: {recorded})'}")
     return _status([run.status for run in runs])
 
 

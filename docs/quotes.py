@@ -4,7 +4,8 @@
     python3 docs/quotes.py RUN [STACK]  # the same, after RUN was copied as the recorded run of STACK (default: rxe)
 
 `docs/runs/STACK.jsonl.xz` is the results file of a default run on a stack. The pages quote the run on rxe, and the
-table of rules quotes the runs on all stacks. A test compares the pages with these files.
+table of rules quotes the runs on all stacks. The page of findings gets the present words of the rules. A test compares
+the pages with these files.
 """
 
 import functools
@@ -14,7 +15,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,8 +27,9 @@ from conformance.model.verdict import INCOMPLETE, Verdict  # noqa: E402
 from conformance.results.records import FILE_NAME, encode, read_results  # noqa: E402
 from conformance.tables.rules_file import read_registry  # noqa: E402
 from conformance.tables.suite import CASES  # noqa: E402
-from reports.digest import Digest, read  # noqa: E402
+from reports.digest import Digest, RuleFacts, read  # noqa: E402
 from reports.terminal import summary  # noqa: E402
+from reproducers.findings import words_of  # noqa: E402
 from trial.catalogue import BLIND_VIOLATIONS, UNTRIABLE, VIOLATIONS  # noqa: E402
 
 RUNS = ROOT / "docs/runs"
@@ -45,6 +47,8 @@ _SEEN: Mapping[str, str] = {
     Verdict.UNREACHABLE: "unreachable",
     **dict.fromkeys(INCOMPLETE, "undecided"),
 }
+FINDINGS = ROOT / "docs/findings.md"
+_DOCUMENTS = re.compile(r"(?P<head>^- rules: (?P<rules>.*)\n)(?P<told>(?:- the document: .*\n)+)", re.MULTILINE)
 _BLOCK = re.compile(r"(<!-- quoted: (?P<name>[a-z ]+) -->\n).*?(<!-- end of quote -->)", re.DOTALL)
 
 
@@ -163,6 +167,26 @@ def quoted(text: str, run: Digest) -> str:
     return _BLOCK.sub(block, text)
 
 
+def with_present_words(text: str) -> str:
+    """Returns the page of findings with the present words of the rules. The page cannot be made again from the recorded
+    runs, because it has defects of other runs."""
+
+    def renewed(found: re.Match[str]) -> str:
+        rules = [_rules()[id_] for id_ in found["rules"].split(", ")]
+        facts = [RuleFacts(each.id, "", each.statement, each.document, each.section, each.quote) for each in rules]
+        told = found["told"].splitlines(keepends=True)
+        return found["head"] + "".join(_present(line, facts) for line in told)
+
+    return _DOCUMENTS.sub(renewed, text)
+
+
+def _present(line: str, facts: Sequence[RuleFacts]) -> str:
+    """Returns a line about the document of one of these rules with the rule's present words."""
+    now = {f"- the document: {words_of(each)}\n": each.source for each in facts}
+    of_source = [each for each, source in now.items() if line.endswith(f"({source})\n")]
+    return line if line in now else next(iter(of_source or now))
+
+
 def main() -> None:
     """Stores the given run, if there is one, and rewrites the pages."""
     if len(sys.argv) > 1:
@@ -175,6 +199,7 @@ def main() -> None:
     for name in PAGES:
         page = ROOT / name
         page.write_text(quoted(page.read_text(encoding="utf-8"), run), encoding="utf-8")
+    FINDINGS.write_text(with_present_words(FINDINGS.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -77,12 +77,13 @@ class Comparison:
         """The defects by their kind: only in the new run, only in the old run, in both runs (with the data of the new
         run), not decided, or not tried by the old run, which has no case of the defect.
 
-        A defect of the old run is not decided if the new run has not tried or decided one of its cases, or has seen the
-        defect without confirming it. A defect is not new if the old run saw it, even unconfirmed. Waived defects are
-        left out.
+        A defect of the old run is not decided if the new run has not tried or decided one of its cases, does not
+        support or reach one, or has seen the defect without confirming it. A defect is not new if the old run saw it,
+        even unconfirmed or waived. Waived defects of the new run are left out.
         """
         new, old = self.new.open_defects, self.old.open_defects
-        known, now = _fingerprints(old) | _unconfirmed(self.old), _fingerprints(new)
+        known = _fingerprints(self.old.defects)
+        now = _fingerprints(each for each in self.new.defects if not each.unconfirmed)
         tried = {record["case"] for record in self.old.results}
         unknown = [each for each in new if known.isdisjoint(each.fingerprints)]
         unseen = [each for each in old if now.isdisjoint(each.fingerprints)]
@@ -98,7 +99,7 @@ class Comparison:
     def _is_decided(self, defect: Defect) -> bool:
         if not self._unconfirmed_now.isdisjoint(defect.fingerprints):
             return False
-        return not {self._verdicts.get(case, Verdict.MISSED) for case in defect.cases} & set(INCOMPLETE)
+        return not {self._verdicts.get(case, Verdict.MISSED) for case in defect.cases} & {*INCOMPLETE, *_ABSENT}
 
     @cached_property
     def _unconfirmed_now(self) -> set[str]:

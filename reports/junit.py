@@ -4,8 +4,8 @@ The document is ASCII and has none of the control characters that XML forbids, w
 """
 
 import re
-import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from xml.sax.saxutils import escape
 
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
@@ -14,6 +14,7 @@ from reports.digest import Digest
 
 FILE_NAME = "junit.xml"
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_QUOTED = {'"': "&quot;", "\t": "&#09;", "\n": "&#10;", "\r": "&#13;"}  # in attributes
 # JUnit has three outcomes besides success. A violation is a failure, a verdict about the harness or the environment is
 # an error, and every other verdict is skipped.
 _ELEMENT = {
@@ -35,38 +36,32 @@ def render(runs: Sequence[Digest]) -> bytes:
 
 
 def _document(runs: Sequence[Digest]) -> Iterator[str]:
+    """Yields the document in parts. It is written as text, because elements in memory take most of the time for runs of
+    very many cases."""
     yield "<?xml version='1.0' encoding='us-ascii'?>\n<testsuites>\n"
     for run in runs:
-        suite, end = _indented(_testsuite(run), 1), "  </testsuite>\n"
-        yield suite.removesuffix(end)
-        yield from (_indented(_testcase(run, record), 2) for record in run.by_severity())  # one at a time: saves memory
-        yield end
+        kinds = [_ELEMENT.get(record["effective"], "") for record in run.results]
+        suite = {
+            "name": "rdma-cts",
+            "tests": str(len(run.results)),
+            "failures": str(kinds.count("failure")),
+            "errors": str(kinds.count("error")),
+            "skipped": str(kinds.count("skipped")),
+            "time": f"{run.footer['duration_s'] if run.footer else 0.0:.3f}",
+            "timestamp": run.header["started"],
+            "hostname": run.device,
+        }
+        yield f"  <{_tag('testsuite', suite)}>\n    <properties>\n"
+        for name, value in _properties(run):
+            yield f"      <{_tag('property', {'name': name, 'value': str(value)})} />\n"
+        yield "    </properties>\n"
+        yield from (_testcase(run, record) for record in run.by_severity())
+        yield "  </testsuite>\n"
     yield "</testsuites>\n"
 
 
-def _indented(element: ET.Element, level: int) -> str:
-    ET.indent(element, level=level)
-    return f"{'  ' * level}{ET.tostring(element, encoding='unicode')}\n"
-
-
-def _testsuite(run: Digest) -> ET.Element:
-    """Returns the testsuite of a run, without its testcases."""
-    kinds = [_ELEMENT.get(record["effective"], "") for record in run.results]
-    suite = ET.Element(
-        "testsuite",
-        name="rdma-cts",
-        tests=str(len(run.results)),
-        failures=str(kinds.count("failure")),
-        errors=str(kinds.count("error")),
-        skipped=str(kinds.count("skipped")),
-        time=f"{run.footer['duration_s'] if run.footer else 0.0:.3f}",
-        timestamp=clean(run.header["started"]),
-        hostname=clean(run.device),
-    )
-    properties = ET.SubElement(suite, "properties")
-    for name, value in _properties(run):
-        ET.SubElement(properties, "property", name=name, value=clean(str(value)))
-    return suite
+def _tag(name: str, attributes: Mapping[str, str]) -> str:
+    return " ".join([name, *(f'{key}="{escape(clean(text), _QUOTED)}"' for key, text in attributes.items())])
 
 
 def _properties(run: Digest) -> Sequence[tuple[str, object]]:
@@ -86,24 +81,24 @@ def _properties(run: Digest) -> Sequence[tuple[str, object]]:
     ]
 
 
-def _testcase(run: Digest, record: ResultRecord) -> ET.Element:
+def _testcase(run: Digest, record: ResultRecord) -> str:
     folder, _, name = record["case"].partition("/")
     seconds = (record["duration_us"] or 0) / 1e6
-    element = ET.Element("testcase", classname=f"rdma-cts.{clean(folder)}", name=clean(name), time=f"{seconds:.6f}")
-    kind = _ELEMENT.get(record["effective"], "")
-    if kind == "skipped":
-        # In xunit2, a `skipped` element has no text, so all lines are in its message.
-        ET.SubElement(element, "skipped", type=record["effective"], message=_message(run, record))
-    elif kind:
-        child = ET.SubElement(element, kind, type=record["effective"], message=_message(run, record))
-        child.text = clean("\n".join(evidence.lines(run, record)))
-    return element
+    case = _tag("testcase", {"classname": f"rdma-cts.{folder}", "name": name, "time": f"{seconds:.6f}"})
+    kind = _ELEMENT.get(record["effective"])
+    if not kind:
+        return f"    <{case} />\n"
+    outcome = _tag(kind, {"type": record["effective"], "message": _message(run, record)})
+    # In xunit2, a `skipped` element has no text, so all lines are in its message.
+    text = "" if kind == "skipped" else escape(clean("\n".join(evidence.lines(run, record))))
+    inner = f"<{outcome}>{text}</{kind}>" if text else f"<{outcome} />"
+    return f"    <{case}>\n      {inner}\n    </testcase>\n"
 
 
 def _message(run: Digest, record: ResultRecord) -> str:
     defects = run.defects_in(record["case"])
     severity = f", {defects[0].severity.label}, defect {defects[0].fingerprint}" if defects else ""
-    return clean(f"{record['effective']} {' '.join(record['rules'])}{severity}: {record['reason']}")
+    return f"{record['effective']} {' '.join(record['rules'])}{severity}: {record['reason']}"
 
 
 def clean(text: str) -> str:

@@ -14,7 +14,7 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from math import ceil, prod, sqrt
 from typing import Any
 
@@ -48,6 +48,7 @@ _SIGNS: Mapping[str, str] = {
 }
 _MATRIX_AXES = ("op", "place")
 _WIDEST = 512
+_AT_ONCE = 1000  # the number of texts that are compressed at once
 
 
 def map_of(points: Points) -> dict[str, Any]:
@@ -194,8 +195,8 @@ class PageData:
     """The data of one page. `cases` has, by the id of each case, a record or None for each run."""
 
     def __init__(self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]) -> None:
-        self._texts = ["null"]
-        self._numbers: dict[str | tuple[str], int] = {}
+        # The number of each value in `texts`, by the value; a value that is not a text is in a tuple, as JSON.
+        self._numbers: dict[str | tuple[str] | None, int] = {None: 0}
         self._known: dict[tuple[str, int], int] = {}  # by column and id() of a value; the digests keep the values alive
         self._rules = array("I", (self._number(first_of(records)["rules"]) for records in cases.values()))
         self._runs = [
@@ -209,7 +210,12 @@ class PageData:
         return base64.b64encode(b"".join([*parts, deflating.flush()])).decode()
 
     def _json(self, more: Mapping[str, Any]) -> Iterator[str]:
-        yield f'{{"rules":{self._rules.tolist()},"texts":[{",".join(self._texts)}],"runs":['
+        yield f'{{"rules":{self._rules.tolist()},"texts":['
+        keys = iter(self._numbers)
+        yield _encoded(next(keys))
+        while some := list(islice(keys, _AT_ONCE)):
+            yield "".join(f",{key[0] if isinstance(key, tuple) else _encoded(key)}" for key in some)
+        yield '],"runs":['
         for number, columns in enumerate(self._runs):
             yield "{" if not number else ",{"
             yield ",".join(f'"{name}":{column.tolist()}' for name, column in columns.items())
@@ -224,8 +230,7 @@ class PageData:
             return 0
         key = value if isinstance(value, str) else (_encoded(value),)
         if (number := self._numbers.get(key)) is None:
-            number = self._numbers[key] = len(self._texts)
-            self._texts.append(_encoded(value))
+            number = self._numbers[key] = len(self._numbers)
         return number
 
     def _columns(self, run: Digest, records: Iterable[ResultRecord | None]) -> dict[str, array[int]]:

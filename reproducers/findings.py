@@ -145,7 +145,7 @@ def _section(
     ]
     lines.append(f"- seen on: {', '.join(seen)}{absent}")
     lines.append(f"- rules: {', '.join(defect.rules)}")
-    lines += [f"- the document: {_documented(facts[id_])}" for id_ in symptom.rules[:2] if id_ in facts]
+    lines += [f"- the document: {words_of(facts[id_])}" for id_ in symptom.rules[:2] if id_ in facts]
     lines.append(f"- observed: {symptom.line.removeprefix('afterwards ')} (`{symptom.name}`)")
     lines.append(f"- answered by: {defect.answering}")
     if place := where.get(defect.fingerprint):
@@ -166,11 +166,13 @@ def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _tried(defect: Defect, run: Run) -> bool:
-    cases = set(defect.cases)
-    return any(record["case"] in cases and record["verdict"] != Verdict.MISSED for record in run.digest.results)
+    """Whether the run could show the defect; a stack that does not support or reach its cases cannot."""
+    cases, unable = set(defect.cases), (Verdict.MISSED, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+    return any(record["case"] in cases and record["verdict"] not in unable for record in run.digest.results)
 
 
-def _documented(rule: RuleFacts) -> str:
+def words_of(rule: RuleFacts) -> str:
+    """Returns the words of the document that a rule stands for, with their source."""
     return f'"{rule.quote}" ({rule.source})' if rule.quote else f"{rule.statement} ({rule.source})"
 
 

@@ -84,9 +84,9 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-# The files that take longest, in the order in which they are begun. The first makes the template that the other guests
-# need; meanwhile the next three compute.
-_FIRST = "run personas reference remote_host host_device bad_driver own_builds kills bundle plugin page".split()
+# The files that take longest, in the order in which they are begun. The first makes the template, for which the second
+# waits; meanwhile the next two compute.
+_FIRST = "run host_device personas reference bad_driver own_builds kills remote_host bundle plugin page".split()
 
 
 @pytest.hookimpl(trylast=True)

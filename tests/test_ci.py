@@ -118,6 +118,8 @@ def test_a_cell_whose_run_is_incomplete_fails_and_is_not_kept(scripts: Scripts) 
 def test_a_cell_whose_run_does_not_begin_has_the_status_of_the_run(scripts: Scripts) -> None:
     scripts.will(4)
     assert scripts.call("stack.sh", "forky", "kept").returncode == 4
+    mistaken = scripts.call("stack.sh", "forky")
+    assert (mistaken.returncode, mistaken.stderr[:28]) == (2, "usage: sh ci/stack.sh STACK ")
 
 
 @pytest.mark.parametrize(

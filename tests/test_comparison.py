@@ -12,7 +12,7 @@ from lxml import etree
 
 from conformance.model.case import Case
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VERDICTS
+from conformance.model.verdict import INCOMPLETE, VERDICTS
 from conformance.results.records import Recorded, encode, footer_record
 from conformance.sweeps.outcome import Outcome
 from kinds import Cli
@@ -25,6 +25,7 @@ from samples import header, numbered, registry, result
 
 SUITE = numbered(4)
 # The outcomes of made-up sweeps; one is of a device that does not offer a point.
+WAIVED: dict[str, Any] = {"effective": "WAIVED", "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"}}
 NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15")]
 
 
@@ -126,9 +127,8 @@ def test_a_divergence_of_random_sequences_that_was_not_there_is_a_regression(tmp
 
 
 def test_a_waived_failure_is_not_a_regression_and_an_unused_waiver_is_reported(tmp_path: Path) -> None:
-    waived: dict[str, Any] = {"effective": "WAIVED", "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"}}
-    old = [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1], "FAIL", **waived)]
-    found, status = changes(tmp_path, old, [result(SUITE.cases[0], "FAIL", **waived), result(SUITE.cases[1])])
+    old = [result(SUITE.cases[0], "FAIL", **WAIVED), result(SUITE.cases[1], "FAIL", **WAIVED)]
+    found, status = changes(tmp_path, old, [result(SUITE.cases[0], "FAIL", **WAIVED), result(SUITE.cases[1])])
     assert [(change.kind, change.case) for change in found] == [("waiver no longer needed", SUITE.cases[1].id)]
     assert status == 0
 
@@ -287,14 +287,24 @@ def test_defects_are_compared_by_their_fingerprints(tmp_path: Path, cli: Cli) ->
     assert "newly supported, and wrong: 1 case" in said
 
 
-@pytest.mark.parametrize("again", ["MISSED", "BROKEN", ""])
+@pytest.mark.parametrize("again", ["MISSED", "BROKEN", "UNSUPPORTED", "UNREACHABLE", ""])
 def test_a_defect_whose_case_was_not_decided_is_not_gone(again: str, tmp_path: Path, cli: Cli) -> None:
     first, second = SUITE.cases[:2]
     old = run(tmp_path / "old", [result(first, "FAIL"), result(second)])
     new = run(tmp_path / "new", [*([result(first, again)] if again else []), result(second)])
-    said = cli(3 if again else 0, "compare", old, new).out
+    said = cli(3 if again in INCOMPLETE else 0, "compare", old, new).out
     assert "defects: 0 new, 0 gone, 0 in both, 1 not decided\n" in said
     assert "  gone  " not in said
+
+
+def test_a_defect_that_a_waiver_covers_in_one_run_is_neither_gone_nor_new(tmp_path: Path, cli: Cli) -> None:
+    case = SUITE.cases[0]
+    open_, waived = (
+        run(tmp_path / "open", [result(case, "FAIL")]),
+        run(tmp_path / "waived", [result(case, "FAIL", **WAIVED)]),
+    )
+    assert "defects: " not in cli(0, "compare", open_, waived).out  # there is nothing to tell of a known defect
+    assert "defects: 0 new, 0 gone, 1 in both\n" in cli(1, "compare", waived, open_).out
 
 
 def test_a_defect_that_the_old_run_did_not_try_is_not_new(tmp_path: Path, cli: Cli) -> None:

@@ -140,6 +140,7 @@ def test_an_unreachable_host_affects_only_its_column(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     for host in ("one", "two"):
         assert f"{host}: not run: {host} {reason}" in done.stdout
+    assert done.stdout.splitlines()[-1] == "report: out/lab.html"
     shown = html.parse(str(tmp_path / "out" / "lab.html"))
     assert "2 nodes, 0 groups, nothing was compared, 2 without a complete run" in shown.findtext(".//h1")
     assert reason in shown.getroot().text_content()

@@ -26,3 +26,9 @@ def test_a_page_quotes_the_recorded_run(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "<!-- quoted: " in text
     assert quotes.quoted(text, recorded()) == text, "python3 docs/quotes.py writes it"
+
+
+def test_the_page_of_findings_has_the_present_words_of_the_rules() -> None:
+    text = quotes.FINDINGS.read_text(encoding="utf-8")
+    assert text.count("\n- the document: ") > 40
+    assert quotes.with_present_words(text) == text, "python3 docs/quotes.py writes it"

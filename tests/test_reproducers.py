@@ -361,18 +361,21 @@ def test_the_page_of_findings_has_each_defect_with_its_stacks_and_its_program(tm
     assert "; not on: " not in page
 
 
-def test_the_page_of_findings_says_on_which_stacks_the_cases_of_a_defect_pass(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("verdict", "says"), [("PASS", "not on"), ("UNSUPPORTED", "not tried on")])
+def test_the_page_of_findings_says_on_which_stacks_a_defect_is_not_seen(
+    tmp_path: Path, verdict: str, says: str
+) -> None:
     passing = [json.loads(line) for line in FORKY.read_text().splitlines()]
     passing[0]["stack"] = "sid"
     for record in passing[1:]:
         if str(record.get("case", "")).startswith("bind_mw/"):
-            record |= {"verdict": "PASS", "effective": "PASS", "rule_verdicts": {}, "deviations": [], "fault": None}
+            record |= {"verdict": verdict, "effective": verdict, "rule_verdicts": {}, "deviations": [], "fault": None}
     sid = tmp_path / "sid.jsonl"
     sid.write_text("".join(json.dumps(record) + "\n" for record in passing))
     assert main(["findings", str(FORKY), str(sid), "--out", str(tmp_path)]) == 0
     page = (tmp_path / "findings.md").read_text()
-    assert re.search(r"- seen on: forky \(\d+ results\); not on: sid\n- rules: BIND", page)
-    assert "not tried on" not in page
+    assert re.search(rf"- seen on: forky \(\d+ results\); {says}: sid\n- rules: BIND", page)
+    assert {says} == set(re.findall("; (not.* on): ", page))
 
 
 def test_unconfirmed_violations_are_not_findings(tmp_path: Path) -> None:

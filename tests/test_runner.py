@@ -15,15 +15,13 @@ from conformance.judging import Basis, Judgement, apply_profile
 from conformance.kernel import resources
 from conformance.model.capability import Profile
 from conformance.model.case import Case
-from conformance.model.kind import BY_CALL, Kind
+from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
 from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
 from conformance.sweeps.run import SweepRun
-from conformance.tables.loader import parse_table
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import ROOT, load_suite
-from conformance.yamldoc.nodes import read_bytes
 from kinds import Patch
 from reference.bench import ReferenceBench
 from reference.device import Device
@@ -130,6 +128,36 @@ def test_objects_counted_only_afterwards_are_left_behind(monkeypatch: Patch) -> 
     assert "the kernel still counts" in came.observation["left_behind"][0]
 
 
+class Counted(ReferenceBench):
+    """A bench with these counts at its queries, one after the other."""
+
+    def __init__(self, counts: list[int]) -> None:
+        super().__init__()
+        self.counts = [*counts]
+
+    def resources(self) -> dict[str, int]:
+        return {"mr": self.counts.pop(0)}
+
+
+@pytest.mark.parametrize(
+    ("counts", "before"),
+    [([3, 3, 3, 3], [3, 3, 3]), ([3, 2, 1, 1, 1], [3, 1, 1])],
+    ids=["unchanged", "an object is released late"],
+)
+@pytest.mark.parametrize("row", [ROW, SPACE], ids=["row", "sweep"])
+def test_the_kernel_is_counted_before_a_case_only_if_a_count_may_have_changed(
+    counts: list[int], before: list[int], row: str
+) -> None:
+    with closing(Counted(counts)) as bench:
+        run = on_the_reference(bench)
+        first = run_case(samples.case(ROW), run)
+        second = run_case(samples.case(ROW), run)
+        run_case(samples.case(row), run)
+        assert bench.counts == []
+        came = [each.kernel["resources"]["before"]["mr"] for each in (first, second)]
+    assert came == before[:2]
+
+
 def on_demand_point() -> Case:
     """A point of a sweep that needs the capability odp."""
     made = SPACE.replace("REMOTE_WRITE]", "ON_DEMAND]").replace("refused, rule", "success, rule")
@@ -201,33 +229,6 @@ def test_unsupported_is_reported_before_unreachable(declared: bool, row: str, ru
     assert judgement.verdict == Verdict.UNREACHABLE
     assert judgement.reason.endswith("no such memory; buy some")
     assert judgement.reason.startswith("the device does not declare odp, ") is not declared
-
-
-def mistakes(row: str) -> list[str]:
-    """The mistakes in a table of the API with this row."""
-    text = f"verb: api\ncases: 1\nrows:\n  - {row}\n"
-    path = Path("cases/api/sample.yaml")
-    table, found = parse_table(read_bytes(text.encode(), str(path)), path, samples.registry())
-    assert (table is None) == bool(found)
-    return [str(mistake) for mistake in found]
-
-
-API = "{id: a, rules: [API-01], when: {item: enum ibv_qp_type}, then: success"
-
-
-def test_a_call_with_a_kind_of_its_own_takes_nothing_that_its_runner_does_not_use() -> None:
-    assert mistakes(API + "}") == []
-    for more in ("given: {pds: [other]}", "afterwards: [{call: ibv_alloc_mw, type: 1, then: success}]"):
-        [line] = mistakes(f"{API}, {more}}}")
-        assert f"a row that calls compare_api has no {more.partition(':')[0]!r}" in line
-        assert line.startswith("cases/api/sample.yaml:4:")
-
-
-@pytest.mark.parametrize("call", BY_CALL)
-def test_a_call_of_its_own_kind_is_not_a_step(call: str) -> None:
-    step = f"{{call: {call}, item: enum ibv_qp_type, then: success}}"
-    row = f"{{id: a, rules: [REG-01], call: ibv_alloc_mw, when: {{type: 1}}, then: open, afterwards: [{step}]}}"
-    assert any(f"{call} cannot be a step afterwards" in line for line in mistakes(row))
 
 
 @pytest.mark.parametrize(

@@ -86,18 +86,3 @@ def test_explain_has_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> 
 
 def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, cli: Cli) -> None:
     assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(cli, SWEEP, "--run", run)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        ("0123456789ab", "has no defect 0123456789ab"),
-        (f"{SWEEP}#op=nothing", "nothing"),
-        (f"{ROW}#op=RDMA_WRITE", "is not a sweep and has no points"),
-    ],
-    ids=["defect", "point", "row"],
-)
-def test_what_does_not_exist_is_one_line(run: Path, wanted: str, message: str, cli: Cli) -> None:
-    line, *hint = cli(2, "explain", wanted, "--run", run).err.splitlines()
-    assert message in line
-    assert len(hint) <= 1

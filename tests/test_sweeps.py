@@ -179,23 +179,9 @@ def test_a_single_point_is_judged_as_in_the_sweep(bench: Bench) -> None:
     assert found.sweep.judged_row(needy, lambda name: True).needs == ()
 
 
-@pytest.mark.parametrize(
-    ("point", "output"),
-    [
-        ("length=1page,access=MW_BIND", "constraint excludes this point"),
-        ("length=1page", "no value of axis 'access'"),
-        ("length=1page,access=MW_BNID", "did you mean MW_BIND?"),
-    ],
-)
-def test_a_point_that_a_sweep_has_not_is_a_mistake_of_one_line(point: str, output: str) -> None:
-    with pytest.raises(UserError) as caught:
-        Selection(only=[f"reg_mr/sample/space#{point}"]).apply(SUITE)
-    assert output in str(caught.value)
-
-
-def test_a_case_of_one_call_has_no_points() -> None:
-    with pytest.raises(UserError, match="has no points"):
-        samples.numbered(1).find("reg_mr/sample/c0#access=none")
+def test_a_point_that_the_constraint_excludes_is_a_mistake() -> None:
+    with pytest.raises(UserError, match="constraint excludes this point"):
+        Selection(only=["reg_mr/sample/space#length=1page,access=MW_BIND"]).apply(SUITE)
 
 
 def test_a_seed_shuffles_points_and_gives_the_same_order_again() -> None:

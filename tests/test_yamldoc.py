@@ -14,11 +14,10 @@ from conformance.yamldoc.nodes import MAX_BYTES, MAX_DEPTH, Node, TextError, pla
 from conformance.yamldoc.reader import Reader
 
 
-def mistakes(text: str | bytes) -> list[str]:
+def mistakes(text: str) -> list[str]:
     """The mistakes in the text, each as `line:column: message`."""
-    data = text.encode() if isinstance(text, str) else text
     with pytest.raises(TextError) as caught:
-        read_bytes(data, "f")
+        read_bytes(text.encode(), "f")
     return [str(mistake).removeprefix("f:") for mistake in caught.value.mistakes]
 
 
@@ -52,31 +51,15 @@ def test_a_word_that_some_readers_convert_to_a_boolean_is_refused(word: str) -> 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "1:1: the file is empty"),
-        ("# nothing but a remark\n", "1:1: the file is empty"),
-        ("a: &x 1", "1:4: anchors are not allowed (&x); write the value out"),
-        ("a: *x", "1:4: aliases are not allowed (*x); write the value out"),
-        ("a: !!python/object:os.system {}", "1:4: tags are not allowed (!!python/object:os.system)"),
-        ("a: !!str 12", "1:4: tags are not allowed (!!str)"),
         ("a: ! 12", "1:4: tags are not allowed (!)"),
-        ("%YAML 1.1\n---\na: 1", "1:1: directives"),
-        ("a: 1\n---\nb: 2", "2:1: a second document"),
-        ("a: 1\na: 2", "2:1: duplicate key 'a' (first in line 1)"),
         ("x: {a: 1, a: 2}", "1:11: duplicate key 'a' (first in line 1)"),
-        ("a: 'b\nc: d\n", "1:4: this quote or bracket is never closed"),
-        ("a: [b, c\n", "1:4: this quote or bracket is never closed"),
         ("a: {b: c\n", "1:4: this quote or bracket is never closed"),
         ("a: b\nc\nd: e", "2:1: not valid YAML: a ':' or indentation is missing after this"),
-        ("a: " + "9" * 5000, "1:4: a number of more than 64 bits"),
-        ('a: "\\UFFFFFFFF"', "1:5: not valid YAML"),
-        ('a: "\\ud800"', "1:4: an escape for U+D800, which is not a printable character"),
-        ("a: b\u2028c", "1:5: a line break that most editors do not show (U+2028)"),
-        ("\ufeffa: b", "1:1: a byte order mark"),
-        (b"a: b\nc: \xff", "2:4: byte 0xff is not UTF-8 text"),
         ("é: [\n", "1:4: this quote or bracket is never closed"),
     ],
 )
-def test_a_mistake_has_its_location_and_message(text: str | bytes, expected: str) -> None:
+def test_a_mistake_has_its_location_and_message(text: str, expected: str) -> None:
+    """The other mistakes are in tests/malformed."""
     (only,) = mistakes(text)
     assert only.startswith(expected)
 
@@ -84,16 +67,6 @@ def test_a_mistake_has_its_location_and_message(text: str | bytes, expected: str
 def test_windows_line_ends_are_read_and_counted() -> None:
     assert plain(read_bytes(b"a: 1\r\nb: 2\r\n", "f")) == {"a": 1, "b": 2}
     assert mistakes("a: 1\r\nb: *x\r\n")[0].startswith("2:4: ")
-
-
-def test_mistakes_that_leave_the_structure_readable_are_reported_together() -> None:
-    found = mistakes("a: &x 1\na: yes\nb: !t [*x]\n1: 2\n")
-    assert [one.split(" ")[0] for one in found] == ["1:4:", "2:1:", "2:4:", "3:4:", "3:8:", "4:1:"]
-
-
-def test_an_alias_bomb_costs_nothing() -> None:
-    rows = [f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 9)}]" for number in range(1, 10)]
-    assert all("not allowed" in one for one in mistakes("a0: &a0 x\n" + "\n".join(rows)))
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
@@ -187,11 +160,6 @@ MANY_AXES = "\n".join(f"  a{number}: [0, 1]" for number in range(15000))
     ("text", "expected"),
     [
         ("x: $b\neach: {aa: [1]}", "1:4: unknown axis $b (known: aa)"),
-        ("x: $5", "1:4: a $ without a name after it"),
-        ("x: $a\neach: {a: []}", "2:11: axis 'a' has no values"),
-        ("x: $a\neach: {a: word}", "2:11: axis 'a' must be a list, not the text 'word'"),
-        ("x: $a\neach: {a: [1, 1]}", "2:15: duplicate value of axis 'a' (first in line 2)"),
-        ("x: $a\neach: {a: [[p], $b]}", "2:17: a value of axis 'a' cannot contain $"),
         ("x: $a\neach: {a: [[p, $b]]}", "2:16: a value of axis 'a' cannot contain $"),
         (f"x: word\neach:\n{MANY_AXES}\n", "1:1: expands to more than"),
         (f"x: {'$a' * 300}\neach: {{a: [{'w' * 300}]}}", "1:4: becomes longer than"),
@@ -201,7 +169,7 @@ MANY_AXES = "\n".join(f"  a{number}: [0, 1]" for number in range(15000))
             "1:1: the row is too long to be expanded 500 times",
         ),
     ],
-    ids=range(11),
+    ids=range(6),
 )
 def test_a_mistake_in_an_axis_has_the_location_of_its_cause(text: str, expected: str) -> None:
     _, (only,) = expand(text)
@@ -279,20 +247,14 @@ def test_the_objects_of_a_sum_are_known_before_it_has_a_value() -> None:
         ("+ - 1", "not a sum"),
         ("1 + - - 1", "at '+ - - 1'"),
         ("1 2", "at '2'"),
-        ("buf * 2", "at '* 2'"),
         ("1.5 pages", "at '.5 pages'"),
         ("buf.size.end", "at '.end'"),
-        ("__import__('os')", "not a sum"),
-        ("4 pagse", "unknown unit 'pagse' (did you mean page?)"),
         ("4 kib", "did you mean KiB?"),
-        ("page", "a unit and needs a number"),
-        ("007", "begins with 0"),
         ("18446744073709551616", "more than 64 bits"),
         ("0x10000000000000000", "more than 64 bits"),
         ("9" * 10000, "more than 64 bits"),
         ("16777216 TiB", "more than 64 bits"),
         ("18446744073709551615 pages", "more than 64 bits"),
-        ("SIZE_MAX.addr", "has no property 'addr'"),
     ],
 )
 def test_an_invalid_quantity_is_refused_with_a_message(text: str, fragment: str) -> None:

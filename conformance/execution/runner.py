@@ -8,7 +8,7 @@ results/ stores the results.
 import itertools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from conformance.bench.interface import Bench
@@ -17,7 +17,7 @@ from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
 from conformance.header import FAIL, NOT_COVERED, PASS, Check
 from conformance.judging import Basis, Judgement, conclude
-from conformance.kernel.resources import count_when_settled, kept, leaked, resource_evidence
+from conformance.kernel.resources import Counts, count_when_settled, kept, leaked, resource_evidence
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.observation import KernelEvidence, Observation
@@ -67,6 +67,23 @@ class CaseRun:
     duration_us: int
 
 
+class LastCounts:
+    """The kernel's counts after the last case, if they were the same before that case. They need not be counted again
+    before the next case: counting takes an emulated guest as long as making a pair of queue pairs."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Bench, Counts] | None = None
+
+    def take(self, bench: Bench) -> Counts:
+        """Returns the counts before a case, and forgets them."""
+        known, self._known = self._known, None
+        return known[1] if known and known[0] is bench else bench.resources()
+
+    def keep(self, bench: Bench, before: Counts, after: Counts) -> None:
+        """Stores the counts after a case if nothing has changed, so that no change can still be in progress."""
+        self._known = (bench, after) if after == before else None
+
+
 @dataclass(frozen=True)
 class RunContext:
     """The data that all cases of a run share.
@@ -79,6 +96,7 @@ class RunContext:
     watch: Watch
     runners: "Mapping[Kind, KindRunner]"
     seed: int | None = None
+    last_counts: LastCounts = field(default_factory=LastCounts)
 
 
 # Runs a case of one kind, whose preconditions are met.
@@ -173,9 +191,10 @@ def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation
     Adds an entry to `left_behind` of the observation if kernel resources have leaked.
     """
     started = time.perf_counter_ns()
-    before = run.bench.resources()
+    before = run.last_counts.take(run.bench)
     observed = observe()
     after = count_when_settled(before, run.bench.resources)
+    run.last_counts.keep(run.bench, before, after)
     duration_us = (time.perf_counter_ns() - started) // 1000
     leak = leaked(before, after)
     if leak:

@@ -20,9 +20,12 @@ class KernelFile:
     open file below /proc/self belongs to the process that opened it.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Opens the file. If the file cannot be opened, each read tries again."""
+    def __init__(self, path: Path, at_once: bool = False) -> None:
+        """Opens the file. If the file cannot be opened, each read tries again.
+
+        `at_once`: the kernel returns the text in one piece, so that no further read has to find the end."""
         self._path = path
+        self._at_once = at_once
         self._descriptor = -1
         self._opened_by = 0
         with suppress(OSError):
@@ -37,6 +40,8 @@ class KernelFile:
         while part := os.pread(self._descriptor, _CHUNK, read):
             parts.append(part)
             read += len(part)
+            if self._at_once and len(part) < _CHUNK:
+                break
         return b"".join(parts).decode(errors="replace")
 
     def _open(self) -> None:
@@ -81,7 +86,7 @@ class KernelWatch:
         """A line counts against the device if it has one of the names `suspects`. Without names, every line counts."""
         self._suspects = list(suspects)
         self._fd = open_log()
-        self._tainted = KernelFile(_TAINT)
+        self._tainted = KernelFile(_TAINT, at_once=True)
         self._taint = self._mask()
 
     def since_last(self) -> KernelEvidence:

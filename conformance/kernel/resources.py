@@ -37,10 +37,10 @@ class ResourceCounter:
     ) -> None:
         self._device = device
         self._netlink = netlink
-        self._status = KernelFile(proc / "self" / "status")
+        self._status = KernelFile(proc / "self" / "status", at_once=True)
         self._pages = (KernelFile(proc / "sys/vm/stat_refresh"), KernelFile(proc / "vmstat")) if alone else None
         group = _group_file(proc, cgroups)
-        self._group = KernelFile(group) if group else None
+        self._group = KernelFile(group, at_once=True) if group else None
 
     def count(self) -> Counts:
         """Returns the objects by kind, memory pinned by drivers and locked memory in kB, and pinned pages."""

@@ -104,14 +104,15 @@ class Recorder:
         self._offered = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._begin([case.id for case in cases_of(session)])
+        self.begin([case.id for case in cases_of(session)])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
         if not self.planned:
-            self._begin([case_id(nodeid) for nodeid in ids])
+            self.begin([case_id(nodeid) for nodeid in ids])
 
-    def _begin(self, cases: Sequence[str]) -> None:
+    def begin(self, cases: Sequence[str]) -> None:
+        """Opens the sink and writes the header, if there are cases."""
         suite = suite_of(self.config)
         self.planned = [case for case in cases if suite.find(case)]
         if not self.planned or self.config.option.collectonly:
@@ -121,12 +122,9 @@ class Recorder:
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
         self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
-        header = header_record(suite, self.device, self.planned, list(self.config.invocation_params.args))
-        if self.live:
-            header |= {
-                "rules": {},
-                "controls": {},
-            }  # omitted, because the supervisor has the texts and the port of an emulated guest is slow
+        header = header_record(suite, self.device, list(self.config.invocation_params.args))
+        if not self.live:  # a supervisor knows its plan; in an emulated guest, walking through all cases takes long
+            header |= cast(HeaderRecord, _plan(suite, self.planned))
         header["profile"] = named_profile(self.config.getoption("--rdma-profile"))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}
         if has_several(self.config):
@@ -215,8 +213,18 @@ def case_id(nodeid: str) -> str:
     return nodeid[start + 1 : -1] if start >= 0 and nodeid.startswith("cases/") else ""
 
 
-def header_record(suite: Suite, device: DeviceFacts, planned: Sequence[str], argv: Sequence[Any]) -> HeaderRecord:
-    """The header. A supervisor adds the facts that only the supervisor knows."""
+def _plan(suite: Suite, planned: Sequence[str]) -> dict[str, Any]:
+    """The part of a header that follows from the suite and from the planned cases."""
+    return {
+        "rules": suite.registry.as_data(),
+        "planned": list(planned),
+        "left_out": len(left_out(suite.cases, planned)),
+        "controls": dict(suite.registry.needs.controls),
+    }
+
+
+def header_record(suite: Suite, device: DeviceFacts, argv: Sequence[Any]) -> HeaderRecord:
+    """The header without the plan. A supervisor adds the plan and the facts that only the supervisor knows."""
     return {
         "type": "header",
         "schema": SCHEMA,
@@ -225,11 +233,8 @@ def header_record(suite: Suite, device: DeviceFacts, planned: Sequence[str], arg
         "env": environment(),
         "device": device,
         "under_test": under_test(device["driver"]),
-        "rules": suite.registry.as_data(),
         "seed": None,
-        "planned": list(planned),
-        "left_out": len(left_out(suite.cases, planned)),
-        "controls": dict(suite.registry.needs.controls),
+        "planned": [],
         "argv": [str(argument) for argument in argv],
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -199,10 +199,12 @@ class Confirmation:
 
 
 def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
-    """Returns the violations to try alone and the violations to try together, each in the order of the run."""
+    """Returns the violations to try alone and the violations to try together, each in the order of the run.
+
+    A cause of a violation that was the first of its worker has already occurred alone."""
     alone: list[Violation] = []
     like: list[Violation] = []
-    seen: set[Cause] = set()
+    seen: set[Cause] = {violation.cause for violation in found if violation.first}
     for violation in found:
         is_first = violation.cause not in seen
         seen.add(violation.cause)

@@ -15,7 +15,7 @@ from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.results.records import decode, occurrence
 from conformance.supervision.examiner import SILENT, Examiner, loss_of
-from conformance.supervision.worker import START_DEADLINE_S, Worker, WorkerEnd, starts_slowly
+from conformance.supervision.worker import START_DEADLINE_S, Deadline, Worker, WorkerEnd
 from conformance.tables.suite import POINT
 
 
@@ -85,11 +85,10 @@ def repeat(
     """
     hearing = _Hearing(cases, examiner)
     found: dict[str, ResultRecord] = {}
-    changed = time.monotonic()
-    until = changed + START_DEADLINE_S
-    last = until + longest_case_s(case_deadline_s) * len(cases)
+    deadline = Deadline(worker, case_deadline_s)
+    last = time.monotonic() + START_DEADLINE_S + longest_case_s(case_deadline_s) * len(cases)
     try:
-        while (raw := worker.next_line(max(0.0, until - time.monotonic()))) != b"":
+        while (raw := worker.next_line(deadline.left_s)) != b"":
             before = hearing.changes
             answer = hearing.take(raw) if raw else None
             if answer:
@@ -98,13 +97,10 @@ def repeat(
                 if len(found) == len(cases):
                     return found
             if hearing.changes != before:
-                changed = time.monotonic()
-                until = min(changed + case_deadline_s, last)
-            elif raw is None or time.monotonic() >= until:
-                if hearing.in_flight or not starts_slowly(worker, changed):
-                    raw = None
-                    break
-                until = time.monotonic() + START_DEADLINE_S
+                deadline.progressed(hearing.in_flight, last)
+            elif deadline.is_over(hearing.in_flight, silent=raw is None):
+                raw = None
+                break
         if not hearing.in_flight or time.monotonic() >= last:
             return found
         held = raw is None and worker.held_up()

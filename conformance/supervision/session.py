@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from math import inf
 
 from conformance.errors import UserError
 from conformance.model.bounds import cut
@@ -18,7 +19,7 @@ from conformance.model.verdict import Verdict
 from conformance.results.records import decode
 from conformance.supervision.examiner import SILENT, Examiner
 from conformance.supervision.recording import Recording
-from conformance.supervision.worker import START_DEADLINE_S, TRIES, Worker, WorkerEnd, starts_slowly
+from conformance.supervision.worker import TRIES, Deadline, Worker, WorkerEnd
 
 EVIDENCE_LINES = 80
 
@@ -69,10 +70,10 @@ class Session:
 
         Raises UserError if the run was begun on another stack, or if a record cannot be written.
         """
-        changed = time.monotonic()
-        until = changed + START_DEADLINE_S
+        plan = self._recording.plan
+        deadline = Deadline(self._worker, plan.case_deadline_s)
         while True:
-            raw = self._worker.next_line(max(0.0, until - time.monotonic()))
+            raw = self._worker.next_line(deadline.left_s)
             end = self._worker.end() if raw == b"" else None
             record, problem = self._read(raw) if raw else (None, "")
             with self._shared.changed:
@@ -87,20 +88,14 @@ class Session:
                 if record:
                     self._handle(record)
                 # Checked by the clock, so that a worker that never stops writing cannot pass its deadline.
-                if self._in_flight and time.monotonic() >= self._begun + self._recording.plan.longest_case_s:
+                if self._in_flight and time.monotonic() >= self._begun + plan.longest_case_s:
                     self._endless()
                     return
-                if raw is None or (self._changes == before and time.monotonic() >= until):
-                    if self._in_flight or not starts_slowly(self._worker, changed):
-                        self._hung()
-                        return
-                    until = time.monotonic() + START_DEADLINE_S
-            if self._changes != before:
-                plan = self._recording.plan
-                changed = time.monotonic()
-                until = changed + (plan.case_deadline_s if self._in_flight else START_DEADLINE_S)
-                if self._in_flight:
-                    until = min(until, self._begun + plan.longest_case_s)
+                if self._changes != before:
+                    deadline.progressed(self._in_flight, self._begun + plan.longest_case_s if self._in_flight else inf)
+                elif deadline.is_over(self._in_flight, silent=raw is None):
+                    self._hung()
+                    return
 
     def _read(self, raw: bytes) -> tuple[Record | None, str]:
         """Returns the record in a line, or the problem of a line that is not a record.

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 from conformance.model.fault import FaultKind
@@ -53,9 +54,32 @@ class Worker(Protocol):
     def stuck_reason(self) -> str: ...
 
 
-def starts_slowly(worker: Worker, since: float) -> bool:
-    """Returns whether a worker that started at `since`, and was silent from then on, is busy and may continue."""
-    return time.monotonic() < since + LONGEST_START_S and worker.busy()
+class Deadline:
+    """The time until which a worker has to make progress, during a case and between cases."""
+
+    def __init__(self, worker: Worker, case_deadline_s: float) -> None:
+        self._worker = worker
+        self._case_deadline_s = case_deadline_s
+        self.progressed("")
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self._until - time.monotonic())
+
+    def progressed(self, in_flight: str, last: float = inf) -> None:
+        """Begins a new deadline, which is over at the time `last` at the latest."""
+        self._since = time.monotonic()
+        self._until = min(last, self._since + (self._case_deadline_s if in_flight else START_DEADLINE_S))
+
+    def is_over(self, in_flight: str, silent: bool) -> bool:
+        """Whether the worker had its time, and was `silent` or made no progress. Between cases, a worker that starts
+        slowly and is busy gets more time."""
+        if not silent and self.left_s:
+            return False
+        if in_flight or time.monotonic() >= self._since + LONGEST_START_S or not self._worker.busy():
+            return True
+        self._until = time.monotonic() + START_DEADLINE_S
+        return False
 
 
 # Starts a worker for cases with the given ids. Raises UserError.

@@ -91,7 +91,7 @@ class _SweepPass:
         self.shared = self.loop is None and case.given.memlock is None and shares_base(sweep)
         self.base: CaseContext | None = None
         self.pairs_used = True  # whether the pairs of the base objects were used since their latest renewal
-        self.before = self.bench.resources()
+        self.before = run.last_counts.take(self.bench)
 
     def run_all(self, seed: int | None) -> None:
         """Runs all points; points with the same set-up are run one after the other."""

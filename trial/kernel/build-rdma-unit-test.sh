@@ -1,4 +1,3 @@
-#!/bin/sh
 # Builds the tests in unit/ of Google's rdma-unit-test as one program for the guest, with Debian's packages alone.
 # $1: the source tree, which is not changed; $2: the path of the new program; $3: a directory for the system with the
 # compiler, which is kept for the next build. Runs as root, for about ten minutes on two cores.
