@@ -250,12 +250,13 @@ def test_a_recommendation_that_a_change_does_not_follow_is_no_false_alarm() -> N
     assert (found.outcome, found.reason) == (ACCEPTED, "")
 
 
-def test_a_run_of_many_cases_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver, said = Driver({("one", OWN.id): "REG-20"}), list[str]()
+def test_a_run_of_many_cases_says_how_far_it_is_and_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, said = Driver({("one", OWN.id): "REG-20", ("one", OTHER.id): "BROKEN"}), list[str]()
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver), said.append)
     monkeypatch.setattr(trying, "_PROGRESS_S", -1.0)
     assert [each.outcome for each in trial.try_together([mutant("one", permitted=True)])] == [FALSE_ALARM]
-    assert said == [f"{OWN.id}: FAIL: why", *(f"{n} of 2 cases were run, 1 of them failed" for n in (1, 2))]
+    after = [f"{n} of 2 cases were run, 1 of them failed" for n in (1, 2)]
+    assert said == [f"{OWN.id}: FAIL: why", after[0], f"{OTHER.id}: BROKEN: why", after[1]]
 
 
 def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,6 +290,7 @@ class Trial:
                     names.popleft()
                     if answer.rules:
                         failing[answer.case] = answer
+                    if answer.rules or answer.verdict == Verdict.BROKEN:
                         self._say(f"{answer.case}: {answer.verdict}: {answer.reason}")
                     if not names or time.monotonic() - told > _PROGRESS_S:
                         told, done = time.monotonic(), len(self._cases) - len(names)
