@@ -24,7 +24,7 @@ html_show_copyright = False
 html_theme_options = {"page_width": "70rem", "fixed_sidebar": True, "show_powered_by": False}
 # Links to files that are not pages work only in the checkout.
 _OUTSIDE = re.compile(r"\[([^]]+)\]\(\.\./[^)]*\)")
-_LINK = re.compile(r"^- \[.*\]\(([\w-]+)\.md\)$", re.MULTILINE)
+_LINK = re.compile(r"^- \[.*?\]\(([\w-]+)\.md\)", re.MULTILINE)
 
 
 def _completed(app: Any, name: str, source: list[str]) -> None:
