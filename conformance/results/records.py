@@ -251,7 +251,8 @@ class _Reader:
         try:
             record = decode(line)
         except ValueError as error:
-            unpacked = "" if self._header else "a run is a directory or its results.jsonl, which is not compressed"
+            plain = self._header or line.startswith(b"{")
+            unpacked = "" if plain else "a run is a directory or its results.jsonl, which is not compressed"
             raise UserError(f"{where}: not a line of {SCHEMA}: {error}", hint=unpacked) from error
         if record["type"] == "header":
             if record["schema"] != SCHEMA:
