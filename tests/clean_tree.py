@@ -57,7 +57,7 @@ class Tree:
         source, target = cache_directory(), self.root / cache.relative_to("/")
         for path in [*source.glob("images/*/*"), *source.glob("templates/*/*"), *source.glob("derived/*/**/*")]:
             linked = target / path.relative_to(source)
-            if path.is_file() and path.name not in ("verified", "accelerator"):
+            if path.is_file() and path.name not in ("verified", "accelerator") and not linked.exists():
                 linked.parent.mkdir(parents=True, exist_ok=True)
                 os.link(path, linked)
         owner = (self.root / HOME.relative_to("/")).stat()
