@@ -11,7 +11,7 @@ from functools import cached_property
 from conformance.defects import Defect, cause_of, symptoms_of
 from conformance.errors import UserError
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import INCOMPLETE, VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.points import points_path
 from conformance.sweeps.outcome import OUTSIDE, Points
 from reports.digest import Digest, called
@@ -37,7 +37,6 @@ KINDS: Mapping[str, str] = {
 # The kinds of change that make a comparison fail.
 FAILING = (REGRESSED, NEWLY_WRONG)
 _DEATHS = (Verdict.CRASH, Verdict.HANG)  # a crash or hang counts even if the old stack did not support the case
-_ABSENT = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 _MOST_EXAMPLES = 3
 
 
@@ -99,7 +98,7 @@ class Comparison:
     def _is_decided(self, defect: Defect) -> bool:
         if not self._unconfirmed_now.isdisjoint(defect.fingerprints):
             return False
-        return not {self._verdicts.get(case, Verdict.MISSED) for case in defect.cases} & {*INCOMPLETE, *_ABSENT}
+        return not {self._verdicts.get(case, Verdict.MISSED) for case in defect.cases} & {*INCOMPLETE, *NOT_TESTABLE}
 
     @cached_property
     def _unconfirmed_now(self) -> set[str]:
@@ -181,7 +180,7 @@ def kind_of(old: str, new: str) -> str:
     if old == new:
         return ""
     if new in VIOLATIONS:
-        if old in _ABSENT and new not in _DEATHS:
+        if old in NOT_TESTABLE and new not in _DEATHS:
             return NEWLY_WRONG
         worse = old not in VIOLATIONS or VERDICTS.index(new) < VERDICTS.index(old)
         return REGRESSED if worse else CHANGED
@@ -189,8 +188,8 @@ def kind_of(old: str, new: str) -> str:
         return CHANGED if old in INCOMPLETE else UNDECIDED
     if old == Verdict.WAIVED:
         return UNNEEDED
-    if new in _ABSENT:
-        return CHANGED if old in _ABSENT or old in INCOMPLETE else UNSUPPORTED
+    if new in NOT_TESTABLE:
+        return CHANGED if old in NOT_TESTABLE or old in INCOMPLETE else UNSUPPORTED
     return FIXED if old in VIOLATIONS and new == Verdict.PASS else CHANGED
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from conformance.defects import Defect, Symptom
 from conformance.judging import Basis
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import NOT_TESTABLE, Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest, RuleFacts
 from reproducers.of_runs import file_name, reproducer
@@ -167,7 +167,7 @@ def stacks_of(finding: Finding, runs: Sequence[Run]) -> dict[str, str]:
 
 def _tried(defect: Defect, run: Run) -> bool:
     """Whether the run could show the defect; a stack that does not support or reach its cases cannot."""
-    cases, unable = set(defect.cases), (Verdict.MISSED, Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
+    cases, unable = set(defect.cases), (Verdict.MISSED, *NOT_TESTABLE)
     return any(record["case"] in cases and record["verdict"] not in unable for record in run.digest.results)
 
 

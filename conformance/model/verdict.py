@@ -24,3 +24,4 @@ OF_RULES = tuple(Verdict)
 VERDICTS = tuple(verdict for verdict in Verdict if verdict != Verdict.PARTIAL)
 VIOLATIONS = (Verdict.CRASH, Verdict.HANG, Verdict.FAIL)
 INCOMPLETE = (Verdict.BROKEN, Verdict.MISSED)
+NOT_TESTABLE = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)  # the stack cannot show the behaviour

@@ -22,7 +22,7 @@ from conformance.model.kind import Kind
 from conformance.model.observation import Observation
 from conformance.model.preflight import Findings
 from conformance.model.record import DeviceFacts, ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import NOT_TESTABLE, Verdict
 from conformance.pytest_plugin.options import add_options, case_of, check, profile_of, selected_cases, suite_of
 from conformance.pytest_plugin.recorder import NAME, PROPERTY, Recorder, tell_supervisor
 from conformance.results.case_record import case_record
@@ -150,7 +150,7 @@ def _end(run: CaseRun) -> None:
     """Ends the test. For pytest, UNSUPPORTED and UNREACHABLE are skips; other verdicts except PASS are failures."""
     case, judgement = run.case, run.judgement
     text = f"{judgement.verdict} {' '.join(case.rules)} {judgement.reason} · {case.location.file}:{case.location.line}"
-    if judgement.verdict in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE):
+    if judgement.verdict in NOT_TESTABLE:
         pytest.skip(text)
     if judgement.verdict != Verdict.PASS:
         pytest.fail(text, pytrace=False)

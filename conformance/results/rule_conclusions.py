@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from conformance.model.capability import OF_TEST_KERNELS
 from conformance.model.record import EvidenceFacts, Missing, ResultRecord, Shows
 from conformance.model.rules import GRANTED, REFUSED, Needs, named
-from conformance.model.verdict import VERDICTS, VIOLATIONS, Verdict
+from conformance.model.verdict import NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT
 
 # Verdicts that do not count against a rule that other cases verify: the device or the stack lacks something that the
 # case needs.
-_ABSENT = (Verdict.UNREACHABLE, Verdict.UNSUPPORTED)
 # The reasons why a part of a rule's evidence was not seen.
 NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = "not offered", "not reachable here", "not in this run", "left open"
 NO_CONTROL, CONTROL_NOT_OFFERED = "refused, but its control was not seen", "refused, but its control is not offered"
@@ -136,7 +135,7 @@ def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted:
     )
     if not verified and worst == Verdict.PASS and rule in needs.items:
         return RuleConclusion(Verdict.PARTIAL, needed=1, missing={"a documented outcome": {"why": OPEN, "because": ""}})
-    if worst not in (*_ABSENT, Verdict.PASS) or not verified:
+    if worst not in (*NOT_TESTABLE, Verdict.PASS) or not verified:
         return RuleConclusion(worst)
     missing = {
         item: _why_missing(rule, item, records, needs, granted)
@@ -146,7 +145,7 @@ def _conclude(rule: str, records: Sequence[ResultRecord], needs: Needs, granted:
     needed = len(needs.items.get(rule, ()))
     count: Counter[str] = Counter()
     for verdict, record in zip(verdicts, records, strict=True):
-        if verdict in _ABSENT and record["reason"] != OF_TEST_KERNELS:
+        if verdict in NOT_TESTABLE and record["reason"] != OF_TEST_KERNELS:
             name = _absent(verdict, record)
             count[name] += 1
             if name in missing or not any(each["shows"] in missing for _, each in _shows(record, rule)):
@@ -180,7 +179,7 @@ def _why_missing(
         control = needs.control_of(named(item, found[Verdict.PASS][1]["on"]))
         offered = granted.get(control) != Verdict.UNSUPPORTED
         return {"why": NO_CONTROL if offered else CONTROL_NOT_OFFERED, "because": control}
-    for wanted in reversed(_ABSENT):
+    for wanted in NOT_TESTABLE:
         if wanted in found:
             return {"why": _WHY[wanted], "because": _absent(wanted, *found[wanted])}
     return {"why": NOT_RUN, "because": ""}

@@ -17,7 +17,7 @@ from conformance.model.bounds import MOST_RESULTS_BYTES, MOST_RESULTS_VALUES
 from conformance.model.case import Case, Expectation
 from conformance.model.record import Record, ResultRecord, Shows
 from conformance.model.rules import distinct_points, shown_by
-from conformance.model.verdict import VERDICTS, Verdict
+from conformance.model.verdict import NOT_TESTABLE, VERDICTS, Verdict
 from conformance.results.checked_json import values_in
 from conformance.results.files import write_all, writing
 from conformance.results.points import store_points
@@ -64,7 +64,7 @@ def _of_points(case: Case, points: Points) -> list[Shows]:
 def _shows(points: Points, number: int, shows: str, on: str, rule: str) -> Shows:
     found: Shows = {"shows": shows, "on": on, "rule": rule, "verdict": Verdict(points.outcomes[number].verdict)}
     example = points.examples[number] if points.examples else None
-    if example and found["verdict"] in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE):
+    if example and found["verdict"] in NOT_TESTABLE:
         found["lacking"] = ", ".join(example["observed"].get("lacking", ())) or example["reason"]
     return found
 

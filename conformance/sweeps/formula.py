@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from conformance import cache
 from conformance.model.space import Space
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import NOT_TESTABLE
 from conformance.sweeps.outcome import OUTSIDE, Points
 
 # sympy takes a third of a second for 8 variables and half a minute for 11. Sets with more variables are split first.
@@ -28,7 +28,6 @@ _MOST_KEPT = 10_000  # the number of sums of products in the cache; default runs
 # The number of sets that are minimised for one sweep, at a third of a second each; no recorded sweep needed ten.
 _MOST_MINIMISED = 70
 # The verdicts of points that were not tested; it is unknown whether they would deviate.
-_NOT_TESTED = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
 ALWAYS, NEVER = "always", "never"
 _Product: TypeAlias = "Sequence[tuple[int, int, bool]]"  # literals: variable, class, whether negated
 NO_SYMPY = "not described, since sympy is not installed (Debian: python3-sympy)"
@@ -62,7 +61,7 @@ def explain(points: Points, number: int, effort: Effort | None = None, known: st
     own = points.outcomes[number]
     same = (own.expected, own.rule, own.clause)
     marks = [
-        int((each.expected, each.rule, each.clause) == same and each.verdict not in _NOT_TESTED)
+        int((each.expected, each.rule, each.clause) == same and each.verdict not in NOT_TESTABLE)
         for each in points.outcomes
     ]
     marks[number] = 2

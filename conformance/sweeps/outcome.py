@@ -21,7 +21,7 @@ from conformance.model.observation import Observation, PointExample
 from conformance.model.record import OutcomeFacts, PointsFile
 from conformance.model.space import MAX_POINTS, Space
 from conformance.model.typed import mismatch
-from conformance.model.verdict import VERDICTS, Verdict
+from conformance.model.verdict import NOT_TESTABLE, VERDICTS, Verdict
 from conformance.sweeps.byte_columns import byte_planes, combinations
 from conformance.sweeps.grouping import PointNumbers
 
@@ -148,8 +148,7 @@ def overall(verdicts: Sequence[str] | set[str]) -> str:
     It is the worst verdict apart from UNSUPPORTED and UNREACHABLE: if a part of a space is unsupported or unreachable,
     the other points determine the verdict.
     """
-    absent = (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
-    present = [verdict for verdict in verdicts if verdict not in absent] or list(verdicts)
+    present = [verdict for verdict in verdicts if verdict not in NOT_TESTABLE] or list(verdicts)
     return min(present, key=VERDICTS.index)
 
 
