@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from commands.__main__ import main
 from conformance.tables.suite import ROOT
+from fixtures.guest import build
 from patience import PATIENCE_S
 
 
@@ -17,6 +20,13 @@ def ended(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
     """Runs a program to its end; returns it with its output."""
     how = {"capture_output": True, "text": True, "timeout": PATIENCE_S, "check": False, **how}
     return subprocess.run([*map(str, command)], **how)
+
+
+def built_by(stand_in: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replaces the programs of builds for guests by a stand-in, which takes no time and needs no tools."""
+    monkeypatch.setattr(build, "run_logged", stand_in)
+    monkeypatch.setattr(build, "check_tools", lambda *_: None)
+    monkeypatch.setattr(build, "find_tool", lambda name: name)
 
 
 def script(path: Path, text: str) -> Path:

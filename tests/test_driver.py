@@ -12,6 +12,7 @@ from fixtures.guest import build, driver
 from fixtures.guest.driver import DRIVERS, Driver, driver_for, ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
+from launched import built_by
 
 SIW = DRIVERS["siw"]
 KERNEL = "7.0-test"
@@ -47,9 +48,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     """Replaces the build by a stand-in that takes no time."""
     made = Compiler()
     made.may_end.set()
-    monkeypatch.setattr(build, "run_logged", made)
-    monkeypatch.setattr(build, "check_tools", lambda *_: None)
-    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    built_by(made, monkeypatch)
     return made
 
 

@@ -11,10 +11,10 @@ from conformance.model.deadline import CASE_DEADLINE_S
 from conformance.results.records import read_results
 from conformance.run_options import RunOptions
 from conformance.tables.suite import load_suite
-from fixtures.guest import build
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
 from fixtures.guest.under_test import SLOWER, Builds, instrumented
+from launched import built_by
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import STACKS as SIMULATED
@@ -39,9 +39,7 @@ def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
         (made / "bzImage").write_bytes(b"kernel")
         return 0
 
-    monkeypatch.setattr(build, "run_logged", make)
-    monkeypatch.setattr(build, "check_tools", lambda *_: None)
-    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    built_by(make, monkeypatch)
     image = Image(tmp_path / "vmlinuz", tmp_path / "initrd", tmp_path / "root.erofs", "0123", "7.2.12-amd64")
     own = Builds(overlay=tmp_path)
     made = instrumented(own, recipe_for(STACK), image, tmp_path, print)

@@ -17,6 +17,7 @@ from fixtures.guest.image import Image
 from fixtures.guest.mending import Mended, chosen_changes, ensure_each, ensure_mended
 from fixtures.guest.recipe import recipe_for
 from kinds import Cli
+from launched import built_by
 from reports import html, markdown, terminal
 from reports.digest import digest
 from samples import header, numbered, registry, result, user_error
@@ -77,9 +78,7 @@ class Workshop:
 def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """Replaces system and compilers by stand-ins that take no time."""
     made = Workshop(tmp_path)
-    monkeypatch.setattr(build, "run_logged", made)
-    monkeypatch.setattr(build, "check_tools", lambda *_: None)
-    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    built_by(made, monkeypatch)
     return made
 
 

@@ -9,12 +9,11 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
-from fixtures.guest import build
 from fixtures.guest.driver import DRIVERS
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
 from fixtures.guest.source_trees import Compiled, compile_driver, compile_rdma_core, follow
-from launched import git
+from launched import built_by, git
 from targets import builds
 
 RECIPE = recipe_for()
@@ -71,9 +70,7 @@ def written(tree: Path, files: Mapping[str, str]) -> Path:
 def compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compilers:
     """Replaces system and compilers by stand-ins that take no time."""
     made = Compilers(tmp_path)
-    monkeypatch.setattr(build, "run_logged", made)
-    monkeypatch.setattr(build, "check_tools", lambda *_: None)
-    monkeypatch.setattr(build, "find_tool", lambda name: name)
+    built_by(made, monkeypatch)
     return made
 
 
