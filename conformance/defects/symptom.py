@@ -6,6 +6,7 @@ cases ran, in which order they ran, and how often they showed the defect. Two sy
 defect. Two causes of the same kind of violation are equal if they agree in the following:
 
 - The kernel died: the function in which it died, whatever rule the request was to prove.
+- The kernel never frees memory: the function that allocates the memory.
 - A request reached bytes outside of a region: nothing else, because one check of bounds should refuse all these
   requests.
 - Another failure in the use of a region: the kind of region, such as on demand, or with a chosen address. It depends on
@@ -252,6 +253,8 @@ def _key(symptom: Symptom) -> tuple[str, ...]:
     group, effect = group_of(fault.verb), fault.effect
     if effect in (Effect.KERNEL_DIED, Effect.KERNEL_ALARM):
         return _of_kernel(fault, group, rule)
+    if fault.kind is FaultKind.MEMORY_LEAKED and fault.site:
+        return ("never freed", fault.site[0])
     if effect is Effect.PROCESS_DIED:
         return (effect, group, fault.ended_by if fault.ended_by.startswith("SIG") else rule)
     if from_core(fault):

@@ -199,6 +199,7 @@ _TITLES: Mapping[str, _Title] = {
     Effect.STATUS: lambda key, symptom, shorts: f"refused requests complete with {key[0]} instead of their own status",
     Effect.REMARK: _remark,
     "answered": _answered,
+    "never freed": lambda key, symptom, shorts: f"memory is never freed, allocated in {site_of(symptom.fault)}",
     Effect.ACCEPTED: _accepted,
     Effect.REFUSED: _refused,
     Effect.KEPT: lambda key, symptom, shorts: f"{_group(key[0])} leaves something behind{_short(key[2], shorts)}",

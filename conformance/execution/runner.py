@@ -17,10 +17,11 @@ from conformance.execution.context import CaseContext
 from conformance.execution.procedure import set_up, set_up_and_call
 from conformance.header import FAIL, NOT_COVERED, PASS, Check
 from conformance.judging import Basis, Judgement, conclude
+from conformance.kernel.module_memory import ModuleMemory
 from conformance.kernel.resources import Counts, count_when_settled, kept, leaked, resource_evidence
 from conformance.model.case import Case
 from conformance.model.kind import Kind
-from conformance.model.observation import KernelEvidence, Observation
+from conformance.model.observation import KernelEvidence, Observation, UnfreedMemory
 
 
 class Watch(Protocol):
@@ -88,7 +89,8 @@ class LastCounts:
 class RunContext:
     """The data that all cases of a run share.
 
-    `runners` has the runner of each kind of case; `seed` shuffles the points of sweeps.
+    `runners` has the runner of each kind of case; `seed` shuffles the points of sweeps. `memory` is None on a kernel
+    that does not count the memory of its modules.
     """
 
     bench: Bench
@@ -97,6 +99,16 @@ class RunContext:
     runners: "Mapping[Kind, KindRunner]"
     seed: int | None = None
     last_counts: LastCounts = field(default_factory=LastCounts)
+    memory: ModuleMemory | None = None
+
+    def unfreed(self, repeat: Callable[[], object], progress: Progress) -> list[UnfreedMemory]:
+        """The memory that modules have leaked in a case. `repeat` repeats the case."""
+
+        def again(number: int) -> None:
+            progress(f"repetition {number}", number)
+            repeat()
+
+        return self.memory.leaked_by(again) if self.memory else []
 
 
 # Runs a case of one kind, whose preconditions are met.
@@ -141,7 +153,7 @@ def _needs(case: Case) -> list[str]:
 
 
 def run_calls(case: Case, run: RunContext, progress: Progress) -> CaseRun:
-    return run_observing(case, run, lambda: set_up_and_call(CaseContext(case, run.bench, progress), set_up))
+    return run_observing(case, run, lambda: set_up_and_call(CaseContext(case, run.bench, progress), set_up), progress)
 
 
 def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
@@ -149,7 +161,7 @@ def run_api(case: Case, run: RunContext, progress: Progress) -> CaseRun:
     the case does not count as hung."""
     waits = itertools.count(1)
     return run_observing(
-        case, run, lambda: _observe_api(case, run.bench, lambda: progress("the compiler", next(waits)))
+        case, run, lambda: _observe_api(case, run.bench, lambda: progress("the compiler", next(waits))), progress
     )
 
 
@@ -185,7 +197,7 @@ def _is_about(check: str, item: str) -> bool:
     return check == item or (check.startswith((f"{item}.", f"{item} ")) and not check.endswith("(experimental)"))
 
 
-def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation]) -> CaseRun:
+def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation], progress: Progress) -> CaseRun:
     """Runs a case with `observe`, and judges its observation together with the kernel's evidence.
 
     Adds an entry to `left_behind` of the observation if kernel resources have leaked.
@@ -201,6 +213,9 @@ def run_observing(case: Case, run: RunContext, observe: Callable[[], Observation
         observed.setdefault("left_behind", []).append(leak)
     if remark := kept(before, after):
         observed.setdefault("remarks", []).append(remark)
+    unfreed = run.unfreed(observe, progress)
     kernel = run.watch.since_last() | resource_evidence(before, after)
+    if unfreed:
+        kernel["unfreed"] = unfreed
     conclusion = conclude(case, run.basis, observed, kernel)
     return CaseRun(case, conclusion.judgement, conclusion.observation, kernel, duration_us)

@@ -27,7 +27,7 @@ from conformance.model.capability import BY_SYMBOL, Capabilities, Profile, title
 from conformance.model.case import Case, Step
 from conformance.model.fault import Fault, FaultKind, verdict_of
 from conformance.model.kind import Kind
-from conformance.model.observation import KernelEvidence, Observation, with_undeclared
+from conformance.model.observation import KernelEvidence, Observation, UnfreedMemory, with_undeclared
 from conformance.model.rules import DECLARATIONS
 from conformance.model.verdict import VIOLATIONS, Verdict
 from conformance.model.vocabulary import REGISTRATIONS
@@ -155,10 +155,22 @@ def judge(
         judgement = _judge_steps(case, observed)
     if judgement.verdict not in VIOLATIONS and observed.get("left_behind"):
         judgement = Judgement.of_fault(leak_of(case, observed["left_behind"]))
+    if judgement.verdict not in VIOLATIONS and (unfreed := (kernel or {}).get("unfreed")):
+        judgement = Judgement.of_fault(located(memory_leak(unfreed), case))
     remarks = [*observed.get("remarks", ())]
     if of_others := kernel_remark(kernel or {}):
         remarks.append(f"{sentence(of_others)}; no line names the device, its driver or the RDMA core")
     return replace(judgement, notes=(*judgement.notes, *remarks)) if remarks else judgement
+
+
+def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
+    """The fault of a case after which modules keep memory. The first place is its site."""
+    seen = [
+        f"{each['objects'][-1]} objects ({each['size']:,} bytes) allocated by {each['function']} [{each['module']}] "
+        f"in {each['line']}"
+        for each in unfreed
+    ]
+    return Fault(FaultKind.MEMORY_LEAKED, seen=tuple(seen), site=(unfreed[0]["function"], "", unfreed[0]["module"], ""))
 
 
 def leak_of(case: Case, left_behind: Sequence[str]) -> Fault:
@@ -377,6 +389,7 @@ __all__ = [
     "leak_of",
     "located",
     "made_steps",
+    "memory_leak",
     "sentence",
     "site_in",
     "verdict_key",

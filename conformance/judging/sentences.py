@@ -104,6 +104,9 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.REFUSED_ONCE: lambda fault: f"{_seen(fault)}, and succeeded when the same set-up was made again",
     Kind.NOT_PROVIDED: lambda fault: f"the device declares {', '.join(fault.expected)}, but {_seen(fault)}",
     Kind.LEAKED: lambda fault: f"could not be released: {'; '.join(fault.seen)}",
+    Kind.MEMORY_LEAKED: lambda fault: (
+        f": the kernel keeps memory of the case, and of each repetition: {'; '.join(fault.seen)}"
+    ),
     Kind.WRONG_CODE: lambda fault: f" should fail with {_allowed(fault)}, failed with {_seen(fault)}",
     Kind.NO_CODE: lambda fault: " failed as it should but gave no errno",
     Kind.NO_ERRNO: lambda fault: f" returned {_seen(fault)}, which is no value of errno",

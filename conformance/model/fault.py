@@ -57,6 +57,7 @@ class FaultKind(StrEnum):
     REFUSED_ONCE = "refused-once", Effect.REFUSED  # a set-up was refused, and succeeded when made again
     NOT_PROVIDED = "not-provided", Effect.REFUSED  # a capability that is declared or in the profile is missing
     LEAKED = "leaked", Effect.KEPT
+    MEMORY_LEAKED = "memory-leaked", Effect.KEPT  # memory of the kernel that belongs to no counted object
     WRONG_CODE = "wrong-code", Effect.CODE
     NO_CODE = "no-code", Effect.CODE
     NO_ERRNO = "no-errno", Effect.CODE  # the code is a number that is not a value of errno

@@ -148,8 +148,22 @@ class ResourceCounts(TypedDict):
     after: dict[str, int]
 
 
+class UnfreedMemory(TypedDict):
+    """Memory that a module has allocated in a case, and again in each repetition of the case, and has not freed.
+
+    `line` is the line of source that allocates it. `objects` has the numbers of objects from the case and from each
+    repetition; `size` is the number of bytes from the last repetition.
+    """
+
+    function: str
+    module: str
+    line: str
+    objects: list[int]
+    size: int
+
+
 class KernelEvidence(TypedDict, total=False):
-    """Kernel log, taint and resources while a case ran; recorded as `kernel` of a result.
+    """Kernel log, taint, resources and unfreed memory of modules while a case ran; recorded as `kernel` of a result.
 
     `log` is absent if the log could not be read, `taint_before` is absent if the taint has not changed. A complaint
     counts against the device under test if it contains one of the names `suspects`; if that key is absent, every
@@ -162,6 +176,7 @@ class KernelEvidence(TypedDict, total=False):
     suspects: list[str]
     resources: ResourceCounts
     memory: ResourceCounts
+    unfreed: list[UnfreedMemory]
 
 
 # A kernel error or a leak during an interval of a sweep, with the first and the last point of the interval (`from` and

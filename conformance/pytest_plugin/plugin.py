@@ -16,6 +16,7 @@ from conformance.bench.interface import Bench
 from conformance.errors import LoopbackLost, UserError
 from conformance.execution.runner import CaseRun, Progress, RunContext, Watch, no_progress, run_case
 from conformance.judging import Basis, broken
+from conformance.kernel.module_memory import ModuleMemory
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.kind import Kind
@@ -107,9 +108,19 @@ def _precedence(item: pytest.Item) -> int:
     return case.kind.traits.precedence if case is not None else 0
 
 
+@pytest.fixture(scope="session")
+def module_memory(request: pytest.FixtureRequest, capabilities: Capabilities) -> ModuleMemory | None:
+    """The memory of the kernel's modules, if the kernel counts it and only this process uses the modules."""
+    return ModuleMemory.of_kernel() if request.config.getoption("--rdma-alone") else None
+
+
 @pytest.fixture
 def run(
-    request: pytest.FixtureRequest, bench: Bench, capabilities: Capabilities, kernel_watch: Watch
+    request: pytest.FixtureRequest,
+    bench: Bench,
+    capabilities: Capabilities,
+    kernel_watch: Watch,
+    module_memory: ModuleMemory | None,
 ) -> Callable[[Case], None]:
     """Returns a function that runs a case on the bench, stores its record, and ends the test with its verdict."""
     config = request.config
@@ -126,6 +137,7 @@ def run(
         watch=kernel_watch,
         runners=runners(random_sequences),
         seed=config.getoption("--rdma-seed"),
+        memory=module_memory,
     )
 
     def run_and_record(case: Case) -> None:

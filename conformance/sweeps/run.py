@@ -23,7 +23,7 @@ from conformance.execution.procedure import (
 )
 from conformance.execution.runner import CaseRun, Progress, RunContext
 from conformance.execution.traffic import again_if_lost, is_lost
-from conformance.judging import Judgement, kernel_alarm, sentence
+from conformance.judging import Judgement, kernel_alarm, memory_leak, sentence
 from conformance.kernel.resources import count_when_settled, leaked
 from conformance.model.case import Case
 from conformance.model.fault import Fault, FaultKind
@@ -64,12 +64,15 @@ def run_sweep(case: Case, run: RunContext, progress: Progress) -> SweepRun:
     """Runs the sweep of `case`. Calls `progress` regularly with the next point and the number of points done."""
     started = time.perf_counter_ns()
     assert case.sweep is not None
-    sweep_pass = _SweepPass(case, case.sweep, run, progress)
+    sweep = case.sweep
+    sweep_pass = _SweepPass(case, sweep, run, progress)
     sweep_pass.run_all(run.seed)
-    judge = PointJudge(case, case.sweep, run.basis)
+    judge = PointJudge(case, sweep, run.basis)
     points = judge.points(sweep_pass.record)
     if sweep_pass.try_lost_again(points):
         points = judge.points(sweep_pass.record)
+    if unfreed := run.unfreed(lambda: _SweepPass(case, sweep, run, progress).run_all(run.seed), progress):
+        sweep_pass.alarm(memory_leak(unfreed), 0, sweep.space.size - 1)
     result = conclusion_of(case, points, sweep_pass.alarms, sweep_pass.log)
     duration_us = (time.perf_counter_ns() - started) // 1000
     return SweepRun(case, Judgement(result.verdict, result.reason), {}, result.kernel, duration_us, result)
@@ -129,18 +132,18 @@ class _SweepPass:
     def _end_interval(self, first: int, last: int) -> None:
         left = self._release_base()
         if left:
-            self._alarm(Fault(FaultKind.LEAKED, seen=tuple(left)), first, last)
+            self.alarm(Fault(FaultKind.LEAKED, seen=tuple(left)), first, last)
         self.done, self.ran = self.done + self.ran, 0
         kernel = self.watch.since_last()
         self.log += list(kernel.get("log", ()))[: max(0, _LOG_LINES - len(self.log))]
         after = count_when_settled(self.before, self.bench.resources)
         if found := kernel_alarm(kernel):
-            self._alarm(found, first, last)
+            self.alarm(found, first, last)
         if leak := leaked(self.before, after):
-            self._alarm(Fault(FaultKind.LEAKED, seen=(leak,)), first, last)
+            self.alarm(Fault(FaultKind.LEAKED, seen=(leak,)), first, last)
         self.before = after
 
-    def _alarm(self, fault: Fault, first: int, last: int) -> None:
+    def alarm(self, fault: Fault, first: int, last: int) -> None:
         text = self.sweep.space.text
         data = fault.as_data()
         self.alarms.append({"what": sentence(fault), "from": text(first), "to": text(last), "fault": data})
@@ -220,7 +223,7 @@ class _SweepPass:
                     self._calls(context, group)
         if context.left_behind:
             last = points[-1] if len(points) else group.set_up_as
-            self._alarm(Fault(FaultKind.LEAKED, seen=tuple(context.left_behind)), group.set_up_as, last)
+            self.alarm(Fault(FaultKind.LEAKED, seen=tuple(context.left_behind)), group.set_up_as, last)
         return refused
 
     def _calls(self, context: CaseContext, group: Group) -> None:

@@ -19,6 +19,6 @@ RandomSequences = Callable[[Case, Progress], Observation]
 def runners(random_sequences: RandomSequences) -> Mapping[Kind, KindRunner]:
 
     def run_sequences(case: Case, run: RunContext, progress: Progress) -> CaseRun:
-        return run_observing(case, run, lambda: random_sequences(case, progress))
+        return run_observing(case, run, lambda: random_sequences(case, progress), progress)
 
     return {Kind.ROW: run_calls, Kind.SWEEP: run_sweep, Kind.API: run_api, Kind.SEQUENCES: run_sequences}

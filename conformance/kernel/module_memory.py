@@ -1,0 +1,132 @@
+"""Finds memory that kernel modules allocate during a case and never free, whatever kind of object it is for.
+
+A kernel with memory allocation profiling counts, for each line of its source that allocates memory, the allocations
+that are not freed yet. Memory counts as leaked only if a module has more after the case, and again more after each of
+several repetitions of the case: memory that is allocated once and kept for later does not grow again. Only modules
+count, because the rest of the kernel keeps memory for other reasons than the calls of a case.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from conformance.kernel.log import KernelFile
+from conformance.model.observation import UnfreedMemory
+
+REPETITIONS = 4
+# A kernel frees some memory only after a grace period, or in batches every 5 s.
+FREED_S, POLL_S = 8.0, 0.1
+_PROC = Path("/proc")
+_SLAB, _BARRIER = Path("/sys/kernel/slab"), Path("/sys/module/rcutree/parameters/do_rcu_barrier")
+_LINE = re.compile(r"^ *(\d+) +(\d+) (\S+:\d+) \[(\w+)\] func:(\S+)", re.MULTILINE)
+
+
+class Place(NamedTuple):
+    """A line of a module's source that allocates memory."""
+
+    function: str
+    module: str
+    line: str
+
+
+class Held(NamedTuple):
+    """The memory from one place that is not freed yet."""
+
+    objects: int
+    size: int
+
+
+def free_waiting() -> None:
+    """Frees the memory that waits in a cache for more to be freed with it, or for a grace period."""
+    for file in (*_SLAB.glob("kmalloc-*/shrink"), _BARRIER):
+        with suppress(OSError):
+            file.write_text("1")
+
+
+class ModuleMemory:
+    """The memory that the modules of this kernel hold. Nothing else may use the RDMA devices of this kernel.
+
+    `free` makes the kernel free the memory that waits to be freed.
+    """
+
+    def __init__(self, proc: Path = _PROC, free: Callable[[], None] = free_waiting) -> None:
+        self._file, self._free = KernelFile(proc / "allocinfo"), free
+        self._freed_later = Counter[Place]()  # the most objects that were found waiting to be freed
+        self._settled = self._count()
+        self._more()
+
+    @classmethod
+    def of_kernel(cls, proc: Path = _PROC) -> "ModuleMemory | None":
+        """Returns None if this kernel does not count its memory by place, or if this process may not read it."""
+        try:
+            return cls(proc) if (proc / "sys/vm/mem_profiling").read_text().strip() == "1" else None
+        except OSError:
+            return None
+
+    def leaked_by(self, repeat: Callable[[int], object]) -> list[UnfreedMemory]:
+        """Returns the memory that has been leaked since the last call and by each repetition. `repeat` repeats what has
+        been done since the last call; it gets the number of the repetition."""
+        now = self._count()
+        if not any(held.objects > self._before(place) + self._freed_later[place] for place, held in now.items()):
+            self._settled = {place: min(held, now.get(place, held)) for place, held in self._settled.items()}
+            return []
+        start = self._settled
+        places = set(self._more())
+        grown = {place: [self._grown(start, place)] for place in places}
+        for number in range(1, REPETITIONS + 1):
+            if not places:
+                return []
+            before = self._settled
+            repeat(number)
+            places &= set(self._more())
+            for place in places:
+                grown[place].append(self._grown(before, place))
+        left = sorted(self._never_freed(start, places), key=lambda place: (-grown[place][-1].size, place))
+        return [
+            UnfreedMemory(
+                function=place.function,
+                module=place.module,
+                line=place.line,
+                objects=[each.objects for each in grown[place]],
+                size=grown[place][-1].size,
+            )
+            for place in left
+        ]
+
+    def _count(self) -> dict[Place, Held]:
+        text = self._file.read()
+        begin = text.rfind("\n", 0, max(text.find("] func:"), 0)) + 1  # the lines of modules follow all others
+        return {
+            Place(function, module, line): Held(int(objects), int(size))
+            for size, objects, line, module, function in _LINE.findall(text, begin)
+        }
+
+    def _before(self, place: Place) -> int:
+        return self._settled[place].objects if place in self._settled else 0
+
+    def _grown(self, before: Mapping[Place, Held], place: Place) -> Held:
+        old, new = before.get(place, Held(0, 0)), self._settled.get(place, Held(0, 0))
+        return Held(new.objects - old.objects, new.size - old.size)
+
+    def _more(self) -> list[Place]:
+        """Has the kernel free what waits to be freed. Returns the places with more objects than after the last call."""
+        before, first = self._settled, self._count()
+        self._free()
+        self._settled = self._count()
+        for place, held in first.items():
+            self._freed_later[place] = max(self._freed_later[place], held.objects - self._before(place))
+        return [place for place in self._settled if self._grown(before, place).objects > 0]
+
+    def _never_freed(self, start: Mapping[Place, Held], places: Iterable[Place]) -> list[Place]:
+        """Returns the places that keep an object of the case and of each repetition, after enough time to free them."""
+        until = time.monotonic() + FREED_S
+        while True:
+            left = [place for place in places if self._grown(start, place).objects > REPETITIONS]
+            if not left or time.monotonic() > until:
+                return left
+            time.sleep(POLL_S)
+            self._more()
