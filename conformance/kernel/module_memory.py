@@ -55,7 +55,7 @@ class ModuleMemory:
 
     def __init__(self, proc: Path = _PROC, free: Callable[[], None] = free_waiting) -> None:
         self._file, self._free = KernelFile(proc / "allocinfo"), free
-        self._freed_later = Counter[Place]()  # the most objects that were found waiting to be freed
+        self._freed_later = Counter[Place]()  # twice the most objects that were found waiting to be freed
         self._settled = self._count()
         self._more()
 
@@ -118,7 +118,7 @@ class ModuleMemory:
         self._free()
         self._settled = self._count()
         for place, held in first.items():
-            self._freed_later[place] = max(self._freed_later[place], held.objects - self._before(place))
+            self._freed_later[place] = max(self._freed_later[place], 2 * (held.objects - self._before(place)))
         return [place for place in self._settled if self._grown(before, place).objects > 0]
 
     def _never_freed(self, start: Mapping[Place, Held], places: Iterable[Place]) -> list[Place]:
