@@ -159,7 +159,7 @@ PRECONDITIONS: Mapping[str, str] = {
     "swap": "this system has no swap space, so that pages cannot be swapped out: add some with mkswap and swapon",
     "persistent_memory": "this run has no persistent memory: RDMA_CTS_PMEM does not name a device DAX",
     "pci_bar": "this machine has no pci-testdev, QEMU's device whose BAR can be mapped without harm",
-    "failing_allocations": "this kernel cannot be made to fail an allocation of memory: --stack forky-instrumented can",
+    "failing_allocations": "this kernel cannot be told to fail an allocation of memory: --stack forky-instrumented can",
     "raw_registration": "the driver refuses commands without the driver-specific part, which only the provider knows",
 }
 # The reason why a case that needs a kernel built for tests is UNREACHABLE. A rule can be verified without such a case.
