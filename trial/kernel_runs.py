@@ -58,7 +58,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--rdma-core-tests",
         type=Path,
         metavar="DIR",
-        help="also try rdma-core's own tests, in DIR, on each mutant; those in --before are tried with nothing else",
+        help="also try rdma-core's own tests, in DIR, on each mutant; those in --before are tried only with them",
     )
     command.add_argument(
         "--rdma-unit-test",
