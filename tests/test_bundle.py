@@ -446,7 +446,7 @@ LINES: dict[str, Callable[[dict[str, Any]], object]] = {
         ("passed", {"case": "reg_mr/no/such"}, 1, "PASS of reg_mr/no/such: there is no such case any more"),
         ("swept", {"points": {"PASS": 1}}, 1, "{case}: points is recorded as"),
         ("swept", {"observed": {"returned": 7}}, 2, "observed.returned is 7, not a text"),
-        ("swept", {"points_file": "points/none.json"}, 2, "directory; the points of sweeps are in points/ beside"),
+        ("swept", {"points_file": "points/none.json"}, 2, "directory; the points of sweeps are in points/ next to"),
         ("swept", {"points_file": "../../../../etc/passwd"}, 2, "lies outside of"),
         ("swept", {"case": 7}, 2, "a result without case"),
         ("head", {"suite": {"tables_sha256": "f" * 64}}, 2, "was made with the tables ffffffffffff"),
