@@ -363,7 +363,7 @@ def test_a_bundle_of_another_version_says_so(tmp_path: Path, capsys: Says) -> No
     assert verified(tmp_path / "bundle", capsys) == (
         2,
         f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2; this version reads "
-        "rdma-cts-bundle/1; take the version of rdma-cts that has made it\n",
+        "rdma-cts-bundle/1; use the version of rdma-cts that made it\n",
     )
 
 
@@ -446,7 +446,7 @@ LINES: dict[str, Callable[[dict[str, Any]], object]] = {
         ("passed", {"case": "reg_mr/no/such"}, 1, "PASS of reg_mr/no/such: there is no such case any more"),
         ("swept", {"points": {"PASS": 1}}, 1, "{case}: points is recorded as"),
         ("swept", {"observed": {"returned": 7}}, 2, "observed.returned is 7, not a text"),
-        ("swept", {"points_file": "points/none.json"}, 2, "directory; the points of sweeps are in points/ beside"),
+        ("swept", {"points_file": "points/none.json"}, 2, "directory; the points of sweeps are in points/ next to"),
         ("swept", {"points_file": "../../../../etc/passwd"}, 2, "lies outside of"),
         ("swept", {"case": 7}, 2, "a result without case"),
         ("head", {"suite": {"tables_sha256": "f" * 64}}, 2, "was made with the tables ffffffffffff"),

@@ -13,8 +13,8 @@ from commands.coverage import Coverage, cover, cover_with_results, render
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
 from conformance.results.records import encode, footer_record
-from conformance.tables.loader import Table
 from conformance.tables.suite import Suite
+from conformance.tables.table import Table
 
 ROWS = """
 - {id: works, rules: [REG-01], when: {access: []}, then: success}

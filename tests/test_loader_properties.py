@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from conformance.tables.loader import parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT
-from conformance.yamldoc.nodes import Mistake, Node, TextError, read_bytes
+from conformance.yamldoc.nodes import Mistake, Node, TextError
+from conformance.yamldoc.parsing import read_bytes
 from launched import ended
 from samples import registry
 

@@ -139,7 +139,7 @@ def conclude_run(
     }
     left = [f"{number} {what}" for what, number in {**incomplete, **others}.items() if number]
     if left_out is None:
-        left.append("not known how much of the default tier was run")
+        left.append("it is unknown how much of the default tier was run")
     if not (left or count[VERIFIED] or count[WAIVED]):
         left.append("no rule verified")
     of_stack = counted(count[OF_STACK], "rule")
