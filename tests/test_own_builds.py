@@ -100,7 +100,7 @@ def test_the_taint_of_an_own_module_fails_no_case(booted: Recorded) -> None:
 
 
 def others(recorded: Recorded) -> dict[str, object]:
-    """Returns the marks of the kernel and of the builds that these tests never give."""
+    """Returns the marks of the kernel and of the builds that these tests do not replace."""
     found = recorded.header["under_test"]
     builds = {**found["modules"], **found["libraries"]}
     return {"kernel": found["kernel"], **{name: mark for name, mark in builds.items() if "rxe" not in name}}
@@ -110,8 +110,9 @@ def others(recorded: Recorded) -> dict[str, object]:
 def test_a_resumed_guest_gives_the_results_of_a_booted_one(
     options: tuple[str, ...], booted: Recorded, tmp_path: Path
 ) -> None:
-    """This holds in the session that waits with the device open, and in a session with other options. The builds are
-    copies of the image's builds, with other marks."""
+    """The session that waits with the device open, and a session with other options. The builds are copies of the
+    image's builds, with other marks.
+    """
     resumed = run_of(tmp_path / "out", *options)
     assert verdicts(resumed) == verdicts(booted)
     assert resumed.header["planned"] == booted.header["planned"]
