@@ -1,4 +1,4 @@
-"""Behaviour that users take for granted: pipes, full devices, signals, mistakes in a command line, unexpected errors."""
+"""Behaviour that users take for granted: pipes, full devices, signals, mistakes in a command line, unknown errors."""
 
 import io
 import os
