@@ -18,8 +18,6 @@ from launched import built_by, root_of
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import STACKS as SIMULATED
-from samples import user_error
-from targets.builds import refuse_beside_own_stack
 from targets.target import with_target
 
 STACK = "forky-instrumented"
@@ -52,13 +50,6 @@ def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
     assert made.kernel.read_bytes() == b"kernel"
     assert made.modules
     assert (made.modules / "lib/modules" / RELEASE / "modules.builtin").exists()
-
-
-@pytest.mark.parametrize("name", ["kernel", "modules", "linux"])
-def test_another_kernel_or_driver_excludes_the_instrumented_stack(name: str) -> None:
-    options = RunOptions(guest=True, stack=STACK, **{name: Path("x")})  # type: ignore[arg-type]
-    with user_error(f"--{name} and --stack {STACK} exclude each other: that stack has a kernel of its own", status=2):
-        refuse_beside_own_stack(options)
 
 
 def test_cases_on_the_instrumented_stack_have_more_time_by_default() -> None:
