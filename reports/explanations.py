@@ -204,7 +204,7 @@ def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Dig
     """Returns the defect of a run whose fingerprint begins with these digits. Raises UserError with a hint that names
     `option`, which selects another run."""
     if run is None:
-        raise UserError(f"there is no run to look for the defect {wanted} in", hint=f"give {option} RUN")
+        raise UserError(f"there is no run in which to look for the defect {wanted}", hint=f"give {option} RUN")
     found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)

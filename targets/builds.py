@@ -14,7 +14,6 @@ from conformance.run_options import GUEST, OPTIONS, RunOptions
 from fixtures.guest.added import is_package_name
 from fixtures.guest.driver import DEFAULT_DRIVER, Driver, driver_for, ensure_module
 from fixtures.guest.image import Image
-from fixtures.guest.mending import chosen_changes, ensure_mended
 from fixtures.guest.recipe import INSTRUMENTED_STACKS, MENDED_STACKS, OWN_STACKS, Recipe
 from fixtures.guest.source_trees import Trees, compile_driver, compile_rdma_core, is_rdma_core
 from fixtures.guest.under_test import Builds, DriverModule, UnderTest, instrumented
@@ -93,6 +92,13 @@ def refuse_on_host(options: RunOptions) -> None:
             raise only_for_guest(option.flag, options)
 
 
+def refuse_without_host(options: RunOptions) -> None:
+    """Raises UserError for options that have a meaning only with --host."""
+    for name in ("console", "power_cycle", "return_within"):
+        if getattr(options, name) != OPTIONS[name].default:
+            raise UserError(f"{OPTIONS[name].flag} is for a host that is reached over ssh", hint="add --host HOST")
+
+
 def refuse_in_guest(options: RunOptions) -> None:
     """Raises UserError for options that choose a part of a host's device, such as a port. The guest has only one of
     each.
@@ -131,6 +137,8 @@ def _module(options: RunOptions, recipe: Recipe, image: Image, say: Say) -> tupl
     header."""
     driver, made_for = guest_driver(options), (recipe, image, cache_directory(), say)
     if options.stack in MENDED_STACKS:
+        from fixtures.guest.mending import chosen_changes, ensure_mended  # imported late: other stacks do not need it
+
         mended = ensure_mended(chosen_changes(options.without), *made_for)
         return DriverModule(driver.module, lambda: mended.module, mended.laid), mended.given()
     if options.linux:

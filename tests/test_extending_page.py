@@ -14,7 +14,7 @@ from conformance.tables.suite import ROOT
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 EDIT = re.compile(
     r"(?P<new>New, )?`(?P<file>[\w./]+)`"
-    r"(?:,\s+(?P<how>behind|before|in place of) `(?P<at>[^`]+)`|,\s+(?P<end>at the end))?:\n\n"
+    r"(?:,\s+(?P<how>after|before|in place of) `(?P<at>[^`]+)`|,\s+(?P<end>at the end))?:\n\n"
     r"(?P<indent> *)```\w+\n(?P<block>.*?)\n *```",
     re.DOTALL,
 )
@@ -44,7 +44,7 @@ def followed(tree: Path, text: str) -> set[str]:
             path.write_text("".join(lines) + block)
             continue
         (at,) = (number for number, line in enumerate(lines) if edit["at"] in line)
-        first, last = {"behind": (at + 1, at + 1), "before": (at, at), "in place of": (at, at + 1)}[edit["how"]]
+        first, last = {"after": (at + 1, at + 1), "before": (at, at), "in place of": (at, at + 1)}[edit["how"]]
         path.write_text("".join([*lines[:first], block, *lines[last:]]))
     return {edit["file"] for edit in edits}
 
