@@ -83,9 +83,9 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
     if case.needs:
         yield f"needs:      {', '.join(case.needs)}"
     if case.hazardous:
-        yield "hazard:     the call can crash the kernel, so the case runs in a guest of its own"
+        yield "hazard:     the call can crash the kernel, so the case runs in a separate guest"
     if case.ends_process:
-        yield "hazard:     the call can end its process, so the case runs in a process of its own"
+        yield "hazard:     the call can end its process, so the case runs in a separate process"
     for id_ in case.rules:
         rule = suite.registry[id_]
         yield ""

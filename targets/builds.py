@@ -75,7 +75,7 @@ def refuse_beside_own_stack(options: RunOptions) -> None:
     mended = options.stack in MENDED_STACKS
     if options.without and not mended:
         raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")
-    brings = "a driver and a provider of its own" if mended else "a kernel of its own"
+    brings = "its own driver and provider" if mended else "its own kernel"
     for name in ("kernel", "modules", "linux", *(("rdma_core",) if mended else ())):
         if options.stack in OWN_STACKS and getattr(options, name):
             raise UserError(
