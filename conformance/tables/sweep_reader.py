@@ -248,13 +248,7 @@ def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry:
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):
-        if flag not in capability.FLAG_NEEDS:
-            reader.note(
-                node.location,
-                f"the flag {flag} of conformance/verbs/enums.yaml has no capability: add it to FLAG_NEEDS in"
-                " conformance/model/capability.py, with an empty text if every device must know it",
-            )
-        elif capability.FLAG_NEEDS[flag]:
+        if capability.FLAG_NEEDS[flag]:
             where = f"({text}) & {name}.{flag}" if text else f"{name}.{flag}"
             when = _expression(reader, Node(where, node.location), space, registry)
             yield Clause(where, when, None, needs=(capability.FLAG_NEEDS[flag],))
