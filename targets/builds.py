@@ -38,14 +38,19 @@ def trees_from(options: RunOptions) -> Trees:
 
 def check(options: RunOptions) -> None:
     """Raises UserError for mistakes in the options of the guest that can be found without an image."""
+    refuse_conflicts(options)
+    trees_from(options).check(driver_for(options.driver or DEFAULT_DRIVER))
+    builds_from(options).check()
+
+
+def refuse_conflicts(options: RunOptions) -> None:
+    """Raises UserError for mistakes in the options of the guest that can be found without its builds."""
     environment_from(options)
     tools_from(options)
     refuse_beside_own_stack(options)
     for name in ("kernel", "modules"):
         if options.linux and getattr(options, name):
             raise UserError(f"--linux and {OPTIONS[name].flag} exclude each other: both bring a driver")
-    trees_from(options).check(driver_for(options.driver or DEFAULT_DRIVER))
-    builds_from(options).check()
 
 
 def environment_from(options: RunOptions) -> dict[str, str]:

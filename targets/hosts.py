@@ -34,12 +34,8 @@ def refuse_without(options: RunOptions) -> None:
             raise UserError(f"{OPTIONS[name].flag} is for a host that is reached over ssh", hint="add --host HOST")
 
 
-def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
-    """Returns a context manager for the host of --host, whose device has been checked. Nothing is left on the host
-    afterwards.
-
-    Installs ssh on this host if it is missing; asks first unless `assume_yes`. Raises UserError.
-    """
+def refuse_conflicts(options: RunOptions) -> None:
+    """Raises UserError for options that exclude --host."""
     if options.guest:
         raise UserError("--host and --guest exclude each other")
     builds.refuse_on_host(options)
@@ -49,6 +45,15 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
         )
     if options.rdma_core:
         raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
+
+
+def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
+    """Returns a context manager for the host of --host, whose device has been checked. Nothing is left on the host
+    afterwards.
+
+    Installs ssh on this host if it is missing; asks first unless `assume_yes`. Raises UserError.
+    """
+    refuse_conflicts(options)
     if options.peer:
         usable.on_another_host(options.peer)  # reports a syntax error before a connection is opened
     packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)

@@ -69,7 +69,9 @@ def read_sweep(
     inside = points_where(where, space)
     size = space.count(inside)
     if stated != size:
-        reader.note(fields["points"].location, f"the sweep states {stated} points and has {size}")
+        reader.note(
+            fields["points"].location, f"the sweep states {stated} point{'' if stated == 1 else 's'} and has {size}"
+        )
     resolved = resolve(reader, text, inside)
     if resolved is None or len(reader.mistakes) > before:
         return None
