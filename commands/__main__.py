@@ -145,6 +145,7 @@ def run_as_program() -> int:
     except UserError as error:
         return _told(error, given)
     status = main()
+    gc.freeze()  # nothing is collected while the process ends
     if (lost := output.lost()) and given[:1] != ["run"]:
         return _told(UserError(f"standard output: {lost}", status=3), given)
     return status

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--programs",
         action="store_true",
-        help=f"write the C program of each defect into {FOLDER}/; without it, only those there already are renewed",
+        help=f"write the C program of each defect into {FOLDER}/; without it, only existing programs are updated",
     )
     parser.add_argument(
         "--format",

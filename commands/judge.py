@@ -34,9 +34,7 @@ _MOST_SHOWN = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=given_path, metavar="RUN", help="the directory of a run")
-    parser.add_argument(
-        "--out", type=out_directory, metavar="DIR", help="write the new results there, like those of a run"
-    )
+    parser.add_argument("--out", type=out_directory, metavar="DIR", help="where to write the new results, as a run")
     parser.add_argument(
         "--profile", type=given_path, metavar="FILE", help="capabilities that the device must have or lacks"
     )

@@ -23,11 +23,15 @@ _SIGNED = re.compile(r"[^<>\n]*[^<>\s] <[^<>@\s]+@[^<>@\s]+>\Z")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, project in PROJECTS.items():
-        parser.add_argument(f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}; only read")
+        parser.add_argument(
+            f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}, which is not changed"
+        )
     parser.add_argument(
         "--out", type=out_directory, required=True, metavar="DIR", help="where to make a directory for each tree"
     )
-    parser.add_argument("--features", action="store_true", help="then a second series, which adds missing features")
+    parser.add_argument(
+        "--features", action="store_true", help="also write a second series, which adds missing features"
+    )
     parser.add_argument(
         "--signoff", default="", metavar="NAME <MAIL>", help="who signs off the patches, and sends them"
     )

@@ -70,7 +70,7 @@ def execute(arguments: argparse.Namespace) -> int:
     basis = basis_of(path) if path else unknown_device()
     if arguments.all:
         if run is None:
-            raise UserError("there is no run to make programs of", hint="give --run RUN")
+            raise UserError("there is no run to make programs from", hint="give --run RUN")
         made = list(programs_of(run.results, suite, basis))
         show(_write_all(made, arguments.out or run.directory / "reproducers"))
         return 0
@@ -114,7 +114,7 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
     it."""
     near = suggestion(name, [case.id for case in suite.cases])
     if run:
-        said = f"{run.directory} is of other tables; the present ones have no case {name!r}{near}"
+        said = f"{run.directory} was made with other tables; the present tables have no case {name!r}{near}"
         return UserError(said, hint="give a run that was made with the present tables")
     if name in suite.registry:
         return UserError(f"{name} is a rule, and a program shows a case", hint=f"{PROGRAM} explain {name} lists them")

@@ -39,7 +39,7 @@ if sys.dont_write_bytecode and cache.is_own(_bytecode.parent):
 
 # Each process unpacks a suite only once, because its data never change.
 _unpacked = functools.lru_cache(maxsize=2)(suite._unpacked)
-vars(suite)["_unpacked"] = lambda data, folders: _unpacked(data, frozenset(folders))
+vars(suite)["_unpacked"] = lambda data, names: _unpacked(data, frozenset(names))
 
 # No test depends on the speed of the machine: Hypothesis has no limit on the time for running or making an example. By
 # day, the examples are always the same; at night, new examples are tried.

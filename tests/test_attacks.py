@@ -235,7 +235,7 @@ ATTACKS = (
     ),
     # Files that try to make a reader work forever, or fill the memory
     Attack("sweep", "a sweep whose points differ in 500 ways", "400"),
-    Attack("bomb", "a bundle that expands without end", "100 times as large unpacked"),
+    Attack("bomb", "a bundle that expands without end", "more than 100 times its size"),
     Attack("records", "a file of too many small records", "lines, more than the"),
     Attack("values", "a file of millions of values", "values, more than the"),
     # Bundles with waivers or a profile that change a verdict
@@ -253,13 +253,13 @@ ATTACKS = (
     Attack(
         "told",
         "an overlay with a preloaded library",
-        "the stack was changed, not as shipped: overlay 12345678 with a preload; ",
+        "the stack under test was changed: overlay 12345678 with a preload; ",
         given(overlay={"sha256": "12345678" * 8, "files": {"etc/ld.so.preload": "0"}}),
     ),
     Attack(
         "told",
         "a preload by a variable",
-        "the stack was changed, not as shipped: environment LD_PRELOAD=/x.so; ",
+        "the stack under test was changed: environment LD_PRELOAD=/x.so; ",
         given(environment={"LD_PRELOAD": "/x.so"}),
     ),
     # Signatures of a bundle

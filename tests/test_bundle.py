@@ -363,7 +363,7 @@ def test_a_bundle_of_another_version_says_so(tmp_path: Path, capsys: Says) -> No
     assert verified(tmp_path / "bundle", capsys) == (
         2,
         f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2; this version reads "
-        "rdma-cts-bundle/1; take the version of rdma-cts that has made it\n",
+        "rdma-cts-bundle/1; use the version of rdma-cts that made it\n",
     )
 
 

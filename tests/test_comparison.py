@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -230,37 +230,6 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, cli:
     shows = rf"C program: ./rdma-cts reproducer [0-9a-f]{{12}} --run {new} shows the first new defect; with --mail, .*"
     assert re.fullmatch(shows, program)
     assert last == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
-
-
-@pytest.mark.parametrize(
-    ("spoil", "what"),
-    [
-        (lambda data: {**data, "index": "AAAA"}, "not the points of a sweep"),
-        (lambda data: {**data, "axes": {"a": {"subsets": [str(bit) for bit in range(40)]}}}, "a space of"),
-        (
-            lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]},
-            'is "GOOD", not one of CRASH, ',
-        ),
-        (lambda data: {**data, "outcomes": data["outcomes"][:0]}, "do not fit"),
-        (lambda data: [], "not the points"),
-    ],
-)
-def test_malformed_points_are_one_clear_line(tmp_path: Path, spoil: Callable[[Any], Any], what: str, cli: Cli) -> None:
-    directories = [tmp_path / name for name in ("old", "new")]
-    for directory in directories:
-        run(directory, swept(directory))
-    (points,) = (tmp_path / "new" / "points").iterdir()
-    points.write_text(json.dumps(spoil(json.loads(points.read_text()))))
-    (line,) = cli(2, "compare", *directories).err.splitlines()
-    assert str(points) in line
-    assert what in line
-
-
-def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, cli: Cli) -> None:
-    directories = [tmp_path / name for name in ("old", "new")]
-    for directory in directories:
-        run(directory, [{**line, "points_file": "../../etc/passwd"} for line in swept(directory)])
-    assert "lies outside of" in cli(2, "compare", *directories).err
 
 
 def two_runs(tmp_path: Path) -> tuple[str, str]:

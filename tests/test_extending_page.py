@@ -14,7 +14,7 @@ from conformance.tables.suite import ROOT
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 EDIT = re.compile(
     r"(?P<new>New, )?`(?P<file>[\w./]+)`"
-    r"(?:,\s+(?P<how>behind every|behind|before|in place of) `(?P<at>[^`]+)`|,\s+(?P<end>at the end))?:\n\n"
+    r"(?:,\s+(?P<how>after every|after|before|in place of) `(?P<at>[^`]+)`|,\s+(?P<end>at the end))?:\n\n"
     r"(?P<indent> *)```\w+\n(?P<block>.*?)\n *```",
     re.DOTALL,
 )
@@ -46,7 +46,7 @@ def followed(tree: Path, text: str) -> set[str]:
         places = [number for number, line in enumerate(lines) if edit["at"] in line]
         assert len(places) == 1 or (places and "every" in edit["how"]), (path, edit["at"])
         for at in reversed(places):
-            after, gone = edit["how"].startswith("behind"), edit["how"] == "in place of"
+            after, gone = edit["how"].startswith("after"), edit["how"] == "in place of"
             lines[at + after : at + after + gone] = [block]
         path.write_text("".join(lines))
     return {edit["file"] for edit in edits}

@@ -242,15 +242,6 @@ def test_an_empty_history_is_a_page_too(tmp_path: Path) -> None:
     assert "No night has run yet" in history_page.page_of(read_history(tmp_path))
 
 
-def test_a_damaged_cell_is_named_on_the_terminal(tmp_path: Path, cli: Cli) -> None:
-    keep(tmp_path / name_of(0) / "forky", Outcome(GOOD))
-    keep(tmp_path / name_of(0) / "sid", Outcome(NOT_RUN))
-    (tmp_path / name_of(0) / "forky" / "cell.json").write_text("{")
-    out, err = cli(0, "report", "--history", tmp_path, "--out", "-")
-    assert out.endswith("</html>")
-    assert err == f"{name_of(0)}, forky counts as not run: cell.json is damaged, or not of this version\n"
-
-
 def test_a_damaged_summary_without_results_is_named(tmp_path: Path, cli: Cli) -> None:
     for name in ("empty", "fifo"):
         keep(tmp_path / name_of(0) / name, Outcome(GOOD))

@@ -139,8 +139,8 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
         ("", {"check": [{**CHECKED, "device": ".."}]}, "reports the device '..'"),
         ("fake1", {}, "reports the device 'fake0', not fake1"),
         ("", {"check": [{**ERROR, "message": "y" * 4000}]}, "2,000 characters are left out"),
-        ("", {"hello": [{**HELLO, "boot_id": 1}]}, "sent what no agent of this suite sends: `hello`: boot_id is 1"),
-        ("", {"check": [{"event": "checked"}]}, "sent what no agent of this suite sends: `checked` has no `device`"),
+        ("", {"hello": [{**HELLO, "boot_id": 1}]}, "sent a message that no agent sends: `hello`: boot_id is 1"),
+        ("", {"check": [{"event": "checked"}]}, "sent a message that no agent sends: `checked` has no `device`"),
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
 )

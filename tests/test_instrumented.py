@@ -57,7 +57,7 @@ def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
 @pytest.mark.parametrize("name", ["kernel", "modules", "linux"])
 def test_another_kernel_or_driver_excludes_the_instrumented_stack(name: str) -> None:
     options = RunOptions(guest=True, stack=STACK, **{name: Path("x")})  # type: ignore[arg-type]
-    with user_error(f"--{name} and --stack {STACK} exclude each other: that stack has a kernel of its own", status=2):
+    with user_error(f"--{name} and --stack {STACK} exclude each other: that stack has its own kernel", status=2):
         refuse_beside_own_stack(options)
 
 

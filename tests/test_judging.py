@@ -379,7 +379,7 @@ JUDGED = [
         "and flushed memory that it may not: a FLUSH moves no bytes$",
     ),
     row("flushed", REFUSED, moved("nothing", "WR_FLUSH_ERR"), PASS),
-    row("dead before", REFUSED, DEAD, BROKEN, "WR_FLUSH_ERR: its queue pair was in the error state before$"),
+    row("dead before", REFUSED, DEAD, BROKEN, "WR_FLUSH_ERR, but its queue pair was already in the error state$"),
     row("granted, dead before", GRANTED, DEAD, FAIL),
     row("a scribble", READ_REFUSED, moved("other", ACCESS, unchanged=True), PASS, "none of them are the responder's"),
     row("a refused READ that moves a part", READ_REFUSED, moved("part", ACCESS, unchanged=True), FAIL),

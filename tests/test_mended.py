@@ -162,7 +162,7 @@ def test_every_report_says_in_its_headline_by_which_changes_the_stack_differs(tm
         for under_test in ({}, {"given": {"changes": {"window": "1" * 64, "provider": "2" * 64}}})
     )
     assert plain.changed_stack == plain.headline == ""
-    line = "the stack was changed, not as shipped: 2 changes (window 11111111, provider 22222222)"
+    line = "the stack under test was changed: 2 changes (window 11111111, provider 22222222)"
     assert changed.headline.startswith(line)
     for text in (terminal.summary(changed, tmp_path), html.render([changed])):
         assert line in text
@@ -190,7 +190,7 @@ def test_violations_of_its_own_rules_that_come_back_are_its_own() -> None:
     without = [result(CASES[0], "FAIL"), result(CASES[1]), result(CASES[2], "UNSUPPORTED"), result(CASES[3], "FAIL")]
     found = left_out("window-bounds", ["REG-01"], [], whole, without)
     assert (found.violated, found.not_verified, found.tried) == ((IDS[0],), (IDS[2],), 4)
-    assert found.outcome == "its own alone"
+    assert found.outcome == "only its own"
     assert len(found.defects) == 1
     assert "| window-bounds | REG-01 | 1 | 1 |" in table([found])
 

@@ -36,5 +36,5 @@ def test_mended_cases_pass_and_the_report_names_the_changes(tmp_path: Path) -> N
     changes = {change.name: change.sha256 for change in read_changes()}
     assert recorded.header["stack"] == "forky-mended"
     assert recorded.header["under_test"]["given"]["changes"] == changes
-    assert f"the stack was changed, not as shipped: {len(changes)} changes (" in done.stdout
+    assert f"the stack under test was changed: {len(changes)} changes (" in done.stdout
     assert all("--stack forky-mended" in result["repro"] for result in recorded.results)

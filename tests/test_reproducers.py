@@ -313,7 +313,7 @@ def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, 
         out = tmp_path / f"{left}.c"
         assert main(["reproducer", DEFECT, "--run", str(old), "--out", str(out)]) == (0 if left else 2)
         assert out.exists() == bool(left)
-    assert f"{tmp_path} is of other tables; the present ones have no case '" in capsys.readouterr().err
+    assert f"{tmp_path} was made with other tables; the present tables have no case '" in capsys.readouterr().err
 
 
 def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
@@ -323,7 +323,7 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
     mine = tmp_path / "results.jsonl"
     mine.write_text("\n".join([json.dumps(built), *FORKY.read_text().splitlines()[1:]]) + "\n")
     said = " ".join(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out.split())
-    assert "rdma-core 65.0 (the stack was changed, not as shipped: linux e4e4e4e4). " in said
+    assert "rdma-core 65.0 (the stack under test was changed: linux e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
 
 

@@ -11,10 +11,12 @@ import corpus
 from conformance.errors import UserError
 from conformance.model.case import Case, Flags
 from conformance.tables import arguments, expansion
-from conformance.tables.loader import Table, parse_table
+from conformance.tables.loader import parse_table
 from conformance.tables.suite import CASES, load_suite
+from conformance.tables.table import Table
 from conformance.verbs import ENUMS, Enum, EnumValue
-from conformance.yamldoc.nodes import Location, Node, read_bytes
+from conformance.yamldoc.nodes import Location, Node
+from conformance.yamldoc.parsing import read_bytes
 from conformance.yamldoc.reader import Reader
 from kinds import Cli
 from samples import registry

@@ -30,7 +30,8 @@ from types import ModuleType
 from typing import Any
 
 from conformance.errors import UserError
-from conformance.yamldoc.nodes import Node, read_file
+from conformance.yamldoc.nodes import Node
+from conformance.yamldoc.parsing import read_file
 from trial.violation import BLIND, Violation
 
 _PERMITTED = "permitted"

@@ -19,7 +19,7 @@ def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int
     """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
 
     Raises the exception of a task, and UserError (status 3) with the name of the task if a process dies. When this
-    iterator ends, also by an exception such as a signal's, its processes have ended.
+    iterator ends, even by an exception, its processes have ended.
     """
     context = multiprocessing.get_context("fork")
     processes: dict[Connection, ForkProcess] = {}

@@ -47,7 +47,7 @@ def elements_on(device: Device) -> int:
 
 
 class DeviceQueue:
-    """A queue pair with a completion queue of its own."""
+    """A queue pair with its own completion queue."""
 
     shared: Any = None  # the pyverbs SRQ to which its receives are posted, if any
     remote: Destination | None = None  # the device of the peer; None in loopback

@@ -271,7 +271,7 @@ class Profile:
             raise UserError(f"the profile is of {self.device} devices; {name} is {driver}")
 
     def demanded(self, undeclared: Sequence[str]) -> list[str]:
-        """Those of the capabilities that a device lacks that must be present, if a case lacks nothing else.
+        """The lacking capabilities that must be present, if a case lacks no others.
 
         A capability also demands those that its name contains: odp_ud_recv demands odp and ud.
         """

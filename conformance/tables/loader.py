@@ -6,7 +6,7 @@ mistake gives no cases.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
@@ -21,7 +21,9 @@ from conformance.tables.row import RowBody, read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
 from conformance.tables.stray_files import display_path
 from conformance.tables.sweep_reader import read_sweep
-from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
+from conformance.tables.table import Table
+from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
+from conformance.yamldoc.parsing import read_file
 from conformance.yamldoc.reader import Reader
 
 _KEYS = ("id", "why")
@@ -54,16 +56,6 @@ def check_unused(reader: Reader, retired: Mapping[str, Location], used: Mapping[
 _INSTEAD = {"each": "write its axes in the sweep", "then": "write the expectations in the sweep's expect"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
 _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table without mistakes. `name` is `<folder>/<file name without .yaml>`."""
-
-    name: str
-    verb: str
-    path: Path
-    cases: tuple[Case, ...]
 
 
 def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tuple[list[Table], list[Mistake]]:
