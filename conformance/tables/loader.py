@@ -182,8 +182,8 @@ class _Rows:
         row_id = reader.text(fields.get("id"), "id")
         # Before its expansion, since the axis values in an id are put into lower case, but not its own words.
         template = row.value["id"].value if isinstance(row.value, dict) and "id" in row.value else ""
-        own = re.sub(PLACEHOLDER, "a", str(template))
-        if row_id is not None and not (_ROW_ID.fullmatch(own) and _ROW_ID.fullmatch(slug(row_id))):
+        words = re.sub(PLACEHOLDER, "a", str(template))
+        if row_id is not None and not (_ROW_ID.fullmatch(words) and _ROW_ID.fullmatch(slug(row_id))):
             message = f"invalid row id {quoted(row_id)}; use a-z, 0-9 and -, at most 200 characters"
             reader.note(fields["id"].location, message)
         about = reader.text(fields["about"], "about") if "about" in fields else ""
