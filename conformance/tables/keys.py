@@ -84,7 +84,7 @@ CLAUSE: Keys = {
     "then": Key("outcome of a point", "the required result at these points"),
     "rule": Key("rule id", "the rule that requires this result"),
     "needs": Key("some needs", "the capabilities that the points need"),
-    NEEDS_OF: Key("string", "an axis of access flags: a flag needs its capability in FLAG_NEEDS"),
+    NEEDS_OF: Key("string", "an axis of access flags: a flag needs the capability in its description"),
 }
 RULES_FILE: Keys = {
     "verb": Key("subject", required=True),
