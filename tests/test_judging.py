@@ -7,8 +7,10 @@ from typing import Any, Unpack
 import pytest
 
 from conformance.judging import answering_layer, crash_location, judge, kernel_alarm
+from conformance.judging.circumstances import located
 from conformance.model.case import Case
-from conformance.model.fault import FaultKind
+from conformance.model.fault import ON_DEMAND as OF_DEMAND
+from conformance.model.fault import OWN_ADDRESSES, Fault, FaultKind
 from conformance.model.observation import NOT_AWAITED, AskedRange, KernelEvidence, Observation
 from conformance.model.verdict import Verdict
 from samples import case
@@ -507,6 +509,42 @@ def test_only_the_core_refuses_these_advices_and_reregistrations(row: str, more:
     of = case(row % (ONE_REGION, *more), "advise_mr" if row is ADVICE else "rereg_mr")
     layers = {code: answering_layer(of, {**status(code), "errno": code}) for code in ("EINVAL", "ENOENT", "EPERM")}
     assert layers == {code: "kernel core" if code == core else "kernel" for code in layers}
+
+
+BOUND = "qps: {qp: {type: RC}}, windows: {mw: {type: 1, bound: {addr: buf + 64, length: 256, access: [REMOTE_WRITE]}}}"
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "place", "outside", "kinds"),
+    [
+        ("length: 1 page", "mr", "addr: buf + 1 page - 8, length: 8", False, ()),
+        ("length: 1 page", "mr", "addr: buf + 1 page - 8, length: 9", True, ()),
+        ("length: 1 page", "mr", "addr: buf - 1, length: 1", True, ()),
+        ("length: 1 page", "mr", "addr: buf + 1 page, length: 0", False, ()),
+        (
+            "access: [ON_DEMAND, REMOTE_WRITE, LOCAL_WRITE], length: 1 page",
+            "mr",
+            "addr: buf, length: 2 pages",
+            True,
+            (OF_DEMAND,),
+        ),
+        ("access: [ZERO_BASED]", "mr", "addr: 0, length: 4 pages", False, (OWN_ADDRESSES,)),
+        ("access: [ZERO_BASED]", "mr", "addr: 1, length: 4 pages", True, (OWN_ADDRESSES,)),
+        ("access: [LOCAL_WRITE, MW_BIND]", "mw", "addr: buf + 64, length: 256", False, ()),
+        ("access: [LOCAL_WRITE, MW_BIND]", "mw", "addr: buf + 63, length: 256", True, ()),
+        ("access: [LOCAL_WRITE, MW_BIND]", "mw", "addr: buf + 65, length: 256", True, ()),
+    ],
+)
+def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
+    given: str, key: str, place: str, outside: bool, kinds: tuple[str, ...]
+) -> None:
+    given += ", access: [LOCAL_WRITE]" * ("access" not in given)
+    objects = f"mrs: {{mr: {{{given}}}}}, {BOUND if key == 'mw' else 'pds: [other]'}"
+    when = f"op: RDMA_WRITE, rkey: {key}.rkey, {place}"
+    of = case(f"{{rules: [REG-20], call: traffic, given: {{{objects}}}, when: {{{when}}}, then: open}}", "bind_mw")
+    found = located(Fault(FaultKind.MOVED), of)
+    assert (found.outside, found.region) == (outside, kinds)
+    assert found.key == ("window" if key == "mw" else "region")
 
 
 OOPS = """[   41.066534] BUG: kernel NULL pointer dereference, address: 0000000000000160
