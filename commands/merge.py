@@ -61,7 +61,7 @@ def _check_tables(parts: Sequence[Part], suite: Suite) -> None:
         raise UserError(
             f"the shards were made with the tables {str(tables)[:12]}, and the present tables are "
             f"{suite.tables_sha256[:12]}",
-            hint="use the version of rdma-cts that made them; --cases DIR adds tables of its own",
+            hint="use the version of rdma-cts that made them; --cases DIR adds other tables",
         )
 
 

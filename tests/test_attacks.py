@@ -197,24 +197,24 @@ ATTACKS = (
         lambda lines: head(planned=[*lines[0]["planned"], "reg_mr/sample/c3"])(lines),
     ),
     IN_GOOD_FILE(
-        "a case is no more planned",
+        "a case is no longer planned",
         "its header says 0",
         lambda lines: head(planned=lines[0]["planned"][1:])([lines[0], *lines[2:]]),
     ),
     IN_GOOD_FILE(
-        "the rules of a header ask for less",
+        "the rules of a header demand less",
         "the rules of its header are not those of the tables",
         lambda lines: head(rules={"REG-01": {**lines[0]["rules"]["REG-01"], "level": "may"}})(lines),
     ),
     IN_GOOD_FILE(
-        "the controls of a header ask for nothing",
+        "the controls of a header demand nothing",
         "the controls of its header are not those",
         head(controls={"refused X": "granted Y"}),
     ),
     # Workers that try to get another verdict, or to make the supervisor wait
     Attack("crash", "a crash names a sequence and another rule", "CRASH"),
     Attack("progress", "progress without end", "although it made progress"),
-    Attack("large", "a record for which the file has no room", "a file of results has"),
+    Attack("large", "a record too large for the file", "a file of results has"),
     Attack("examples", "a sweep with megabytes of examples", "more than 4,194,304"),
     Attack(
         "changed",
@@ -223,7 +223,7 @@ ATTACKS = (
     ),
     Attack(
         "verified",
-        "a run on a host passes for one in a guest",
+        "a run on a host pretends to be in a guest",
         "on a host: the library under test ran with the rights of the suite there",
         head(stack="host"),
     ),
@@ -266,8 +266,8 @@ ATTACKS = (
     Attack("unsigned", "no signature", "bundle.sig cannot be read: No such file"),
     Attack("other", "a signature of another bundle", "bundle.sig is not a signature of"),
     Attack("stranger", "a stranger's signature", "bundle.sig is not a signature of"),
-    Attack("namespace", "a signature of something else", "bundle.sig is not a signature of"),
-    Attack("garbage", "what is no signature", "bundle.sig is not a signature of"),
+    Attack("namespace", "a signature for another purpose", "bundle.sig is not a signature of"),
+    Attack("garbage", "a file without a signature", "bundle.sig is not a signature of"),
 )
 
 

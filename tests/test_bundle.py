@@ -558,7 +558,7 @@ def test_a_manifest_with_false_facts_is_refused(
     more = {} if by_another else {**claims(read(run)), "bundled_by": claims(read(run))["bundled_by"]}
     status, output = verified(packed_by_another(run, tmp_path / "forged", **{**more, name: value}), capsys)
     if by_another and name == "words":
-        assert status != 2, "these are its own"
+        assert status != 2, "the bundle's own statements"
     else:
         assert status == 2
         assert f"is not a bundle, or was changed: `{name}` of its manifest is not true of the run" in output

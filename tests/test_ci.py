@@ -104,7 +104,7 @@ def test_a_cell_fails_on_regressions_only(scripts: Scripts) -> None:
         assert [each["verdict"] for each in kept] == [
             "PASS",
             "PASS" if status == 0 else "FAIL",
-        ]  # no regression is kept
+        ]  # the regression is not stored
     assert scripts.asked()[0] == "run --guest --stack forky --yes --quiet --out out/forky --tier smoke"
 
 

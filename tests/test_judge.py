@@ -106,7 +106,7 @@ def test_a_forged_verdict_is_put_right(run: Path, tmp_path: Path, cli: Cli) -> N
     first = plain(run)
     assert f"FAIL -> {first['verdict']}  {first['case']}" in said
     assert "was: made up" in said
-    assert "1 verdicts changed" in said
+    assert "1 verdict changed" in said
 
 
 def test_a_rejudged_run_can_be_kept(run: Path, tmp_path: Path, cli: Cli) -> None:

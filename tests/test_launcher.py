@@ -273,7 +273,7 @@ def test_nothing_of_the_directory_it_is_started_in_runs(tmp_path: Path) -> None:
     done = ended(LAUNCHER, "list", "--rule", "REG-15", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reg_mr/access_flags" in done.stdout
-    # Labs and nights start runs in the following way.
+    # Labs and nightly runs start runs in this way.
     runs = [*process.COMMAND, "--help"]
     done = ended(*runs, cwd=tmp_path, env=process.environment())
     assert (done.returncode, done.stderr) == (0, "")
@@ -447,7 +447,7 @@ def test_the_doctor_says_what_is_known_of_the_driver_of_a_device(cli: Cli, monke
 def test_each_row_about_nics_is_found_by_the_driver_that_the_kernel_names() -> None:
     page = (ROOT / "docs" / "nics.md").read_text()
     named = {name for row in re.findall(r"^\| ([a-z][\w, ]+) \| ", page, re.MULTILINE) for name in row.split(", ")}
-    # Rows without a driver of their own, and a driver that registers no device.
+    # Rows that are not about one driver, and a driver that registers no device.
     named -= {"driver", "every driver", "bng_re"}
     assert named == {driver_name(number) for number in range(1, 22)} - {"cxgb3", "nes", "qib", "rxe"}
     for driver in named:

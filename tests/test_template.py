@@ -492,7 +492,7 @@ def session(line: bytes) -> ReadySession:
 READY = json.dumps(["reg_mr/a", "reg_mr/b", "reg_mr/c"]).encode() + b"\n"
 
 
-@pytest.mark.parametrize("also", ["", "reg_mr/b", "reg_mr/b#x=2"], ids=["", "the sweep too", "another point of it"])
+@pytest.mark.parametrize("also", ["", "reg_mr/b", "reg_mr/b#x=2"], ids=["", "a sweep", "a point of a sweep"])
 def test_a_ready_session_serves_collected_rows_sweeps_and_points(also: str) -> None:
     served = replace(SERVED, files={"only": f"{SERVED.files['only']}{also}\n"})
     assert session(READY).serves(served, PORT, OPTIONS)
@@ -505,7 +505,7 @@ def test_a_ready_session_serves_collected_rows_sweeps_and_points(also: str) -> N
         replace(SERVED, arguments=(*SERVED.arguments, "--rdma-seed", "7")),
         replace(SERVED, arguments=(*recorded_to("/dev/other"), *OPTIONS)),
     ],
-    ids=["a case that it lacks", "another option", "another port"],
+    ids=["an unknown case", "another option", "another port"],
 )
 def test_a_ready_session_serves_no_other_requests(request_: Request) -> None:
     assert not session(READY).serves(request_, PORT, OPTIONS)

@@ -114,9 +114,9 @@ def children(pid: int) -> list[int]:
 
 
 def test_a_trial_ends_on_a_signal_with_all_its_processes() -> None:
-    """This holds even if one of the processes no longer answers."""
+    """Even if one of the processes no longer answers."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
-    # Because a shell makes background processes ignore the signal.
+    # a shell makes background processes ignore the signal
     command = ["env", "--default-signal=INT", *trial_of_all]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
