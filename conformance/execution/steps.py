@@ -35,8 +35,8 @@ _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.
 
 
 def registered(context: CaseContext, step: Step, returned: Return, addr: int, length: int) -> Observation:
-    """The observation of a registration. Adds the region to the context. A call without a domain makes the region in the
-    domain of its argument `mr`."""
+    """The observation of a registration. Adds the region to the context. A call without a domain makes the region in
+    the domain of its argument `mr`."""
     if returned.mr is None:
         return null_result(returned)
     asked = step.arguments
