@@ -75,10 +75,10 @@ def _answers(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]
                     message = f"a process of the trial died during {names[number]}"
                     raise UserError(message, hint="try each alone", status=3) from error
                 if not succeeded:
-                    error = done[number]
-                    if isinstance(error, UserError):
-                        raise error
-                    raise RuntimeError(f"{names[number]}: {type(error).__name__}: {error}") from error
+                    raised = done[number]
+                    if isinstance(raised, UserError):
+                        raise raised
+                    raise RuntimeError(f"{names[number]}: {type(raised).__name__}: {raised}") from raised
                 if (following := next(left, None)) is not None:
                     at[pipe] = following
                     pipe.send(following)
