@@ -263,7 +263,7 @@ class _Reader:
             if record["schema"] != SCHEMA:
                 raise UserError(
                     f"{self._file} has the schema {printable(str(record['schema']))}, and this version reads {SCHEMA}",
-                    hint="take the version of rdma-cts that has made it",
+                    hint="use the version of rdma-cts that made it",
                 )
             if self._header:
                 raise UserError(f"{where}: a second header")
