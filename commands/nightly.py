@@ -159,7 +159,7 @@ def _kernel(text: str) -> tuple[str, Path, Path | None]:
     name, _, files = text.partition("=")
     kernel, _, modules = files.partition(",")
     if not CELL_NAME.fullmatch(name) or name in _KNOWN or not kernel:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE[,MODULES], with a NAME of its own")
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE[,MODULES], with a new NAME")
     return name, Path(kernel), Path(modules) if modules else None
 
 

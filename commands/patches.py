@@ -65,7 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
             written += len(made.written)
             for name, reason in made.misfits.items():
                 print(f"{tree.path}: the change {name} does not fit and is left out: {reason}", file=sys.stderr)
-            print(f"{out}: {len(made.written)} patches")
+            print(f"{out}: {len(made.written)} patch{'' if len(made.written) == 1 else 'es'}")
     if not written:
         raise UserError("no change fits", hint="the lines above say why")
     return 0

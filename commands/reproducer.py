@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=out_path,
         metavar="FILE",
-        help=f"where to write; - is standard output (default: {_FILE}, with --mail -, with --all reproducers/ in RUN)",
+        help=f"where to write; - is standard output (default: {_FILE}, which must be new, with --mail -, "
+        "with --all reproducers/ in RUN)",
     )
     run_arguments.add_cases_argument(parser)
 
@@ -87,6 +88,8 @@ def execute(arguments: argparse.Namespace) -> int:
     except Inexpressible as reason:
         raise UserError(f"{name} cannot be expressed as a C program: {reason}") from reason
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
+    if arguments.out is None and out.exists() and out.read_bytes() != text.encode():
+        raise UserError(f"{out} exists, and has another content", hint=f"give --out FILE; --out {out} replaces it")
     program = f"{out}: {text.count(chr(10))} lines; cc {shlex.quote(str(out))} -libverbs && ./a.out"
     write_out(out, text.encode(), f"text: {out}" if arguments.mail else program)
     return 0

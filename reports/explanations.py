@@ -25,7 +25,7 @@ from reports.text import flat, format_count
 _WIDTH = 100
 _CASES = 12
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
-FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # the first digits suffice if they are unique
+FINGERPRINT = re.compile(r"[0-9a-f]{4,}", re.IGNORECASE)  # the first digits suffice if they are unique
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
@@ -205,6 +205,7 @@ def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Dig
     `option`, which selects another run."""
     if run is None:
         raise UserError(f"there is no run in which to look for the defect {wanted}", hint=f"give {option} RUN")
+    wanted = wanted.lower()
     found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)

@@ -24,7 +24,7 @@ from reports.digest import Digest, digest, read
 from samples import header, numbered, registry, result
 
 SUITE = numbered(4)
-# The outcomes of made-up sweeps; one is of a device that does not offer a point.
+# The outcomes of made-up sweeps; in one of them, the device does not offer the call.
 WAIVED: dict[str, Any] = {"effective": "WAIVED", "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"}}
 NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15")]
 
@@ -272,7 +272,7 @@ def test_a_defect_that_a_waiver_covers_in_one_run_is_neither_gone_nor_new(tmp_pa
         run(tmp_path / "open", [result(case, "FAIL")]),
         run(tmp_path / "waived", [result(case, "FAIL", **WAIVED)]),
     )
-    assert "defects: " not in cli(0, "compare", open_, waived).out  # there is nothing to tell of a known defect
+    assert "defects: " not in cli(0, "compare", open_, waived).out  # a known defect needs no message
     assert "defects: 0 new, 0 gone, 1 in both\n" in cli(1, "compare", waived, open_).out
 
 

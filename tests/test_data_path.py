@@ -25,7 +25,7 @@ from trial.violation import Violation
 
 
 def altered(kind: type[DataPath], rules: set[str], rows: int) -> None:
-    """Runs some rows of these rules on the reference behind altered functions; an alteration that fails by itself
+    """Runs some rows of these rules on the reference with altered functions; an alteration that fails by itself
     raises its exception."""
     cases = (case for case in of_tier(load_suite().cases, DEFAULT) if rules & set(case.rules) and not case.sweep)
     assert list(on_reference(islice(cases, rows), kind))

@@ -304,7 +304,7 @@ LAB = ["--lab", "lab.yaml"]
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        # Only a lab can be resumed as one.
+        # Only a lab can be resumed as a lab.
         ([*LAB, "--resume", "."], "no lab to resume in .: there is no lab.json"),
         ([*LAB, "--resume", "bad"], "bad/lab.json is not a valid plan of a lab"),
         (["--resume", "bad", "--verb", "reg_mr"], "--verb cannot be given with --resume; all options are taken from"),

@@ -88,7 +88,7 @@ def test_module_and_provider_are_built_once_and_again_when_damaged(tmp_path: Pat
     assert workshop.made == 1
     made.module.write_bytes(b"something else")
     assert workshop.mended([WHY, PROVIDER]).module.read_bytes() != b"something else"
-    assert (workshop.made, workshop.compiled) == (1, 2), "the workshop is kept"
+    assert (workshop.made, workshop.compiled) == (1, 2), "the workshop is made once"
     kept = ["build-mended-forky.log", "mended", "workshop.lock", "workshops"]
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
@@ -99,7 +99,7 @@ def test_modules_of_another_driver_are_compiled_in_the_same_workshop(tmp_path: P
     modules = Modules(RECIPE, workshop.image, tmp_path, driver_for("siw"), said.append)
     assert "building the workshop" in said[0], "it takes minutes"
     assert modules.of([change]).read_text() == "first\nmore\nlast\n"
-    assert modules.of([]).read_text() == "first\nlast\n", "of what is unchanged"
+    assert modules.of([]).read_text() == "first\nlast\n", "the unchanged sources"
     workshop.mended([WHY])
     assert (workshop.made, workshop.compiled) == (1, 3)
 

@@ -105,7 +105,7 @@ def test_the_taint_of_an_own_module_fails_no_case(resumed: Recorded) -> None:
 
 
 def others(recorded: Recorded) -> dict[str, object]:
-    """Returns the marks of the kernel and of the builds that these tests never give."""
+    """Returns the marks of the kernel and of the builds that these tests do not replace."""
     found = recorded.header["under_test"]
     builds = {**found["modules"], **found["libraries"]}
     return {"kernel": found["kernel"], **{name: mark for name, mark in builds.items() if "rxe" not in name}}
@@ -116,8 +116,8 @@ def others(recorded: Recorded) -> dict[str, object]:
 def test_resumed_guests_give_the_results_of_a_booted_one(
     options: tuple[str, ...], booted: Recorded, resumed: Recorded, tmp_path: Path
 ) -> None:
-    """This holds in the session that waits with the device open, with and without these builds, and in a session with
-    other options. The builds are copies of the image's builds, with other marks."""
+    """Sessions: one that waits with the device open, with and without these builds, and one with other options. The
+    builds are copies of the image's builds, with other marks."""
     for found in (resumed, run_of(tmp_path / "out", *options)):
         assert verdicts(found) == verdicts(booted)
         assert found.header["planned"] == booted.header["planned"]

@@ -210,7 +210,7 @@ def when_it_hangs(*actions: Callable[[], object]) -> Callable[[str], None]:
 
 
 def test_a_violation_is_confirmed_on_the_host(verdicts_of: Any, stand_in: StandIn) -> None:
-    """This holds even if the connection breaks during the case."""
+    """Even if the connection breaks during the case."""
     began: list[str] = []
 
     def begins(line: str) -> None:

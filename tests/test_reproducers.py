@@ -291,9 +291,13 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert "repro.c: " in cli(0, "reproducer", ADVICE).out
     assert "; cc 'of mine.c' -libverbs" in cli(0, "reproducer", ADVICE, "--out", "of mine.c").out
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
+    assert "repro.c: " in cli(0, "reproducer", ADVICE).out
+    assert "repro.c exists, and has another content; give --out FILE" in cli(2, "reproducer", WRITE).err
+    assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
+    assert "repro.c: " in cli(0, "reproducer", WRITE, "--out", "repro.c").out
     run = str(FORKY)
     defect = next(each for each in forky().defects if WRITE in each.cases)
-    assert cli(0, "reproducer", defect.fingerprint, "--run", run, "--mail").out.startswith("Subject: rxe: ")
+    assert cli(0, "reproducer", defect.fingerprint.upper(), "--run", run, "--mail").out.startswith("Subject: rxe: ")
     assert main(["reproducer", "--all", "--run", run, "--out", "all"]) == 0
     count = len(list((tmp_path / "all").glob("*.c")))
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]

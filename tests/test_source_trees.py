@@ -102,7 +102,7 @@ def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(compilers: Co
     made = compile_rdma_core(compilers.rdma_core, RECIPE, compilers.image, compilers.cache, print)
     kept = ["libibverbs.so.1", "libibverbs.so.1.18.65.0", "librxe-rdmav65.so"]
     assert sorted(path.name for path in (made.folder / "lib").iterdir()) == kept
-    assert (made.folder / "lib/libibverbs.so.1").is_symlink(), "its file's name has the version"
+    assert (made.folder / "lib/libibverbs.so.1").is_symlink(), "the name of a library's file has the version"
     (copy,) = (compilers.cache / "workshops").glob("*/root/source/trees/rdma-core")
     copied = json.loads((copy / ".copied.json").read_text())
     assert sorted(copied) == ["CMakeLists.txt", "libibverbs/x.c", "providers/rxe.c"]

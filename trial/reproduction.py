@@ -128,7 +128,7 @@ def compare(
 ) -> Iterator[Finding]:
     """Compiles and runs the programs in guests of a stack, `jobs` at a time, and compares each with the record.
 
-    A program that may kill the kernel runs in a guest of its own. Files go to the directory `out`.
+    A program that may kill the kernel runs in a separate guest. Files go to the directory `out`.
     """
     folder = out / _FOLDER
     shutil.rmtree(folder, ignore_errors=True)
