@@ -234,7 +234,7 @@ ATTACKS = (
         head(stack="host", isolated="nobody"),
     ),
     # Files that try to make a reader work forever, or fill the memory
-    Attack("sweep", "a sweep whose points differ in 500 ways", "400"),
+    Attack("sweep", "a sweep whose points differ in 120 ways", "20"),
     Attack("bomb", "a bundle that expands without end", "more than 100 times its size"),
     Attack("records", "a file of too many small records", "lines, more than the"),
     Attack("values", "a file of millions of values", "values, more than the"),
@@ -387,10 +387,10 @@ def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Say
 
 
 def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """A sweep has 500 outcomes; each outcome that a record keeps is explained."""
-    space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(9)]}})
-    outcomes = [Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(500)]
-    index = array("H", (point * 7919 % 500 for point in range(space.size)))
+    """A sweep has 120 outcomes; each outcome that a record keeps is explained."""
+    space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(8)]}})
+    outcomes = [Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(120)]
+    index = array("H", (point * 7919 % 120 for point in range(space.size)))
     record = observed_result(SUITE.cases[0]) | {"points_data": Points(space, outcomes, index).as_data(IDS[0])}
     began = time.process_time()
     found = store_points(record, folder)

@@ -403,9 +403,3 @@ def test_a_comparison_says_it_of_a_regression(tmp_path: Path, mixed: Path, capsy
     Run(tmp_path / "old", always())()
     assert main(["compare", str(tmp_path / "old"), str(mixed)]) == 1
     assert NOT_CONFIRMED in capsys.readouterr().out
-
-
-def test_judging_again_keeps_what_was_tried(tmp_path: Path, mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["judge", str(mixed), "--out", str(tmp_path / "again")]) == 1
-    assert "1 of 2 reproduced in isolation" in str(renderer("markdown").render([read(tmp_path / "again")]))
-    assert read_results(tmp_path / "again").confirmations == read_results(mixed).confirmations

@@ -126,11 +126,6 @@ def test_a_report_without_room_leaves_the_conclusion(run: Path, tmp_path: Path, 
     assert "report.html" in said.err
 
 
-def test_a_case_that_no_longer_exists_stays_as_it_was(run: Path, tmp_path: Path) -> None:
-    found = again(SUITE, edited(run, tmp_path / "edited", case="reg_mr/no/such"))
-    assert found["reg_mr/no/such"][1] == "there is no such case any more"
-
-
 def test_other_calls_than_todays_are_not_judged(run: Path, tmp_path: Path) -> None:
     first = plain(run)["case"]
     assert again(SUITE, edited(run, tmp_path / "edited", call="ibv_other()"))[first][1] == "its calls are different now"
