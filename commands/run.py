@@ -40,7 +40,7 @@ from runs.earlier import with_earlier
 from runs.folder import OUT, run_folder, tidied
 from runs.plan import FILE_NAME as PLAN_FILE_NAME
 from runs.plan import LAB_FILE_NAME, LabPlan, Plan, read_lab_plan, read_plan, write_plan
-from targets import builds, hosts, target
+from targets import builds, target
 from targets.builds import guest_driver
 from targets.guests import Guests
 
@@ -178,7 +178,11 @@ def _run(options: RunOptions, arguments: argparse.Namespace, recorded_plan: Plan
     with ExitStack() as around:
         if arguments.out:  # reports its mistakes before any host or device is used
             _claim(arguments.out, recorded_plan is not None, around)
-        host = around.enter_context(hosts.opened(options, progress.say, arguments.yes)) if options.host else None
+        host = None
+        if options.host:
+            from targets import hosts  # imported late: only runs over ssh need it
+
+            host = around.enter_context(hosts.opened(options, progress.say, arguments.yes))
         options = target.with_target(options, host)
         if options.device and not options.hazardous:
             chosen = replace(chosen, cases=_harmless(chosen.cases, progress))

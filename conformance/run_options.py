@@ -29,7 +29,7 @@ from conformance.tables.tiers import DEFAULT, SEQUENCES_S, Shard
 PLUGIN_PREFIX = "--rdma-"
 HOST, GUEST = "host", "guest"
 # Groups of the help text.
-WHERE, BUILDS, CASES = "where", "one's own build under test", "which cases"
+WHERE, BUILDS, CASES = "where", "your own build under test", "which cases"
 JUDGING, GENERAL = "how it is judged", "how it is run"
 
 _DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 64, with the NUL
@@ -283,12 +283,12 @@ class RunOptions:
     waivers: Path | None = _judging(None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False)
     subject: str | None = _judging(
         None,
-        "the subject of the verdicts; if it is the device, answers of the kernel's core or of libibverbs are no"
-        " violations (default: the device; in the guest, the stack)",
+        "the subject of the verdicts; if it is the device, answers of the kernel's core or of libibverbs do not"
+        " count as violations (default: the device; in the guest, the stack)",
         choices=SUBJECTS,
         decides=False,
     )
-    no_confirm: bool = _judging(False, "do not run the case of each violation again alone", decides=False)
+    no_confirm: bool = _judging(False, "do not try violations again", decides=False)
     dialect: str | None = _judging(
         None, "the variant of ibv_rereg_mr in the library, if its exports do not show it", choices=DIALECTS, plugin=True
     )

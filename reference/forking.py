@@ -15,7 +15,7 @@ _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class Forking:
-    """The library's list of pages that are kept from children."""
+    """The library's list of pages that children do not get."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack

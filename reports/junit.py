@@ -5,7 +5,6 @@ The document is ASCII and has none of the control characters that XML forbids, w
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from xml.sax.saxutils import escape
 
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import Verdict
@@ -13,8 +12,9 @@ from reports import evidence
 from reports.digest import Digest
 
 FILE_NAME = "junit.xml"
-_FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_QUOTED = {'"': "&quot;", "\t": "&#09;", "\n": "&#10;", "\r": "&#13;"}  # in attributes
+_FORBIDDEN = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # in texts; the ampersand is first
+_QUOTED = {**_ESCAPES, '"': "&quot;", "\t": "&#09;", "\n": "&#10;", "\r": "&#13;"}  # in attributes
 # JUnit has three outcomes besides success. A violation is a failure, a verdict about the harness or the environment is
 # an error, and every other verdict is skipped.
 _ELEMENT = {
@@ -61,7 +61,7 @@ def _document(runs: Sequence[Digest]) -> Iterator[str]:
 
 
 def _tag(name: str, attributes: Mapping[str, str]) -> str:
-    return " ".join([name, *(f'{key}="{escape(clean(text), _QUOTED)}"' for key, text in attributes.items())])
+    return " ".join([name, *(f'{key}="{escaped(clean(text), _QUOTED)}"' for key, text in attributes.items())])
 
 
 def _properties(run: Digest) -> Sequence[tuple[str, object]]:
@@ -90,7 +90,7 @@ def _testcase(run: Digest, record: ResultRecord) -> str:
         return f"    <{case} />\n"
     outcome = _tag(kind, {"type": record["effective"], "message": _message(run, record)})
     # In xunit2, a `skipped` element has no text, so all lines are in its message.
-    text = "" if kind == "skipped" else escape(clean("\n".join(evidence.lines(run, record))))
+    text = "" if kind == "skipped" else escaped(clean("\n".join(evidence.lines(run, record))), _ESCAPES)
     inner = f"<{outcome}>{text}</{kind}>" if text else f"<{outcome} />"
     return f"    <{case}>\n      {inner}\n    </testcase>\n"
 
@@ -101,6 +101,12 @@ def _message(run: Digest, record: ResultRecord) -> str:
     return f"{record['effective']} {' '.join(record['rules'])}{severity}: {record['reason']}"
 
 
+def escaped(text: str, escapes: Mapping[str, str]) -> str:
+    for character, instead in escapes.items():
+        text = text.replace(character, instead)
+    return text
+
+
 def clean(text: str) -> str:
     """Returns the text without characters that XML forbids."""
-    return _FORBIDDEN.sub("?", text)
+    return text if text.isprintable() else re.sub(_FORBIDDEN, "?", text)  # compiled when it is first needed

@@ -1,12 +1,13 @@
 """Makes foreign text safe to print, and formats numbers, values and ids of rules for reports."""
 
 import os
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 from conformance.errors import PROGRAM
+
+_LEAVES = (int, float, type(None))
 
 
 def one_line(text: str) -> str:
@@ -23,6 +24,8 @@ def one_line(text: str) -> str:
 def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     """Returns the text in lines of at most `width` columns. All lines but the first are indented. A word that is longer
     than a line is not broken."""
+    import textwrap  # imported late: most commands print no text that must be wrapped
+
     return textwrap.wrap(
         text, max(width, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ) or [""]
@@ -51,7 +54,9 @@ def columns_of(stream: TextIO) -> int:
 def plain(value: Any) -> Any:
     """Returns the same data with `one_line` applied to every text."""
     if isinstance(value, str):
-        return one_line(value)
+        return value if value.isprintable() else one_line(value)
+    if isinstance(value, _LEAVES):  # before the types of containers, because checking for those takes longer
+        return value
     if isinstance(value, Mapping):
         return {plain(key): plain(each) for key, each in value.items()}
     if isinstance(value, Sequence):

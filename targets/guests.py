@@ -20,7 +20,7 @@ from conformance.errors import PROGRAM, UserError
 from conformance.results.files import writing
 from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
-from fixtures.guest import accelerator, derivation, exchange, qemu, terminal
+from fixtures.guest import accelerator, derivation, exchange, qemu
 from fixtures.guest.build import find_tool
 from fixtures.guest.guest import Guest, boot
 from fixtures.guest.image import ensure_image
@@ -160,6 +160,8 @@ class Guests:
 
     def shell(self) -> None:
         """Opens a shell in a guest on this program's terminal. Returns when the shell ends."""
+        from fixtures.guest import terminal  # imported late: cases do not need it
+
         host_end, guest_end = socket.socketpair()
         with host_end, guest_end:
             self._environment |= terminal.size()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.errors import UserError
-from conformance.run_options import OPTIONS, RunOptions
+from conformance.run_options import RunOptions
 from conformance.tables.suite import ROOT
 from fixtures.hosts.address import Address
 from fixtures.hosts.archive import PARTS, packed
@@ -23,15 +23,7 @@ from targets import builds
 
 Say = Callable[[str], None]
 _PROFILE = Path("profile.yaml")
-_ONLY_WITH = ("console", "power_cycle", "return_within")
 _FINDINGS_S = 60.0
-
-
-def refuse_without(options: RunOptions) -> None:
-    """Raises UserError for options that have a meaning only with --host."""
-    for name in _ONLY_WITH:
-        if getattr(options, name) != OPTIONS[name].default:
-            raise UserError(f"{OPTIONS[name].flag} is for a host that is reached over ssh", hint="add --host HOST")
 
 
 def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
@@ -40,15 +32,7 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
 
     Installs ssh on this host if it is missing; asks first unless `assume_yes`. Raises UserError.
     """
-    if options.guest:
-        raise UserError("--host and --guest exclude each other")
-    builds.refuse_on_host(options)
-    if options.isolate:
-        raise UserError(
-            "--isolate is for a device of this host: a process on another host cannot change files of this host"
-        )
-    if options.rdma_core:
-        raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
+    builds.refuse_over_ssh(options)
     if options.peer:
         usable.on_another_host(options.peer)  # reports a syntax error before a connection is opened
     packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from conformance.device import persistent
 from conformance.device.port import device_names
@@ -23,14 +23,15 @@ from fixtures.guest.capacity import guests_at_once
 from fixtures.guest.qemu import MEMORY_MB
 from fixtures.guest.recipe import INSTRUMENTED_STACKS
 from fixtures.guest.under_test import SLOWER
-from fixtures.hosts.remote_host import RemoteHost
 from fixtures.system import packages, usable
 from fixtures.system.cache import cache_directory
-from fixtures.system.host import HostWorker, OtherUser
 from fixtures.system.rdma_core import find_rdma_core
 from runs.durations import Durations
-from targets import builds, hosts
+from targets import builds
 from targets.guests import Guests
+
+if TYPE_CHECKING:
+    from fixtures.hosts.remote_host import RemoteHost
 
 Say = Callable[[str], None]
 # Environment variables by which the dynamic loader uses other libraries than the system's.
@@ -54,7 +55,7 @@ class Target:
     durations: Durations | None = None
 
 
-def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptions:
+def with_target(options: RunOptions, host: "RemoteHost | None" = None) -> RunOptions:
     """Returns the options with the target: a device of the connected `host`, a device of this host, or the guest.
 
     Raises UserError for an option that does not fit the target. Also raises UserError if the device does not exist, if
@@ -62,7 +63,7 @@ def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptio
     """
     if host:
         return options.on(host.device)
-    hosts.refuse_without(options)
+    refuse_conflicts(options)
     if options.peer:
         usable.on_another_host(options.peer)  # reports a syntax error before the device is searched for
     device = _device(options)
@@ -77,11 +78,24 @@ def with_target(options: RunOptions, host: RemoteHost | None = None) -> RunOptio
     return options.on(device)
 
 
+def refuse_conflicts(options: RunOptions) -> None:
+    """Raises UserError for options that exclude each other, whatever devices there are."""
+    if options.host:
+        builds.refuse_over_ssh(options)
+        return
+    builds.refuse_without_host(options)
+    if options.device and options.guest:
+        raise UserError("--device and --guest exclude each other")
+    if options.device:
+        builds.refuse_on_host(options)
+    elif options.guest:
+        builds.refuse_in_guest(options)
+        builds.refuse_conflicts(options)
+
+
 def _device(options: RunOptions) -> str:
     """Returns the device of this host to run on, or several devices with commas between them; empty for the guest."""
     if options.device:
-        if options.guest:
-            raise UserError("--device and --guest exclude each other")
         usable.check_names(options.device)
         return options.device
     names = device_names()
@@ -93,7 +107,7 @@ def prepare(
     out: Path,
     say: Say,
     assume_yes: bool,
-    host: RemoteHost | None = None,
+    host: "RemoteHost | None" = None,
     hazardous: Collection[str] = (),
 ) -> Target:
     """Returns the target that the options (of `with_target`) name, ready to start workers. `hazardous` are ids of
@@ -102,12 +116,16 @@ def prepare(
     Installs missing packages on this host; asks first unless `assume_yes`. Raises UserError.
     """
     if host:
+        from targets import hosts  # imported late: only runs over ssh need it
+
         starts = [place.start for place in hosts.places(options, host, out, hazardous)]
         return Target("host", starts, {}, lambda: host.boot_id, starts)
     return (_in_guest if options.guest else _on_host)(options, out, say, assume_yes)
 
 
 def _on_host(options: RunOptions, out: Path, say: Say, assume_yes: bool) -> Target:
+    from fixtures.system.host import HostWorker, OtherUser  # imported late: guests do not need it
+
     persistent.device()  # reports a wrong RDMA_CTS_PMEM before any worker starts
     own = find_rdma_core(options.rdma_core) if options.rdma_core else None
     python = packages.ensure_tools(packages.HOST, assume_yes=assume_yes, say=say)

@@ -39,7 +39,7 @@ if sys.dont_write_bytecode and cache.is_own(_bytecode.parent):
 
 # Each process unpacks a suite only once, because its data never change.
 _unpacked = functools.lru_cache(maxsize=2)(suite._unpacked)
-vars(suite)["_unpacked"] = lambda data, folders: _unpacked(data, frozenset(folders))
+vars(suite)["_unpacked"] = lambda data, names: _unpacked(data, frozenset(names))
 
 # No test depends on the speed of the machine: Hypothesis has no limit on the time for running or making an example. By
 # day, the examples are always the same; at night, new examples are tried.
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 _SLOW = """
 bisect_step bundle cache ci describe docs evidence examiner extending extending_page faults formats fuzzed_results
 header history hostile_host hostile_workers judge kernel_trial loader_properties manners nightly old_results
-one_conclusion output own_builds packages page patches personas plugin preflight recorded_run
+one_conclusion own_builds packages page patches personas plugin preflight recorded_run
 reference regular_file remote_host reproducers resume schema sequences site sweeps template trial
 """
 SLOW = frozenset(_SLOW.split())

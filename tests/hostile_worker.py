@@ -218,7 +218,7 @@ def for_ever(send: Callable[[], object], pause_s: float = 0.0) -> None:
 
 
 def forged(worker: Worker, mark: bytes) -> bytes:
-    """Returns a result for every case, each behind `mark`."""
+    """Returns a result for every case, each after `mark`."""
     return b"".join(mark + json.dumps(line).encode() + b"\n" for line in worker.results.values())
 
 

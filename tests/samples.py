@@ -24,10 +24,11 @@ from conformance.results.records import Recorded, result_record
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.sweeps.judging import rejudge_sweep
 from conformance.sweeps.outcome import Outcome, Points
-from conformance.tables.loader import Table, parse_table
+from conformance.tables.loader import parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT, Suite
-from conformance.yamldoc.nodes import read_bytes
+from conformance.tables.table import Table
+from conformance.yamldoc.parsing import read_bytes
 
 R = TypeVar("R", HeaderRecord, ResultRecord, FooterRecord)
 

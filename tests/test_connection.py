@@ -322,7 +322,7 @@ def test_c_returns_before_it_would_use_a_stale_pair_that_it_cannot_renew() -> No
         ("RC", INFINIBAND, "RDMA_WRITE", "WR_FLUSH_ERR", "WR_FLUSH_ERR", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "FATAL_ERR", "", False),
         ("RC", INFINIBAND, "RDMA_WRITE", "", "", False),
-        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the SEND behind the request has arrived
+        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the SEND after the request has arrived
         ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", False),
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "WR_FLUSH_ERR", False),
         ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),
@@ -449,7 +449,7 @@ def test_c_leaves_it_to_python_to_wait_for_the_final_state_of_a_pair_that_reset_
 
 
 def test_a_flushed_send_is_not_taken_for_a_completion_of_the_next_request(provided: Any) -> None:
-    """The first exchange succeeds. The second fails at once, before the SEND behind the first request is
+    """The first exchange succeeds. The second fails at once, before the SEND after the first request is
     acknowledged."""
     flushed, failed = (1 | BEHIND, WR_FLUSH_ERR, 0), (2, LOC_QP_OP_ERR, 0)
     made, _ = provided((1, 0, 1), (0, 0, RECV), flushed, failed)

@@ -10,7 +10,7 @@ import pytest
 from conformance.model import vocabulary
 from conformance.tables.loader import parse_table
 from conformance.tables.suite import ROOT
-from conformance.yamldoc.nodes import read_bytes
+from conformance.yamldoc.parsing import read_bytes
 from samples import registry
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

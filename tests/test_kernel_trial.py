@@ -7,7 +7,7 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -39,6 +39,7 @@ from trial.kernel.trying import (
     NOT_COMPILED,
     NOT_LOADED,
     SURVIVED,
+    UNDECIDED,
     Finding,
     Trial,
     own_cases,
@@ -78,12 +79,16 @@ class Driver:
         self.started = 0
         self.module = ""
         self.made = set[str]()
+        self.loaded = list[str]()
 
     # The modules
 
     def check(self, changes: Sequence[Change]) -> None:
         if unfit := self.unfit & {change.name for change in changes}:
             raise NotMade(f"no anchor of {unfit}", fits=False)
+
+    def begin(self, sets: Iterable[Sequence[Change]]) -> None:
+        pass
 
     def of(self, changes: Sequence[Change]) -> str:
         self.check(changes)
@@ -103,6 +108,8 @@ class Driver:
         return 0
 
     def load(self, module: str) -> str:
+        if module != self.module or not self.loaded:
+            self.loaded.append(module)
         self.module = module
         return "insmod: refused" if self.refused & set(module.split()) else ""
 
@@ -112,7 +119,9 @@ class Driver:
                 if event := self.events.get((name, case)) or self.events.get((name, "")):
                     raise event
             rules = tuple(
-                rule for (name, at), rule in self.violated.items() if at == case and name in (*self.module.split(), "")
+                rule
+                for (name, at), rule in self.violated.items()
+                if at == case and name in (*self.module.split(), self.module, "")
             )
             verdict = "BROKEN" if "BROKEN" in rules else "FAIL" if rules else "PASS"
             yield Answer(case, verdict, () if verdict == "BROKEN" else rules, "why", 0.1)
@@ -171,6 +180,28 @@ def test_violations_of_the_unmutated_driver_do_not_kill_a_mutant() -> None:
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
     assert [trial.try_alone(mutant(name)).tried for name in ("one", "two")] == [1, 0]
     assert trial.try_alone(mutant("two")).outcome == SURVIVED
+
+
+def test_cases_that_detect_several_mutants_are_run_together_without_a_mutant() -> None:
+    driver = Driver({(name, OWN.id): "REG-20" for name in ("one", "two", "kills")})
+    several = [mutant("one"), mutant("two"), mutant("same", equivalent="nobody calls it"), mutant("kills", kills=True)]
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    found = [(each.name, each.outcome) for each in trial.try_each(several)]
+    assert found == [("one", BY_ITS_RULE), ("two", BY_ITS_RULE), ("same", EQUIVALENT), ("kills", BY_ITS_RULE)]
+    assert driver.loaded == ["one", "two", "", "kills"]
+    driver = Driver({("one", OWN.id): "REG-20", ("two", OTHER.id): "REG-05", ("", OWN.id): "REG-20"})
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    every = [OWN.id, OTHER.id]
+    found = [(each.name, each.outcome) for each in trial.try_each([mutant("one"), mutant("two")], every)]
+    assert found == [("one", SURVIVED), ("two", ELSEWHERE)], "the unmutated driver fails the first case too"
+
+
+def test_the_case_that_detected_a_mutant_before_comes_first() -> None:
+    driver = Driver({("one", OTHER.id): "REG-20"})
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    every = [OWN.id, OTHER.id]
+    (found,) = trial.try_each([mutant("one")], every, {"one": {"by": [OTHER.id]}})
+    assert (found.outcome, found.tried) == (BY_ITS_RULE, 1)
 
 
 def test_a_case_of_another_rule_kills_a_mutant_elsewhere() -> None:
@@ -243,6 +274,24 @@ def test_the_mutant_that_a_case_detects_is_found_by_halves_and_others_are_not_co
     assert driver.made & set(names) == {"of-4", "of-5"}
 
 
+def test_a_case_that_is_broken_or_fails_only_with_several_changes_is_an_outcome_of_its_changes() -> None:
+    names = [f"of-{n}" for n in range(4)]
+    driver = Driver({("of-2", OTHER.id): "BROKEN", ("", OWN.id): "BROKEN"})
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    found = {each.name: each for each in trial.try_together([mutant(n, permitted=True) for n in names])}
+    assert {name: each.outcome for name, each in found.items()} == {
+        name: BROKEN if name == "of-2" else ACCEPTED for name in names
+    }
+    assert (found["of-2"].by, found["of-2"].reason) == ((OTHER.id,), f"{OTHER.id}: why")
+    driver = Driver({("of-0 of-1 of-2 of-3", OTHER.id): "REG-05"})
+    trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
+    several = [mutant(name, permitted=True) for name in names]
+    undecided = list(trial.try_together(several))
+    assert {each.outcome for each in undecided} == {UNDECIDED}
+    assert all(OTHER.id in each.reason for each in undecided)
+    assert kernel_runs._refused(several, undecided) == names
+
+
 def test_a_recommendation_that_a_change_does_not_follow_is_no_false_alarm() -> None:
     driver = Driver({("one", OTHER.id): "REG-05"})
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver))
@@ -255,7 +304,7 @@ def test_a_run_of_many_cases_says_how_far_it_is_and_what_is_broken(monkeypatch: 
     trial = Trial(CASES, cast(Modules, driver), cast(Guests, driver), said.append)
     monkeypatch.setattr(trying, "_PROGRESS_S", -1.0)
     assert [each.outcome for each in trial.try_together([mutant("one", permitted=True)])] == [FALSE_ALARM]
-    after = [f"{n} of 2 cases were run, 1 of them failed" for n in (1, 2)]
+    after = [f"{n} of 2 cases were run, {n} of them failed or were BROKEN" for n in (1, 2)]
     assert said == [f"{OWN.id}: FAIL: why", after[0], f"{OTHER.id}: BROKEN: why", after[1]]
 
 
@@ -269,7 +318,7 @@ def test_a_change_that_hides_others_is_not_combined_with_them(monkeypatch: pytes
     trial = Trial(CASES, cast(Modules, Driver()), cast(Guests, Driver()))
     monkeypatch.setattr(trial, "try_together", try_together)
     chosen = [mutant("no-odp", permitted=True, hides=True), *(mutant(name, permitted=True) for name in ("one", "two"))]
-    assert list(kernel_runs._findings(trial, chosen, argparse.Namespace(own=False, only=["a"]))) == []
+    assert list(kernel_runs._findings(trial, chosen, argparse.Namespace(own=False, only=["a"]), {})) == []
     assert tried_together == [["one", "two"], ["no-odp"]]
 
 

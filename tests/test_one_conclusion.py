@@ -114,7 +114,7 @@ def concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int
 
 def test_a_whole_run_without_anything_left_conforms() -> None:
     found = concluded(["PASS", "UNSUPPORTED", "WAIVED"], other="UNREACHABLE")
-    assert (found.words, found.conforms) == ("x0 conforms to its documents but for 1 waived rule", True)
+    assert (found.words, found.conforms) == ("x0 conforms to its documents except for 1 waived rule", True)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_whole_run_without_anything_left_conforms() -> None:
     [
         (concluded(["PASS", "UNREACHABLE"]), "1 rule unreachable here"),
         (concluded(["PASS"], left_out=2), "2 cases of the default tier not in the run"),
-        (concluded(["PASS"], left_out=None), "not known how much of the default tier was run"),
+        (concluded(["PASS"], left_out=None), "it is unknown how much of the default tier was run"),
         (concluded(["PASS", "BROKEN"]), "1 rule undecided"),
         (concluded(["PASS"], unrecorded=1), "1 planned case without a result"),
         (concluded(["UNSUPPORTED", "UNSUPPORTED"]), "no rule verified"),
@@ -147,7 +147,7 @@ def test_a_run_that_claims_other_tables_is_not_believed(one: Path, tmp_path: Pat
     assert f" {header['left_out']:,} cases of the default tier not in the run" in read(tmp_path).conclusion
     header |= {"left_out": 0, "rules": {rule: header["rules"][rule] for rule in json.loads(rest[-1])["rules"]}}
     (tmp_path / "results.jsonl").write_text("\n".join([json.dumps(header), *rest]) + "\n")
-    assert "not known how much of the default tier was run" in read(tmp_path).conclusion
+    assert "it is unknown how much of the default tier was run" in read(tmp_path).conclusion
 
 
 @pytest.mark.parametrize("changed", [{"conclusion": "x0 conforms to its documents"}, {"exit_status": 0}])

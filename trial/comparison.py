@@ -19,7 +19,8 @@ from conformance.model.verdict import Verdict
 from conformance.tables.arguments import Names, product, read_step
 from conformance.tables.given import read_given
 from conformance.verbs import ENUMS
-from conformance.yamldoc.nodes import Location, read_bytes
+from conformance.yamldoc.nodes import Location
+from conformance.yamldoc.parsing import read_bytes
 from conformance.yamldoc.reader import Reader
 from trial.nearest import ENDED, nearest_rule
 

@@ -26,7 +26,7 @@ from trial.kernel.guest import Guests
 from trial.kernel.modules import Modules, NotMade
 from trial.kernel.mutant import FOLDER, Mutant, chosen_mutants, read_mutants
 from trial.kernel.peers import Peers, rdma_core, rdma_unit_test
-from trial.kernel.trying import ACCEPTED, BROKEN, EQUIVALENT, FALSE_ALARM, SURVIVED, Finding, Trial, suited
+from trial.kernel.trying import ACCEPTED, BROKEN, EQUIVALENT, FALSE_ALARM, SURVIVED, UNDECIDED, Finding, Trial, suited
 
 _SHARE = 10  # a night tries 1/_SHARE of the mutants that were killed in the last trial
 Say = Callable[[str], None]
@@ -58,7 +58,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--rdma-core-tests",
         type=Path,
         metavar="DIR",
-        help="also try rdma-core's own tests, in DIR, on each mutant; those in --before are tried with nothing else",
+        help="also try rdma-core's own tests, in DIR, on each mutant; mutants in --before with these tests only",
     )
     command.add_argument(
         "--rdma-unit-test",
@@ -108,7 +108,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     if theirs:  # only the peers' tests are run; the outcomes of the cases are kept from the earlier trial
         findings |= {each.name: Finding(**before[each.name]) for each in chosen if each.name in before}
     try:
-        for found in _findings(trial, [each for each in chosen if each.name not in findings], arguments):
+        for found in _findings(trial, [each for each in chosen if each.name not in findings], arguments, before):
             findings[found.name] = found
             report.write(out, findings.values(), before)
             if arguments.verbose or len(chosen) == 1:
@@ -128,14 +128,15 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
                     print(f"{name}: {test or 'no test of the peer'}", flush=True)
     finally:
         trial.close()
+        modules.close()
     lost = report.regressions(findings.values(), before)
     print(report.summary(list(findings.values()), lost, time.monotonic() - began))
     return 1 if lost or _refused(chosen, findings.values()) else 0
 
 
 def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]:
-    """Returns the permitted mutants on which a case fails, or no case can be run."""
-    failed = {each.name for each in findings if each.outcome in (FALSE_ALARM, BROKEN)}
+    """Returns the permitted mutants on which a case fails or may fail, or is BROKEN, or no case can be run."""
+    failed = {each.name for each in findings if each.outcome in (FALSE_ALARM, UNDECIDED, BROKEN)}
     return [each.name for each in chosen if each.permitted and each.name in failed]
 
 
@@ -147,20 +148,21 @@ def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverMod
     return DriverModule(driver.module, lambda: mended.module, mended.laid)
 
 
-def _findings(trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace) -> Iterator[Finding]:
-    survivors = []
-    # Cases that fail by a departure must not hide what other changes do.
+def _findings(
+    trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace, before: report.History
+) -> Iterator[Finding]:
+    # Cases of rules that a mutant departs from must not hide what other changes do.
     permitted = sorted((each for each in chosen if each.permitted), key=lambda each: bool(each.departs_from))
     # Mutants that leak come last, after those that may crash the kernel: both end their guest.
-    for mutant in sorted(chosen, key=lambda each: (each.leaks, each.kills, each.of_header)):
-        if mutant.permitted:
-            continue
-        found = trial.try_alone(mutant, arguments.only)
+    alone = [each for each in chosen if not each.permitted]
+    alone.sort(key=lambda each: (each.leaks, each.kills, each.of_header))
+    survivors = set()
+    for found in trial.try_each(alone, arguments.only, before):
         yield found
         if found.outcome == SURVIVED:
-            survivors.append(mutant)
+            survivors.add(found.name)
     if not (arguments.own or arguments.only):
-        yield from trial.try_together([each for each in survivors if not each.leaks])
+        yield from trial.try_together([each for each in alone if each.name in survivors and not each.leaks])
     for hides in (False, True) if not arguments.own else ():
         yield from trial.try_together([each for each in permitted if each.hides is hides])
 
@@ -173,7 +175,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         left = {name for name, each in before.items() if each["outcome"] not in (*report.KILLED, EQUIVALENT, ACCEPTED)}
         chosen = [each for each in chosen if each.name in left or each in tenth]
     if arguments.shard:
-        # A random sample that is always the same gives an estimate for all mutants.
+        # a random sample, the same in every run, gives an estimate for all mutants
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 

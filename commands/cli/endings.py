@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import tempfile
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +46,8 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 def crash_report(error: Exception, folder: Path | None = None) -> UserError:
     """Returns the error to print (status 3). Writes the traceback to a file in `folder`, or in the temporary
     directory."""
+    import traceback  # imported late: most commands end as foreseen
+
     text = "".join(traceback.format_exception(error))
     what = f"{type(error).__name__}: {error}".splitlines()[0]
     try:

@@ -59,7 +59,7 @@ def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
     try:
         return options_from(parser.parse_args(argv))
     except UserError as error:
-        raise UserError(f"{path} has arguments that no run has: {error.message}") from error
+        raise UserError(f"{path} has arguments that `run` does not have: {error.message}") from error
 
 
 def given_flags(arguments: argparse.Namespace) -> list[str]:
@@ -87,10 +87,10 @@ def suite_from(arguments: argparse.Namespace | RunOptions) -> Suite:
 
 
 def suite_of_run(options: RunOptions) -> Suite:
-    """Returns the suite of a run. For single cases it has only the tables in their folders, which is faster."""
-    folders = {case.partition("/")[0] for case in options.only}
-    if folders and not (options.verbs or options.rules or options.waivers):
-        suite = load_suite(options.cases, folders)
+    """Returns the suite of a run. For single cases it has only their tables, which is faster."""
+    tables = {case.partition(POINT)[0].rpartition("/")[0] for case in options.only}
+    if tables and not (options.verbs or options.rules or options.waivers):
+        suite = load_suite(options.cases, tables)
         if {case.partition(POINT)[0] for case in options.only} <= {case.id for case in suite.cases}:
             return suite
     return suite_from(options)

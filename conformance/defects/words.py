@@ -184,7 +184,7 @@ def _remark(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
 
 def _answered(key: Sequence[str], symptom: Symptom, shorts: Shorts) -> str:
     returned = symptom.fault.returned
-    if returned.startswith("ERR_"):  # the verb's own code, which is judged, and not errno beside it
+    if returned.startswith("ERR_"):  # the verb's own code, which is judged instead of errno
         return f"{_group(key[0])} returns {returned} instead of the documented code"
     return f"{_group(key[0])} fails{_with(key[1])} instead of the documented errno"
 

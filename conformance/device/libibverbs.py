@@ -152,7 +152,7 @@ class Libibverbs:
         return self._functions[symbol]
 
     def keep_from_children(self) -> None:
-        """ibv_fork_init, so that registered ranges are kept from forked children even if the kernel copies on fork.
+        """ibv_fork_init, so that forked children do not get registered ranges even if the kernel copies on fork.
 
         This process must not have registered any memory before.
         """

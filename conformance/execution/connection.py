@@ -315,7 +315,7 @@ def _succeeded(found: Sequence[Completion]) -> bool:
 
 def _is_answered(found: Sequence[Completion], received: Sequence[Completion], pair: Pair, opcode: str) -> bool:
     """Whether the completions show that an end has answered a request: the device that posted it, or the peer."""
-    if _succeeded(received):  # the SEND behind the request has arrived
+    if _succeeded(received):  # the SEND after the request has arrived
         return True
     if _succeeded(found):
         return pair.requester.kind in RELIABLE and pair.transport.acknowledges(opcode)

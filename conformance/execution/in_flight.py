@@ -147,7 +147,7 @@ def await_traffic(context: CaseContext, step: Step) -> Observation:
     """Fills the memory, and waits for the completions of all requests.
 
     `returned` is 0, `changed` if a byte of the memory has changed meanwhile, or `leaked` if a new byte has reached the
-    other end. The requests may have been carried out before this step, or fail: `marker` has their statuses.
+    other end. The requests may have completed before this step, or fail: `marker` has their statuses.
     """
     (queue, other), memory = context.in_flight[str(step.arguments["qp"])], context.memory[str(step.arguments["memory"])]
     ctypes.memset(memory.addr, CANARY, memory.size)
@@ -250,9 +250,9 @@ def _messages(number: int, length: int) -> list[bytes]:
 def _first_wrong(
     connection: LoopbackConnection, opcode: str, addr: int, messages: Sequence[bytes], field: str, wanted: Sequence[int]
 ) -> tuple[int, str] | None:
-    """Takes the completions of a burst from the receiver's queue. Each must succeed, have its wanted number in the
-    field, and come when its whole message is in memory. Returns the number of the first wrong completion and what was
-    wrong, or None."""
+    """Takes the completions of a burst from the receiver's queue. Each must succeed, have its number of `wanted` in
+    `field`, and arrive after its whole message is in memory. Returns the number of the first wrong completion and what
+    was wrong, or None."""
     sender, receiver = connection.pair.requester, connection.pair.responder
     for each, (message, own) in enumerate(zip(messages, wanted, strict=True)):
         received = receiver.completions(1)
@@ -262,7 +262,7 @@ def _first_wrong(
         if not is_own or content != message:
             connection.stale = True
             connection.check_answered(sender.completions(1), received, opcode)
-            return each, "before its data was there" if is_own else f"with {completed}, not with its own success"
+            return each, "before its data was there" if is_own else f"as {completed}, not as successful"
     return None
 
 

@@ -154,7 +154,7 @@ def _can_be_created(bench: Bench, spec: QpSpec, pd: Pd) -> bool:
 
 
 def keeps_from_children(bench: Bench) -> bool:
-    """Whether a registered page is kept from forked children; ibv_is_fork_initialized does not report it."""
+    """Whether forked children do not get a registered page; ibv_is_fork_initialized does not report it."""
     pd, memory, entry = bench.alloc_pd(), bench.allocate("anonymous", 3 * bench.page), bench.entry("libibverbs")
     addr = memory.addr + bench.page  # the middle page of the mapping, not a page at an end
     mr = entry.reg_mr(pd, addr, bench.page, _PLAIN).mr

@@ -28,7 +28,7 @@ from conformance.verbs import ENUMS
 _SAMPLED = 16
 _TOLD = 4096  # the number of registrations between two reports of progress
 _USED = 512  # of more regions, about this many are accessed, and all regions that share a key
-_PROMISED = 100  # so many regions must be possible; more regions may exceed a limit of the device or of pinned memory
+_PROMISED = 100  # the number that must be possible; more may exceed a limit of the device or of pinned memory
 _BATCH = 32  # the number of operations that are prepared together
 _RIGHTS = QP_RIGHTS.split()
 _LOCAL_WRITE = ENUMS["ibv_access_flags"].value_of("LOCAL_WRITE")

@@ -258,7 +258,7 @@ def _receive(
     returned = receiver.post_receive((region,), wr_id)
     if returned.value:
         return _answered(returned, [], [], kind, "receive"), None
-    if kind not in RELIABLE:  # if the message is dropped, the SEND behind it consumes the receive
+    if kind not in RELIABLE:  # if the message is dropped, the later SEND consumes the receive
         post_receives(receiver, [context.next_wr_id()])
     opcode = "SEND_WITH_IMM" if operation == "RECV_WITH_IMM" else "SEND"
     posted = sender.post_send(SendRequest(opcode, context.next_wr_id(), (source.sge,), imm=_IMMEDIATE))

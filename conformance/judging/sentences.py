@@ -96,7 +96,7 @@ _CLAUSES: Mapping[Kind, Callable[[Fault], str]] = {
     Kind.ELSEWHERE: lambda fault: f" {_answer(fault)}, {_where(fault)}",
     Kind.NOT_ARRIVED: lambda fault: f" {_answer(fault)}, but {_not_there(fault)}",
     Kind.OTHER_ARRIVED: lambda fault: f" {_answer(fault)}, but something else has arrived; {_where(fault)}",
-    Kind.BESIDE_BUFFER: _after_answer("and changed bytes beside the buffer of the other side"),
+    Kind.BESIDE_BUFFER: _after_answer("and changed bytes outside of the other side's buffer"),
     Kind.LATE: _after_answer("before its data was there"),
     Kind.ACCEPTED: lambda fault: f" should fail, {_answer(fault)}",
     Kind.CARRIED_OUT: lambda fault: f" should find nothing posted and got {_seen(fault)}",

@@ -206,6 +206,6 @@ def without_undeclared(observed: Observation) -> Observation:
 
 def reports_arrival(seen: Observation) -> bool:
     """Whether a receive completed with the length of its message: the data have arrived, whatever the transport. The
-    completion of a message behind a lost one has another length."""
+    completion of a message after a lost one has another length."""
     came, sent = seen.get("byte_len") or (None, 0)
     return seen.get("side") == "receive" and seen["wc"] == ["SUCCESS"] and came == sent

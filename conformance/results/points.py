@@ -135,7 +135,7 @@ def read_points(folder: Path, record: ResultRecord) -> Points:
         data = parse(read_regular(path))
         points = Points.of_data(data)
     except OSError as error:
-        whole = "" if path.exists() else f"the points of sweeps are in {FOLDER}/ beside the results"
+        whole = "" if path.exists() else f"the points of sweeps are in {FOLDER}/ next to the results"
         raise UserError(f"{path} cannot be read: {error.strerror}", hint=whole) from error
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path}: not the points of a sweep ({type(error).__name__}: {error})") from error

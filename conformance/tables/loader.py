@@ -6,7 +6,7 @@ mistake gives no cases.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from conformance.model import capability, vocabulary
@@ -15,13 +15,15 @@ from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.model.sweep import Sweep
 from conformance.tables import keys
-from conformance.tables.expansion import MAX_CASES, bindings, slug, substitute
+from conformance.tables.expansion import MAX_CASES, PLACEHOLDER, bindings, slug, substitute
 from conformance.tables.row import KEYS as PART_KEYS
 from conformance.tables.row import RowBody, read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
 from conformance.tables.stray_files import display_path
 from conformance.tables.sweep_reader import read_sweep
-from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
+from conformance.tables.table import Table
+from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
+from conformance.yamldoc.parsing import read_file
 from conformance.yamldoc.reader import Reader
 
 _KEYS = ("id", "why")
@@ -54,16 +56,6 @@ def check_unused(reader: Reader, retired: Mapping[str, Location], used: Mapping[
 _INSTEAD = {"each": "write its axes in the sweep", "then": "write the expectations in the sweep's expect"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]*")
 _ROW_ID = re.compile(r"[a-z0-9][a-z0-9+.-]{0,199}")
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table without mistakes. `name` is `<folder>/<file name without .yaml>`."""
-
-    name: str
-    verb: str
-    path: Path
-    cases: tuple[Case, ...]
 
 
 def read_tables(folders: Iterable[Path], registry: Registry, root: Path) -> tuple[list[Table], list[Mistake]]:
@@ -129,7 +121,10 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
                 break
         check_unused(reader, read_retired(reader, fields.get("retired"), rows.table), rows.ids)
     if not reader.mistakes and stated != len(cases):
-        reader.note(fields["cases"].location, f"the table states {stated} cases and expands to {len(cases)}")
+        reader.note(
+            fields["cases"].location,
+            f"the table states {stated} case{'' if stated == 1 else 's'} and expands to {len(cases)}",
+        )
     if reader.mistakes:
         return None, sorted(reader.mistakes, key=lambda mistake: (mistake.location.line, mistake.location.column))
     return Table(f"{path.parent.name}/{path.stem}", str(verb), path, tuple(cases)), []
@@ -185,7 +180,10 @@ class _Rows:
     def _cases(self, row: Node, fields: Mapping[str, Node]) -> list[Case]:
         reader = self.reader
         row_id = reader.text(fields.get("id"), "id")
-        if row_id is not None and not _ROW_ID.fullmatch(slug(row_id)):
+        # Before its expansion, since the axis values in an id are put into lower case, but not its own words.
+        template = row.value["id"].value if isinstance(row.value, dict) and "id" in row.value else ""
+        words = re.sub(PLACEHOLDER, "a", str(template))
+        if row_id is not None and not (_ROW_ID.fullmatch(words) and _ROW_ID.fullmatch(slug(row_id))):
             message = f"invalid row id {quoted(row_id)}; use a-z, 0-9 and -, at most 200 characters"
             reader.note(fields["id"].location, message)
         about = reader.text(fields["about"], "about") if "about" in fields else ""

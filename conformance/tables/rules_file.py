@@ -10,7 +10,8 @@ from conformance.tables import expansion, keys
 from conformance.tables.keys import CONDITIONAL, EVIDENCE, QUOTE, UNQUOTED
 from conformance.tables.stray_files import display_path
 from conformance.verbs import ENUMS
-from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
+from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
+from conformance.yamldoc.parsing import read_file
 from conformance.yamldoc.reader import Reader
 
 FILE_NAME = "rules.yaml"

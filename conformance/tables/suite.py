@@ -17,9 +17,8 @@ from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.rules import Needs, Registry, Shown, controls, shown_of_rules
 from conformance.model.vocabulary import TIERS
-from conformance.tables.loader import Table, read_tables
-from conformance.tables.rules_file import read_registry
 from conformance.tables.stray_files import not_run_once, stray_files
+from conformance.tables.table import Table
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, SMOKE, of_tier
 from conformance.yamldoc.nodes import Mistake, quoted
 from conformance.yamldoc.reader import suggestion
@@ -99,11 +98,11 @@ class Suite:
         return tuple(case for table in self.tables for case in table.cases)
 
 
-def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite:
+def load_suite(extra: Sequence[Path] = (), names: Collection[str] = ()) -> Suite:
     """Returns the project's rules and tables together with those in the folders `extra`.
 
     If an earlier process has read the same files, the suite comes from the cache (cache.py). It then has only the
-    tables in the folders of `verbs`, if `verbs` is not empty. Raises UserError with one line for each mistake.
+    tables with these `names`, if there are any. Raises UserError with one line for each mistake.
     """
     for folder in extra:
         if not folder.is_dir():
@@ -118,7 +117,7 @@ def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite
     path = cache.lookup(name) if name else None
     if path is not None:
         with contextlib.suppress(Exception):  # after any error in the cached file, the tables are read again
-            return _unpacked(path.read_bytes(), verbs)
+            return _unpacked(path.read_bytes(), names)
     suite = _read_suite(folders)
     if name:
         cache.store(name, _packed(suite))
@@ -126,25 +125,18 @@ def load_suite(extra: Sequence[Path] = (), verbs: Collection[str] = ()) -> Suite
 
 
 def _packed(suite: Suite) -> bytes:
-    """Returns a suite as bytes, from which the tables of one folder can be read without the other tables."""
-    parts: dict[str, list[Table]] = {}
-    order = []
-    for table in suite.tables:
-        folder = table.cases[0].id.partition("/")[0] if table.cases else ""
-        order.append(folder)
-        parts.setdefault(folder, []).append(table)
-    packed = {folder: pickle.dumps(tables, pickle.HIGHEST_PROTOCOL) for folder, tables in parts.items()}
-    count = {
-        name: sum(each.tier != "exhaustive" for of in tables for each in of.cases) for name, tables in parts.items()
-    }
-    return pickle.dumps((suite.registry, suite.tables_sha256, order, packed, count), pickle.HIGHEST_PROTOCOL)
+    """Returns a suite as bytes, from which each table can be read without the other tables."""
+    count = [sum(each.tier != EXHAUSTIVE for each in table.cases) for table in suite.tables]
+    packed = [pickle.dumps(table, pickle.HIGHEST_PROTOCOL) for table in suite.tables]
+    tables = list(zip([table.name for table in suite.tables], count, packed, strict=True))
+    return pickle.dumps((suite.registry, suite.tables_sha256, tables), pickle.HIGHEST_PROTOCOL)
 
 
-def _unpacked(data: bytes, folders: Collection[str]) -> Suite:
-    registry, sha256, order, packed, count = pickle.loads(data)
-    read = {name: iter(pickle.loads(part)) for name, part in packed.items() if not folders or name in folders}
-    unread = sum(count.values()) - sum(count[name] for name in read)
-    return Suite(registry, tuple(next(read[name]) for name in order if name in read), sha256, unread)
+def _unpacked(data: bytes, names: Collection[str]) -> Suite:
+    registry, sha256, tables = pickle.loads(data)
+    read = [pickle.loads(table) for name, _, table in tables if not names or name in names]
+    unread = sum(count for name, count, _ in tables if names and name not in names)
+    return Suite(registry, tuple(read), sha256, unread)
 
 
 def _digest_of_sources(folders: Sequence[Path]) -> str:
@@ -166,6 +158,9 @@ def _digest_of_sources(folders: Sequence[Path]) -> str:
 
 
 def _read_suite(folders: Sequence[Path]) -> Suite:
+    from conformance.tables.loader import read_tables  # imported late: not needed if the suite comes from the cache
+    from conformance.tables.rules_file import read_registry
+
     registry, mistakes = read_registry(folders, ROOT)
     tables, found = read_tables(folders, registry, ROOT)
     mistakes += found

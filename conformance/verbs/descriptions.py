@@ -25,7 +25,6 @@ from conformance.verbs.types import (
     Struct,
     Verb,
 )
-from conformance.yamldoc.nodes import plain, read_bytes
 
 _FOLDER = Path(__file__).parent
 
@@ -37,6 +36,9 @@ def read() -> dict[str, Any]:
     if (path := cache.lookup(name)) is not None:
         with contextlib.suppress(OSError, ValueError):  # a damaged file is made again
             return dict(json.loads(path.read_bytes()))
+    from conformance.yamldoc.nodes import plain  # imported late: only the first process reads YAML
+    from conformance.yamldoc.parsing import read_bytes
+
     found = {stem: plain(read_bytes(content, f"{stem}.yaml")) for stem, content in contents.items()}
     cache.store(name, json.dumps(found).encode())
     return found

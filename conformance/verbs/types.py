@@ -1,13 +1,14 @@
 """The types of the descriptions of verbs; all are frozen.
 
-Not for the descriptions themselves (each manual page has a module) and not for calling anything.
+The descriptions themselves are YAML files in this folder.
 C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`,
 so that the same string can be shown, used in a declaration, and compared by the compiler.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum as ClosedSet
+from functools import cached_property
 
 MAINLINE = "mainline"
 EXPERIMENTAL = "experimental"
@@ -32,6 +33,7 @@ class Linkage(ClosedSet):
 
 
 INT_BITS = 32  # of the C type int, which is the type of flags
+_OPTIONAL_FROM = 20  # the first bit of IBV_ACCESS_OPTIONAL_RANGE
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class EnumValue:
     """One enumerator. `value` is None if the documents name it without a number.
 
     `mask` marks a combination of other enumerators, which is not a separate value. `since` is the first
-    rdma-core release whose verbs.h has the enumerator; empty if all releases have it.
+    rdma-core release whose verbs.h has the enumerator; empty if all releases have it. `needs` is the capability without
+    which a device may refuse an access flag; empty if every device must accept the flag.
     """
 
     name: str
@@ -47,6 +50,7 @@ class EnumValue:
     meaning: str
     since: str = ""
     mask: bool = False
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,13 @@ class Enum:
 
     def named(self, name: str) -> EnumValue:
         """Returns the enumerator with a short or full name. Raises KeyError if there is none."""
-        for each in self.values:
-            if name in (each.name, self.short(each.name)):
-                return each
-        raise KeyError(f"{self.name} has no {name}")
+        if name not in self._by_name:
+            raise KeyError(f"{self.name} has no {name}")
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, EnumValue]:
+        return {name: each for each in reversed(self.values) for name in (each.name, self.short(each.name))}
 
     def value_of(self, name: str) -> int:
         """Returns the number of a short or full name. Raises KeyError for an unknown name, and if the documents give no
@@ -105,6 +112,12 @@ class Enum:
         """For an enumeration of flags: the bits of a C int that no enumerator has, as bit numbers, the lowest first."""
         named = {each.value for each in self.values}
         return tuple(bit for bit in range(INT_BITS) if 1 << bit not in named)
+
+    @property
+    def unknown_bit(self) -> int:
+        """For an enumeration of flags: a bit that no enumerator has, which a stack must refuse. New flags are given the
+        lowest free bits, so this bit stays the same for long."""
+        return max(bit for bit in self.unnamed_bits if bit < _OPTIONAL_FROM)
 
     def names_of(self, mask: int) -> list[str]:
         """Returns the short names of the set bits in order of value, then one text "0x…" for all unnamed bits."""

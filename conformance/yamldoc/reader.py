@@ -4,7 +4,6 @@ Each method of `Reader` returns the value of a node. If the node is of the wrong
 returns None or an empty value. Used for tables, rules and all other files that people write.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,13 +11,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from conformance.errors import UserError
-from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted, read_file
+from conformance.yamldoc.nodes import Location, Mistake, Node, TextError, quoted
 
 T = TypeVar("T")
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
     """Returns ` (did you mean X?)` if a known word is similar; else a list of the known words, if they are few."""
+    import difflib  # imported late: only mistakes need it
+
     # Compare in lower case, so that remote_wirte is similar to REMOTE_WRITE.
     by_lower = {name.lower(): name for name in known}
     folder, slash, _ = (word := word[:100].lower()).rpartition("/")
@@ -165,6 +166,8 @@ def _plural(what: str) -> str:
 @contextmanager
 def document(path: Path) -> Iterator[tuple[Node, Reader]]:
     """The root of a file, and a reader. At the end of the block, UserError is raised with a line for each mistake."""
+    from conformance.yamldoc.parsing import read_file  # imported late: most commands read no such file
+
     try:
         root = read_file(path)
     except TextError as error:

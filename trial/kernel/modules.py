@@ -5,15 +5,16 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from conformance.errors import UserError
 from fixtures.guest.changes import RDMA_CORE, Change, apply, read_changes
 from fixtures.guest.driver import DEFAULT_DRIVER, Driver
 from fixtures.guest.image import Image
-from fixtures.guest.mending import Mender, mender
+from fixtures.guest.mending import mender, pristine
 from fixtures.guest.recipe import Recipe
 
 KEPT = 2000  # the number of modules in the cache; the least recently used are removed
@@ -38,10 +39,10 @@ class Modules:
         self._folder = cache / "mutants"
         self._folder.mkdir(parents=True, exist_ok=True)
         self.seconds: list[float] = []  # the duration of each compilation
-        self._unmutated: dict[str, str] = {}
-        with self._workshop() as shop:
-            changes = read_changes() if self._driver.name == DEFAULT_DRIVER else ()
-            self._unmutated = apply(changes, shop.pristine)[0]
+        changes = read_changes() if self._driver.name == DEFAULT_DRIVER else ()
+        self._unmutated = apply(changes, pristine(recipe, image, cache, say, driver))[0]
+        self._compiler = ThreadPoolExecutor(1)  # compiles while a guest runs cases
+        self._compiling: dict[Path, Future[None]] = {}
 
     def check(self, changes: Sequence[Change]) -> dict[str, str]:
         """Returns the sources with these changes. Raises NotMade if the changes do not fit, alone or together."""
@@ -50,28 +51,44 @@ class Modules:
             raise NotMade(next(iter(misfits.values())), fits=False)
         return texts
 
+    def begin(self, sets: Iterable[Sequence[Change]]) -> None:
+        """Begins to compile the modules with each of these sets of changes, one after the other."""
+        for changes in sets:
+            with suppress(NotMade):
+                self._begun(changes)
+
     def of(self, changes: Sequence[Change]) -> Path:
         """Returns the module with these changes; compiles it if it is not in the cache. If the changes concern the
         provider, the changed provider is next to the module, with the same name. Raises NotMade."""
-        texts = self.check(changes)
-        path = self._folder / f"{_digest(self._image.kernel_version, texts)}.ko"
-        if not path.exists():
-            with self._workshop() as shop:
-                began = time.monotonic()
-                try:
-                    made = shop.compile(texts)
-                except UserError as error:
-                    raise NotMade(str(error), fits=True) from error
-                self.seconds.append(time.monotonic() - began)
-                ours = any(file.startswith(RDMA_CORE) for change in changes for file in change.files)
-                for file in reversed(made):  # the module comes last: its presence shows that the directory is complete
-                    if ours or file.stem == self._driver.module:
-                        _keep(file, path.with_suffix(file.suffix))
+        path = self._begun(changes)
+        if compiling := self._compiling.get(path):
+            compiling.result()
         os.utime(path)
         return path
 
-    def _workshop(self) -> AbstractContextManager[Mender]:
-        return mender(self._recipe, self._image, self._cache, self._say, self._driver)
+    def close(self) -> None:
+        """Gives up the compilations that have not begun."""
+        self._compiler.shutdown(cancel_futures=True)
+
+    def _begun(self, changes: Sequence[Change]) -> Path:
+        texts = self.check(changes)
+        path = self._folder / f"{_digest(self._image.kernel_version, texts)}.ko"
+        if not path.exists() and (path not in self._compiling or self._compiling[path].done()):
+            self._compiling[path] = self._compiler.submit(self._compile, changes, texts, path)
+        return path
+
+    def _compile(self, changes: Sequence[Change], texts: Mapping[str, str], path: Path) -> None:
+        with mender(self._recipe, self._image, self._cache, self._say, self._driver) as shop:
+            began = time.monotonic()
+            try:
+                made = shop.compile(texts)
+            except UserError as error:
+                raise NotMade(str(error), fits=True) from error
+            self.seconds.append(time.monotonic() - began)
+            ours = any(file.startswith(RDMA_CORE) for change in changes for file in change.files)
+            for file in reversed(made):  # the module comes last: its presence shows that the directory is complete
+                if ours or file.stem == self._driver.module:
+                    _keep(file, path.with_suffix(file.suffix))
 
 
 def _digest(kernel_version: str, texts: Mapping[str, str]) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.errors import UserError
-from conformance.yamldoc.nodes import Node, TextError, read_bytes
+from conformance.yamldoc.nodes import Node, TextError
+from conformance.yamldoc.parsing import read_bytes
 from conformance.yamldoc.reader import Reader, suggestion
 from fixtures.guest.changes import Change, read_edits
 from fixtures.guest.driver import DEFAULT_DRIVER

@@ -46,18 +46,19 @@ class Peers:
                 while together and detected:  # again without the detected mutants, which may have hidden others
                     suspected = self._passing(self._failing(together, [part])[0])
                     detected = []
-                    for each in together if suspected else ():
-                        if test := self._alone(each, suspected):
+                    for each in together:
+                        if tests := self._alone(each, suspected):
+                            suspected = [test for test in suspected if test not in tests]
                             detected.append(each)
-                            yield each.name, test
+                            yield each.name, tests[0]
                     together = [each for each in together if each not in detected]
             yield from ((each.name, "") for each in together)
 
-    def _alone(self, mutant: Mutant, tests: Sequence[str]) -> str:
-        """Returns the first of these tests that fails twice with the mutant alone, else an empty text."""
-        failing, _ = self._failing([mutant], tests)
+    def _alone(self, mutant: Mutant, tests: Sequence[str]) -> list[str]:
+        """Returns those of these tests that fail twice with the mutant alone."""
+        failing, _ = self._failing([mutant], tests) if tests else ([], True)
         again, _ = self._failing([mutant], failing) if failing else (failing, True)
-        return next((test for test in failing if test in again), "")
+        return [test for test in failing if test in again]
 
     def _passing(self, tests: Sequence[str]) -> list[str]:
         """Returns those of these tests that pass with the mended driver."""

@@ -23,6 +23,7 @@ from trial.kernel.trying import (
     NOT_COMPILED,
     NOT_LOADED,
     SURVIVED,
+    UNDECIDED,
     Finding,
 )
 
@@ -32,7 +33,7 @@ _FILE = "kernel.json"
 PEERS = {"peer": "rdma-core's tests", "unit_test": "rdma-unit-test"}
 KILLED = (BY_ITS_RULE, ELSEWHERE)
 # The outcomes that count in the figures: of mutants that were run, or should have been run.
-COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN, HANG)
+COUNTED = (BY_ITS_RULE, ELSEWHERE, SURVIVED, UNDECIDED, BROKEN, HANG)
 _COLUMNS = (*COUNTED, NOT_LOADED, NOT_COMPILED, NO_FIT, EQUIVALENT, ACCEPTED, FALSE_ALARM)
 
 History = dict[str, dict[str, Any]]
@@ -66,9 +67,7 @@ def write(folder: Path, findings: Iterable[Finding], before: History) -> None:
 def regressions(findings: Iterable[Finding], before: History) -> list[Finding]:
     """Returns mutants that were killed before and are not killed now, which is a regression of the suite."""
     return [
-        each
-        for each in findings
-        if each.outcome in (SURVIVED, BROKEN, HANG) and before.get(each.name, {}).get("outcome") in KILLED
+        each for each in findings if each.outcome in COUNTED[2:] and before.get(each.name, {}).get("outcome") in KILLED
     ]
 
 
@@ -99,7 +98,7 @@ def table(findings: Sequence[Mapping[str, Any]]) -> str:
     lines += _beside(findings, kinds)
     lines += ["", "| not killed | rules | what it does | outcome |", "|---|---|---|---|"]
     for each in findings:
-        if each["outcome"] in (SURVIVED, BROKEN, HANG, FALSE_ALARM, NO_FIT, NOT_COMPILED, NOT_LOADED):
+        if each["outcome"] not in (*KILLED, EQUIVALENT, ACCEPTED):
             why = f": {each['reason']}" if each["reason"] else ""
             lines.append(
                 f"| {each['file']}/{each['name']} | {', '.join(each['rules'])} "

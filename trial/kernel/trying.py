@@ -1,15 +1,16 @@
 """Tries mutants of the driver: finds out whether cases of the violated rules fail, only other cases fail, or none
 fails.
 
-A case detects a mutant if it reports a rule as violated twice with the mutant, and not without the mutant. Mutants that
-no case of their rules detects are combined in one module, with which the whole default tier is run. guest.py starts the
-guests.
+A case detects a mutant if it reports a rule as violated twice with the mutant, and not without the mutant. The cases
+that have detected several mutants are run together without a mutant, because an exchange of modules takes long. Mutants
+that no case of their rules detects are combined in one module, with which the whole default tier is run.
+guest.py starts the guests.
 """
 
 import collections
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from string import ascii_lowercase
 from typing import Any
@@ -25,9 +26,11 @@ from trial.kernel.mutant import Mutant
 BY_ITS_RULE, ELSEWHERE, SURVIVED, BROKEN = "killed by its rule", "killed elsewhere", "survived", "BROKEN"
 HANG, NOT_LOADED, NOT_COMPILED, NO_FIT = "hang", "does not load", "does not compile", "does not fit"
 EQUIVALENT, ACCEPTED, FALSE_ALARM = "equivalent", "accepted", "false alarm"
+UNDECIDED = "undecided"  # a case fails with a combined module, and with no half of the module
 TOGETHER = 22  # the number of mutants in one module, except permitted ones, whose cases should all pass
 _LOADS = 40  # the number of modules loaded in one guest, because each leaves some resources behind
 _PROGRESS_S = 60.0  # between two lines about a run of many cases
+_UNCHECKED = 6  # the number of mutants whose cases are run together without a mutant
 _TRIES = 3  # the number of tries of a mutant in new guests, after a guest died while no case ran
 
 
@@ -82,6 +85,11 @@ def suited(cases: Sequence[Case], seed: int | None = None) -> list[Case]:
     return sorted(found, key=lambda case: (case.hazardous, case.kind is not Kind.ROW, places[case.id]))
 
 
+def _signs(answer: Answer) -> set[str]:
+    """The rules that a case reports as violated, and BROKEN if the case is BROKEN."""
+    return {*answer.rules, *([BROKEN] if answer.verdict == Verdict.BROKEN else [])}
+
+
 def _violated(mutant: Mutant, rules: Iterable[str]) -> bool:
     """Whether a mutant violates one of the rules, or a rule from which one of them was split off (REG-09 for
     REG-09a)."""
@@ -104,6 +112,7 @@ class Trial:
         self._guest: MutantGuest | None = None
         self._plain = modules.of([])
         self._unmutated: dict[str, Answer] = {}
+        self._unchecked: list[str] | None = None  # cases that are assumed to pass without a mutant, until they are run
 
     def close(self) -> None:
         """Ends the guest."""
@@ -111,7 +120,26 @@ class Trial:
             self._guest.close()
         self._guest = None
 
-    def try_alone(self, mutant: Mutant, only: Sequence[str] = ()) -> Finding:
+    def try_each(
+        self, mutants: Sequence[Mutant], only: Sequence[str] = (), before: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> Iterator[Finding]:
+        """Tries each mutant alone, first with the cases that detected it in an earlier trial; compiles the modules
+        while cases run."""
+        self._modules.begin([each.change] for each in mutants if not each.equivalent)
+        mutants = list(mutants)
+        while mutants:
+            ending = next((n for n, each in enumerate(mutants) if each.kills or each.leaks), len(mutants))  # the guest
+            number = min(ending, _UNCHECKED) or 1
+            part, mutants = mutants[:number], mutants[number:]
+            self._unchecked = [] if ending else None
+            first = [(before or {}).get(each.name, {}).get("by", ()) for each in part]
+            found = [self.try_alone(each, only, cases) for each, cases in zip(part, first, strict=True)]
+            failing = self._fail_without(self._unchecked or ())
+            self._unchecked = None
+            for mutant, each in zip(part, found, strict=True):
+                yield self.try_alone(mutant, only) if failing & set(each.by) else each
+
+    def try_alone(self, mutant: Mutant, only: Sequence[str] = (), first: Sequence[str] = ()) -> Finding:
         if mutant.equivalent:
             return finding(mutant, EQUIVALENT, reason=mutant.equivalent)
         began = time.monotonic()
@@ -119,7 +147,8 @@ class Trial:
             module = self._modules.of([mutant.change])
         except NotMade as error:
             return finding(mutant, NOT_COMPILED if error.fits else NO_FIT, reason=str(error))
-        found = self._tried(mutant, module, list(only) or own_cases(mutant, self._cases))
+        names = list(only) or own_cases(mutant, self._cases)
+        found = self._tried(mutant, module, sorted(names, key=lambda name: name not in first))
         if mutant.kills or mutant.leaks:
             self.close()
         return replace(found, seconds=round(time.monotonic() - began, 1))
@@ -169,29 +198,47 @@ class Trial:
 
     def _counts(self, answer: Answer, module: Any, mutant: Mutant) -> str:
         """Returns the outcome of a detection; empty if it does not count."""
-        rules = self._confirmed(answer, module, mutant)
+        rules = self._confirmed(answer, module, mutant) - {BROKEN}
         return "" if not rules else BY_ITS_RULE if _violated(mutant, rules) else ELSEWHERE
 
     def _confirmed(self, answer: Answer, module: Any, *mutants: Mutant) -> set[str]:
-        """Returns the rules that a case reports as violated twice with the mutants in a module, and not without
+        """Returns the signs of a violation that a case shows twice with the mutants in a module, and not without
         them."""
-        without = {rule for each in mutants for rule in each.departs_from}
-        if set(answer.rules) <= without:
-            return set()
-        without |= set(self._without(answer.case).rules)
-        if set(answer.rules) <= without:
-            return set()
+        signs = _signs(answer) - {rule for each in mutants for rule in each.departs_from}
+        if signs and (answer.case in self._unmutated or self._guest is None):
+            signs -= _signs(self._without(answer.case))
+        if not signs:
+            return signs
         again = self._once(answer.case, module)
-        if not again.rules:
+        if not _signs(again):
             self.close()  # the mutant may have used up resources of the device; a new guest has all resources
             again = self._once(answer.case, module)
-        return (set(answer.rules) & set(again.rules)) - without
+        signs &= _signs(again)
+        return signs - _signs(self._without(answer.case)) if signs else signs
 
     def _without(self, case: str) -> Answer:
         """The outcome of a case without a mutant."""
         if case not in self._unmutated:
+            if self._unchecked is not None:
+                self._unchecked.append(case)
+                return Answer(case, Verdict.PASS, (), "", 0.0)
             self._unmutated[case] = self._once(case, self._plain)
         return self._unmutated[case]
+
+    def _fail_without(self, cases: Sequence[str]) -> set[str]:
+        """Runs cases without a mutant; returns those that fail or are BROKEN."""
+        waiting = list(dict.fromkeys(cases))
+        if len(waiting) > 1:
+            try:
+                guest = self.ready()
+                if not guest.load(self._plain):
+                    self._unmutated |= {each.case: self._with_rules(each) for each in guest.run(waiting)}
+            except (Lost, NoSession):
+                self.close()
+        for case in waiting:  # the run ends with the first case that fails
+            if case not in self._unmutated:
+                self._unmutated[case] = self._once(case, self._plain)
+        return {case for case in waiting if _signs(self._unmutated[case])}
 
     def _fails_anyway(self, name: str) -> bool:
         """Whether a case is known to report all of its rules without a mutant. It then need not be run with a
@@ -255,8 +302,8 @@ class Trial:
                 waiting = [*rest, *waiting]  # the mutants are tried again without the mutants that may have hidden them
                 continue
             for mutant in rest:
-                reason = f"together with others, {names[0]} failed" if names else ""
-                outcome = ACCEPTED if mutant.permitted else SURVIVED
+                reason = f"with others, but with no half of them: {', '.join(names)}" if names else ""
+                outcome = UNDECIDED if names else ACCEPTED if mutant.permitted else SURVIVED
                 took = round(time.monotonic() - began, 1)  # of all mutants in the module
                 yield finding(mutant, outcome, reason=reason, tried=len(self._cases), seconds=took)
 
@@ -277,7 +324,8 @@ class Trial:
         return together, module
 
     def _failing(self, module: Any, watched: bool) -> dict[str, Answer]:
-        """Returns the cases, among all cases, that report a violation with a module. Raises Lost and NoSession."""
+        """Returns the cases, among all cases, that report a violation or are BROKEN with a module. Raises Lost and
+        NoSession."""
         failing: dict[str, Answer] = {}
         names = collections.deque(case.id for case in self._cases)
         told = time.monotonic()
@@ -288,13 +336,14 @@ class Trial:
                     raise NoSession(reason)
                 for answer in map(self._with_rules, guest.run(list(names), all_of_them=True, watched=watched)):
                     names.popleft()
-                    if answer.rules:
+                    if _signs(answer):
                         failing[answer.case] = answer
-                    if answer.rules or answer.verdict == Verdict.BROKEN:
                         self._say(f"{answer.case}: {answer.verdict}: {answer.reason}")
                     if not names or time.monotonic() - told > _PROGRESS_S:
                         told, done = time.monotonic(), len(self._cases) - len(names)
-                        self._say(f"{done} of {len(self._cases)} cases were run, {len(failing)} of them failed")
+                        self._say(
+                            f"{done} of {len(self._cases)} cases were run, {len(failing)} of them failed or were BROKEN"
+                        )
             except Lost as lost:
                 self.close()
                 if not lost.case:
@@ -318,4 +367,4 @@ class Trial:
 
     def _by_others(self, mutant: Mutant, names: Sequence[str]) -> Finding | None:
         found = self._tried(mutant, self._modules.of([mutant.change]), list(names))
-        return found if found.outcome in (BY_ITS_RULE, ELSEWHERE, FALSE_ALARM) else None
+        return found if found.outcome in (BY_ITS_RULE, ELSEWHERE, FALSE_ALARM, BROKEN) else None
