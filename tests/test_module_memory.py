@@ -168,7 +168,7 @@ def test_a_leak_fails_its_case_and_is_a_defect_of_its_own(kernel: Kernel, row: s
         record = case_record(run_case(samples.case(row), run), samples.registry())
     assert record["verdict"] == Verdict.FAIL
     assert record["fault"]["kind"] == FaultKind.MEMORY_LEAKED
-    assert "bytes) allocated by rxe_mr_init_user [rdma_rxe] in rxe_mr.c:16" in record["reason"]
+    assert " x) allocated by rxe_mr_init_user [rdma_rxe] in rxe_mr.c:16" in record["reason"]
     (defect,) = defects_of([record])
     assert defect.title == "memory is never freed, allocated in rxe_mr_init_user (rdma_rxe)"
     assert defect.severity is Severity.VALID_REFUSED

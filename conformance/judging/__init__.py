@@ -166,7 +166,7 @@ def judge(
 def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
     """The fault of a case after which modules keep memory. The first place is its site."""
     seen = [
-        f"{each['objects'][-1]} objects ({each['size']:,} bytes) allocated by {each['function']} [{each['module']}] "
+        f"{each['size']:,} bytes ({each['objects'][-1]} x) allocated by {each['function']} [{each['module']}] "
         f"in {each['line']}"
         for each in unfreed
     ]
