@@ -101,6 +101,7 @@ def test_modules_of_another_driver_are_compiled_in_the_same_workshop(tmp_path: P
     said: list[str] = []
     modules = Modules(RECIPE, workshop.image, tmp_path, driver_for("siw"), said.append)
     assert "building the workshop" in said[0], "it takes minutes"
+    modules.begin([[change], [MISFIT]])
     assert modules.of([change]).read_text() == "first\nmore\nlast\n"
     assert modules.of([]).read_text() == "first\nlast\n", "of what is unchanged"
     workshop.mended([WHY])
