@@ -123,7 +123,7 @@ def pack(path: Path, about: Mapping[str, Any], files: Mapping[str, bytes]) -> No
 
 
 _REPEATED = (
-    f"a bundle is at most {_MOST_RATIO} times as large unpacked; a console.log that repeats a line can be removed"
+    f"its unpacked size is at most {_MOST_RATIO} times its size; a console.log that repeats a line can be removed"
 )
 
 
@@ -161,7 +161,7 @@ def unpack(path: Path, folder: Path) -> tuple[Manifest, str]:
             except _OtherVersionError as error:
                 raise UserError(
                     f"{path} is a bundle of another version, {error}; this version reads {SCHEMA}",
-                    hint="take the version of rdma-cts that has made it",
+                    hint="use the version of rdma-cts that made it",
                 ) from error
             except lzma.LZMAError as error:
                 raise UserError(f"{path} is not a bundle, or was changed: its compressed data are invalid") from error
@@ -206,7 +206,7 @@ class _Source:
             size -= len(part)
             self._unpacked += len(part)
             if self._unpacked > _most_unpacked(self._packed) + _SLACK:
-                raise _WrongError(f"it is more than {_MOST_RATIO} times as large unpacked")
+                raise _WrongError(f"its unpacked size is more than {_MOST_RATIO} times its size")
             yield part
 
     def _more(self) -> bytes:

@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None, parser: Parser | None = None, **know
         finally:
             out = getattr(arguments, "out", None)
     except UserError as error:
-        return _told(error)
+        return _told(error, given)
     except KeyboardInterrupt as end:
         number = end.number if isinstance(end, Terminated) else 0
         by = f"ended by {signal.Signals(number).name}" if number else "interrupted"
@@ -115,15 +115,16 @@ def main(argv: Sequence[str] | None = None, parser: Parser | None = None, **know
         return SIGNALLED + (number or signal.SIGINT)
     except Exception as error:
         if isinstance(error, OSError) and (said := unusable_path(error, given)):
-            return _told(said)
-        return _told(crash_report(error, out if out and out.is_dir() else None))
+            return _told(said, given)
+        return _told(crash_report(error, out if out and out.is_dir() else None), given)
 
 
-def _told(error: UserError) -> int:
-    """Prints the lines of an error and returns its exit status."""
+def _told(error: UserError, given: Sequence[str]) -> int:
+    """Prints the lines of an error and returns its exit status. git takes a status below 128 of a step of its bisection
+    for a verdict on the commit."""
     for line in error.lines:
         print(f"{NAME}: {one_line(line)}", file=sys.stderr)
-    return error.status
+    return SIGNALLED if given[:1] == ["bisect-step"] else error.status
 
 
 def keep_derived_files(given: Sequence[str]) -> None:
@@ -142,11 +143,11 @@ def run_as_program() -> int:
     try:
         keep_derived_files(given)
     except UserError as error:
-        return _told(error)
+        return _told(error, given)
     status = main()
     gc.freeze()  # nothing is collected while the process ends
     if (lost := output.lost()) and given[:1] != ["run"]:
-        return _told(UserError(f"standard output: {lost}", status=3))
+        return _told(UserError(f"standard output: {lost}", status=3), given)
     return status
 
 

@@ -10,11 +10,14 @@ from commands.cli.endings import crash_report
 from commands.cli.streams import show
 from conformance.errors import UserError
 from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.run_options import OPTIONS
 from reports.digest import read
 from runs.earlier import with_earlier
 from runs.folder import run_folder
+from targets import target
 
-GOOD, BAD, SKIP, END = 0, 1, 125, 128
+GOOD, BAD, SKIP = 0, 1, 125
+_BUILDS = ("kernel", "modules", "linux", "rdma_core", "overlay")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,14 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Runs the cases and returns the exit status for their verdicts. A mistake in --only ends the bisection."""
-    try:
-        options = with_earlier(run_arguments.options_from(arguments), None)
-        if not options.only:
-            raise UserError("a step needs a case", hint="--only CASE, or --only with a defect's fingerprint")
-        run_arguments.selection_from(options).apply(run_arguments.suite_from(options))
-    except UserError as error:
-        raise _end(error) from error
+    """Runs the cases and returns the exit status for their verdicts. Raises UserError for what is wrong at every
+    commit; the command line then ends the bisection."""
+    options = with_earlier(run_arguments.options_from(arguments), None)
+    if not options.only:
+        raise UserError("a step needs a case", hint="--only CASE, or --only with a defect's fingerprint")
+    run_arguments.selection_from(options).apply(run_arguments.suite_from(options))
+    target.refuse_conflicts(options)
+    for name in _BUILDS:
+        build = getattr(options, name)
+        if build and not build.exists():
+            raise UserError(f"{OPTIONS[name].flag} {build} does not exist")
     arguments.only = list(options.only)  # later steps need not look up the defect
     with run_folder(arguments.out, "bisect") as arguments.out:
         try:
@@ -40,15 +46,10 @@ def execute(arguments: argparse.Namespace) -> int:
             show(error.lines, sys.stderr)
             return SKIP
         except Exception as error:
-            raise _end(crash_report(error, None)) from error
+            raise crash_report(error, None) from error
     status = status_of(verdicts)
     print(f"bisect-step: {', '.join(verdicts) or 'no verdict'}: {status}")
     return status
-
-
-def _end(error: UserError) -> UserError:
-    """Returns the same error with the status that ends a bisection. It is for errors that no commit causes."""
-    return UserError(error.message, *error.more, hint=error.hint, log=error.log, status=END)
 
 
 def status_of(verdicts: Iterable[Verdict]) -> int:

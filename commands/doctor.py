@@ -76,7 +76,7 @@ def driver_findings(driver: str, pages: Iterable[Path] = _PAGES) -> list[Finding
     places, and other effects."""
     page = next((page for page in pages if page.is_file()), None)
     if page is None:
-        return [Finding(NOTE, driver, "the page nics.md of the documentation says what is known of drivers")]
+        return [Finding(NOTE, driver, "the page nics.md of the documentation describes known drivers")]
     lines = page.read_text().splitlines()
     table = itertools.takewhile(_is_row, itertools.dropwhile(lambda line: not line.startswith(_HEADING), lines))
     found = []

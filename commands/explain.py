@@ -57,7 +57,7 @@ def _case(suite: Suite, wanted: str, run: Digest | None) -> Case:
                 f"the run has the case {wanted!r}, but the suite's tables do not",
                 hint="give the folder of its table in --cases DIR",
             )
-        if re.fullmatch("[0-9a-f]{1,3}", wanted):
+        if re.fullmatch("[0-9a-fA-F]{1,3}", wanted):
             raise UserError(f"{wanted} is too short for a defect", hint="give at least 4 digits of its fingerprint")
         verb = f"ibv_{wanted.removeprefix('ibv_')}"
         ids = [case.id for case in suite.cases]

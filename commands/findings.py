@@ -18,6 +18,7 @@ from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from fixtures.guest.changes import read_changes
 from reports.digest import read
+from reports.text import format_count
 from reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
 from reproducers.kcidb import ORIGIN, objects
 from reproducers.mail import mail
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--programs",
         action="store_true",
-        help=f"write the C program of each defect into {FOLDER}/; without it, only those there already are renewed",
+        help=f"write the C program of each defect into {FOLDER}/; without it, only existing programs are updated",
     )
     parser.add_argument(
         "--format",
@@ -84,7 +85,7 @@ def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, folder: 
             continue
         write_through(folder / f"{Path(each.file).stem}.txt", text.encode())
         written += 1
-    print(f"{folder}: {written} texts of {len(found)} defects")
+    print(f"{folder}: {format_count(written, 'text')} of {format_count(len(found), 'defect')}")
     return 0
 
 
@@ -103,7 +104,7 @@ def _page(found: Sequence[Finding], runs: Sequence[Run], arguments: argparse.Nam
         write_through(path, text.encode())
     files = {path.relative_to(folder).as_posix() for path in (*kept, *folder.glob("by-hand/*.c"))}
     write_through(arguments.out / PAGE, page(found, runs, places, _mended(), files, arguments.title).encode())
-    print(f"{arguments.out / PAGE}: {len(found)} defects, {len(kept)} with a program in {folder}/")
+    print(f"{arguments.out / PAGE}: {format_count(len(found), 'defect')}, {len(kept)} with a program in {folder}/")
     return 0
 
 

@@ -34,9 +34,7 @@ _MOST_SHOWN = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=given_path, metavar="RUN", help="the directory of a run")
-    parser.add_argument(
-        "--out", type=out_directory, metavar="DIR", help="write the new results there, like those of a run"
-    )
+    parser.add_argument("--out", type=out_directory, metavar="DIR", help="where to write the new results, as a run")
     parser.add_argument(
         "--profile", type=given_path, metavar="FILE", help="capabilities that the device must have or lacks"
     )
@@ -137,11 +135,11 @@ def _summary(
     for change in comparison.changes:
         yield from _format_change(change, reasons.get(change.case, ""))
     for reason, count in Counter(each.kept for each in again if each.kept).items():
-        yield f"{count} results kept unchanged: {reason}"
+        yield f"{format_count(count, 'result')} kept unchanged: {reason}"
     counts = Counter("points" if change.points else "cases" for change in comparison.changes)
     yield from (f"waiver: {problem}" for problem in new.waivers.get("problems", ()))
     judged = sum(not each.kept for each in again)
-    yield f"{judged} of {len(again)} results judged again: {counts['cases']} verdicts changed"
+    yield f"{judged} of {len(again)} results judged again: {format_count(counts['cases'], 'verdict')} changed"
     yield f"before: {old.short_sentence}"
     yield f"now:    {new.short_sentence}"
     if arguments.out:
@@ -171,7 +169,7 @@ def not_founded(unfounded: Sequence[str]) -> str:
 def _format_change(change: Change, before: str) -> Iterator[str]:
     arrow = f"{change.old} -> {change.new}"
     if change.points:
-        yield f"{arrow}  {change.points:,} points of {change.case}, such as {'; '.join(change.examples)}"
+        yield f"{arrow}  {format_count(change.points, 'point')} of {change.case}, such as {'; '.join(change.examples)}"
         return
     yield f"{arrow}  {change.case}"
     if one_line(before) == change.record["reason"]:

@@ -7,6 +7,7 @@ from commands.cli.streams import show
 from conformance.model.case import Case
 from conformance.tables.suite import Suite
 from conformance.tables.tiers import DEFAULT, EXHAUSTIVE, of_tier
+from reports.text import format_count
 from runs.earlier import named
 
 
@@ -42,7 +43,7 @@ def _total(cases: list[Case], by_id: bool) -> str:
 
 
 def _outcome(case: Case) -> str:
-    return f"{case.sweep.size:,} points" if case.sweep and case.point is None else case.when.then.outcome
+    return format_count(case.sweep.size, "point") if case.sweep and case.point is None else case.when.then.outcome
 
 
 def _rules(suite: Suite, cases: list[Case]) -> list[str]:
@@ -50,5 +51,7 @@ def _rules(suite: Suite, cases: list[Case]) -> list[str]:
     lines = []
     for rule in suite.registry.values():
         count = sum(rule.id in case.rules for case in cases)
-        lines.append(f"{rule.id:10} {rule.document:22} {count:4} cases  {rule.statement}")
+        lines.append(
+            f"{rule.id:10} {rule.document:22} {count:4} {'case ' if count == 1 else 'cases'}  {rule.statement}"
+        )
     return [*lines, f"{len(suite.registry)} rules, {len(proven)} with a case among those selected"]

@@ -31,7 +31,7 @@ from runs.folder import run_folder
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shards", nargs="+", type=given_path, metavar="RUN", help="the directory of each shard")
-    parser.add_argument("--out", type=out_directory, required=True, metavar="DIR", help="write the run there")
+    parser.add_argument("--out", type=out_directory, required=True, metavar="DIR", help="where to write the merged run")
     parser.add_argument(
         "--waivers", type=given_path, metavar="FILE", help="the shards' waivers, if they are elsewhere now"
     )
@@ -61,7 +61,7 @@ def _check_tables(parts: Sequence[Part], suite: Suite) -> None:
         raise UserError(
             f"the shards were made with the tables {str(tables)[:12]}, and the present tables are "
             f"{suite.tables_sha256[:12]}",
-            hint="take the version of rdma-cts that has made them; --cases DIR adds tables of its own",
+            hint="use the version of rdma-cts that made them; --cases DIR adds other tables",
         )
 
 

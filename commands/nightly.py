@@ -98,14 +98,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_days,
         default=RENEWED_DAYS,
         metavar="DAYS",
-        help=f"make the image of a stack again, with the packages of today, if it is older (default {RENEWED_DAYS})",
+        help=f"rebuild a stack's image with today's packages if it is older than this (default {RENEWED_DAYS})",
     )
     parser.add_argument(
         "--keep",
         dest="kept_nights",
         type=_nights,
         metavar="N",
-        help="keep all files of the last N nights and of the last good one, and of others only the data for the page",
+        help="keep all files of the last N nights and of the last good one; of others only the data for the page",
     )
     parser.add_argument("--mail-to", type=_address, metavar="ADDRESS", help="send the morning's text with sendmail")
     parser.add_argument(
@@ -159,7 +159,7 @@ def _kernel(text: str) -> tuple[str, Path, Path | None]:
     name, _, files = text.partition("=")
     kernel, _, modules = files.partition(",")
     if not CELL_NAME.fullmatch(name) or name in _KNOWN or not kernel:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE[,MODULES], with a NAME of its own")
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=FILE[,MODULES], with a new NAME")
     return name, Path(kernel), Path(modules) if modules else None
 
 
@@ -283,7 +283,7 @@ def _renew(stack: str, days: float) -> None:
     try:
         renew_image(recipe_for(stack), cache_directory(), days, lambda line: show([f"{stack}: {line}"]))
     except UserError as error:
-        show([f"{stack}: its image is not of today: {error}"])
+        show([f"{stack}: its image could not be renewed: {error}"])
 
 
 def _cell(history: History, night: Path, name: str, options: RunOptions, yes: bool) -> tuple[Outcome, list[str]]:
@@ -387,5 +387,5 @@ def _comparison(earlier: Cell, run: Digest) -> Comparison | None:
     try:
         return compare(read(earlier.folder), run, unlike_tables=True)
     except UserError as error:
-        show([f"{earlier.night}, {earlier.name} cannot be compared with: {error}"])
+        show([f"{earlier.night}, {earlier.name} cannot be read for the comparison: {error}"])
         return None

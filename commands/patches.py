@@ -23,11 +23,15 @@ _SIGNED = re.compile(r"[^<>\n]*[^<>\s] <[^<>@\s]+@[^<>@\s]+>\Z")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, project in PROJECTS.items():
-        parser.add_argument(f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}; only read")
+        parser.add_argument(
+            f"--{name}", type=Path, metavar="TREE", help=f"a source tree of {project.title}, which is not changed"
+        )
     parser.add_argument(
         "--out", type=out_directory, required=True, metavar="DIR", help="where to make a directory for each tree"
     )
-    parser.add_argument("--features", action="store_true", help="then a second series, which adds missing features")
+    parser.add_argument(
+        "--features", action="store_true", help="also write a second series, which adds missing features"
+    )
     parser.add_argument(
         "--signoff", default="", metavar="NAME <MAIL>", help="who signs off the patches, and sends them"
     )
@@ -61,7 +65,7 @@ def execute(arguments: argparse.Namespace) -> int:
             written += len(made.written)
             for name, reason in made.misfits.items():
                 print(f"{tree.path}: the change {name} does not fit and is left out: {reason}", file=sys.stderr)
-            print(f"{out}: {len(made.written)} patches")
+            print(f"{out}: {len(made.written)} patch{'' if len(made.written) == 1 else 'es'}")
     if not written:
         raise UserError("no change fits", hint="the lines above say why")
     return 0

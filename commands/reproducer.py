@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=out_path,
         metavar="FILE",
-        help=f"where to write; - is standard output (default: {_FILE}, with --mail -, with --all reproducers/ in RUN)",
+        help=f"where to write; - is standard output (default: {_FILE}, which must be new, with --mail -, "
+        "with --all reproducers/ in RUN)",
     )
     run_arguments.add_cases_argument(parser)
 
@@ -69,7 +70,7 @@ def execute(arguments: argparse.Namespace) -> int:
     basis = basis_of(path) if path else unknown_device()
     if arguments.all:
         if run is None:
-            raise UserError("there is no run to make programs of", hint="give --run RUN")
+            raise UserError("there is no run to make programs from", hint="give --run RUN")
         made = list(programs_of(run.results, suite, basis))
         show(_write_all(made, arguments.out or run.directory / "reproducers"))
         return 0
@@ -87,6 +88,8 @@ def execute(arguments: argparse.Namespace) -> int:
     except Inexpressible as reason:
         raise UserError(f"{name} cannot be expressed as a C program: {reason}") from reason
     out = arguments.out or (STANDARD_OUTPUT if arguments.mail else _FILE)
+    if arguments.out is None and out.exists() and out.read_bytes() != text.encode():
+        raise UserError(f"{out} exists, and has another content", hint=f"give --out FILE; --out {out} replaces it")
     program = f"{out}: {text.count(chr(10))} lines; cc {shlex.quote(str(out))} -libverbs && ./a.out"
     write_out(out, text.encode(), f"text: {out}" if arguments.mail else program)
     return 0
@@ -111,7 +114,7 @@ def _unknown(name: str, suite: Suite, run: Digest | None) -> UserError:
     it."""
     near = suggestion(name, [case.id for case in suite.cases])
     if run:
-        said = f"{run.directory} is of other tables; the present ones have no case {name!r}{near}"
+        said = f"{run.directory} was made with other tables; the present tables have no case {name!r}{near}"
         return UserError(said, hint="give a run that was made with the present tables")
     if name in suite.registry:
         return UserError(f"{name} is a rule, and a program shows a case", hint=f"{PROGRAM} explain {name} lists them")

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def add(name: str, trying: _Trying, text: str) -> argparse.ArgumentParser:
         command = subparsers.add_parser(name, help=text, description=text)
         command.set_defaults(trying=trying)
-        command.add_argument("--out", type=out_directory, metavar="DIR", help="write the findings there")
+        command.add_argument("--out", type=out_directory, metavar="DIR", help="where to write the findings")
         return command
 
     reference = add("reference", reference_runs.reference, "run against the reference, with one rule broken at a time")

@@ -161,7 +161,7 @@ def support_of(path: Path, cases: Sequence[Path], shown: Path | None = None) -> 
                 raise UserError(
                     f"the run was made with the tables {str(tables)[:12]}, and the present tables are "
                     f"{suite.tables_sha256[:12]}",
-                    hint="take the version of rdma-cts that has made it; --cases DIR adds tables of its own",
+                    hint="use the version of rdma-cts that made it; --cases DIR adds other tables",
                 )
             if wrong := _wrong_in_header(run.header, suite) or _wrong_inputs(recorded.header, folder):
                 raise UserError(f"{shown} is not a run of these tables, or was changed: {wrong}")

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=given_path,
         required=True,
         metavar="RUN",
-        help="runs; several of one stack show which defects are intermittent, several stacks where each defect is",
+        help="several runs of a stack show intermittent defects; runs of several stacks show where each defect is",
     )
     parser.add_argument("--owner", required=True, metavar="NAME", help="who is responsible")
     parser.add_argument(

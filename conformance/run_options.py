@@ -29,7 +29,7 @@ from conformance.tables.tiers import DEFAULT, SEQUENCES_S, Shard
 PLUGIN_PREFIX = "--rdma-"
 HOST, GUEST = "host", "guest"
 # Groups of the help text.
-WHERE, BUILDS, CASES = "where", "one's own build under test", "which cases"
+WHERE, BUILDS, CASES = "where", "your own build under test", "which cases"
 JUDGING, GENERAL = "how it is judged", "how it is run"
 
 _DEVICE = re.compile(r"[^\s\0/,:]{1,63}")  # the kernel's IB_DEVICE_NAME_MAX is 64, with the NUL
@@ -288,7 +288,7 @@ class RunOptions:
         choices=SUBJECTS,
         decides=False,
     )
-    no_confirm: bool = _judging(False, "do not run the case of each violation again alone", decides=False)
+    no_confirm: bool = _judging(False, "do not try violations again", decides=False)
     dialect: str | None = _judging(
         None, "the variant of ibv_rereg_mr in the library, if its exports do not show it", choices=DIALECTS, plugin=True
     )

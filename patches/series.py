@@ -18,7 +18,7 @@ from conformance.errors import UserError
 from conformance.results.files import make_directory, write_through
 from fixtures.guest.changes import LINUX, RDMA_CORE, Change, apply
 
-NO_GIT = "git is not installed, and a series is made with it"
+NO_GIT = "git is not installed, which makes the series"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def read_tree(name: str, path: Path) -> Tree:
 def git(
     path: Path, *arguments: str, check: bool = True, given: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs git in a directory, without locks of its own. Raises UserError with git's own words, if failures are
+    """Runs git in a directory, without optional locks. Raises UserError with git's own words, if failures are
     checked."""
     command = ["git", "--no-optional-locks", "-c", "core.quotePath=false", "-C", str(path), *arguments]
     try:

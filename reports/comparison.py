@@ -61,7 +61,7 @@ class Comparison:
     """All changes, in the order of KINDS, and the number of compared cases, which are the cases that both runs tried.
 
     `untried` has the number of cases that only the old run tried, and the number of cases that only the new run tried.
-    `pointless` is the number of compared sweeps of which a file with points is missing.
+    `pointless` is the number of compared sweeps without a file of points.
     """
 
     old: Digest

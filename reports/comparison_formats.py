@@ -118,7 +118,8 @@ def amount(changes: list[Change]) -> str:
 def _format_change(change: Change, new: Digest) -> Iterator[str]:
     arrow = " -> ".join(verdict for verdict in (change.old, change.new) if verdict)
     if change.points:
-        yield f"  {arrow}  {change.points:,} points of {change.case}, such as {'; '.join(change.examples)}"
+        points = f"{format_count(change.points, 'point')} of {change.case}"
+        yield f"  {arrow}  {points}, such as {'; '.join(change.examples)}"
         return
     yield f"  {arrow}  {' '.join(change.record['rules'])}  {change.case}"
     if change.kind in FAILING or (change.kind == NEW and change.new == "FAIL"):
@@ -231,7 +232,9 @@ def as_junit(comparison: Comparison) -> str:
     )
     for change, kind in zip(comparison.changes, elements, strict=True):
         folder, _, name = change.case.partition("/")
-        points = f" ({change.points:,} points, such as {'; '.join(change.examples)})" if change.points else ""
+        points = (
+            f" ({format_count(change.points, 'point')}, such as {'; '.join(change.examples)})" if change.points else ""
+        )
         testcase = ET.SubElement(
             suite, "testcase", classname=f"rdma-cts.{clean(folder)}", name=clean(name + points), time="0.000"
         )

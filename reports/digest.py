@@ -311,7 +311,7 @@ class Digest:
         under_test: object = self.header.get("under_test")
         given = under_test.get("given") if isinstance(under_test, dict) else None
         parts = list(_own_parts(given)) if isinstance(given, dict) else []
-        return f"the stack was changed, not as shipped: {', '.join(parts)}" if parts else ""
+        return f"the stack under test was changed: {', '.join(parts)}" if parts else ""
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
         """Returns all results: first the violations, by severity, then the other results in the order of the run."""

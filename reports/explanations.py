@@ -25,7 +25,7 @@ from reports.text import flat, format_count
 _WIDTH = 100
 _CASES = 12
 _ENTRIES = {"libibverbs": "libibverbs, the library", "uverbs": "uverbs, the commands of the kernel"}
-FINGERPRINT = re.compile(r"[0-9a-f]{4,}")  # the first digits suffice if they are unique
+FINGERPRINT = re.compile(r"[0-9a-f]{4,}", re.IGNORECASE)  # the first digits suffice if they are unique
 
 
 def of_rule(suite: Suite, rule: Rule, run: Digest | None) -> Iterator[str]:
@@ -83,9 +83,9 @@ def of_case(suite: Suite, case: Case, run: Digest | None) -> Iterator[str]:
     if case.needs:
         yield f"needs:      {', '.join(case.needs)}"
     if case.hazardous:
-        yield "hazard:     the call can crash the kernel, so the case runs in a guest of its own"
+        yield "hazard:     the call can crash the kernel, so the case runs in a separate guest"
     if case.ends_process:
-        yield "hazard:     the call can end its process, so the case runs in a process of its own"
+        yield "hazard:     the call can end its process, so the case runs in a separate process"
     for id_ in case.rules:
         rule = suite.registry[id_]
         yield ""
@@ -204,7 +204,8 @@ def defect_of(wanted: str, run: Digest | None, option: str) -> tuple[Defect, Dig
     """Returns the defect of a run whose fingerprint begins with these digits. Raises UserError with a hint that names
     `option`, which selects another run."""
     if run is None:
-        raise UserError(f"there is no run to look for the defect {wanted} in", hint=f"give {option} RUN")
+        raise UserError(f"there is no run in which to look for the defect {wanted}", hint=f"give {option} RUN")
+    wanted = wanted.lower()
     found = [defect for defect in run.defects if any(each.startswith(wanted) for each in defect.fingerprints)]
     if len(found) != 1:
         many = ", ".join(defect.fingerprint for defect in found)

@@ -28,6 +28,7 @@ from reports.history import (
     format_night,
 )
 from reports.history import UNDECIDED as NOT_DECIDED
+from reports.text import format_count
 
 MENDED, NO_LONGER_SEEN = "mended", "no longer seen"
 _MOST = 5  # the most lines of each kind of change; `rdma-cts compare` shows all
@@ -112,7 +113,7 @@ class Morning:
             has = self._known_of(partial(Facts.violates, case=change.case))
             when = self._was_there(has) if kind == MENDED else self._since(has) if kind in FAILING else ""
             verdicts = " -> ".join(filter(None, (change.old, change.new)))
-            points = f", {change.points:,} points" if change.points else ""
+            points = f", {format_count(change.points, 'point')}" if change.points else ""
             yield _line(text, when, f"{verdicts}  {' '.join(change.record['rules'])}  {change.case}{points}")
         if len(changes) > _MOST:
             yield f"    {text}: {len(changes) - _MOST} more"

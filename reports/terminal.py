@@ -61,7 +61,7 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
         for verdict in reversed(VERDICTS)
         if run.counts.get(verdict)
     )
-    points = f", {run.points:,} calls judged" if run.points != len(run.results) else ""
+    points = f", {format_count(run.points, 'call')} judged" if run.points != len(run.results) else ""
     lines.append(f"{format_count(len(run.results), 'case')}{duration}{points}: {figures}")
     lines += [*([run.headline] if run.headline else ()), run.short_sentence]
     remarks = sum(bool(record["notes"]) for record in run.results)

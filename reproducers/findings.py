@@ -9,6 +9,7 @@ from conformance.judging import Basis
 from conformance.model.verdict import NOT_TESTABLE, Verdict
 from conformance.tables.suite import Suite
 from reports.digest import Digest, RuleFacts
+from reports.text import format_count
 from reproducers.of_runs import file_name, reproducer
 from reproducers.program import Program
 from reproducers.writer import Inexpressible
@@ -97,7 +98,7 @@ def page(
     """
     lines = [f"# {title}", ""]
     lines += [
-        f"{len(findings)} defects of {_devices(runs)}, the most severe first. This page is "
+        f"{format_count(len(findings), 'defect')} of {_devices(runs)}, the most severe first. This page is "
         "made by `./rdma-cts findings RUN [RUN …]` from runs on:",
         "",
     ]
@@ -134,7 +135,7 @@ def _section(
     for run in finding.runs:
         count[run.stack] = max(count.get(run.stack, 0), len(run.by_fingerprint[defect.fingerprint].cases))
     names = {run.stack: run.name for run in runs}
-    seen = [f"{names[stack]} ({number} results)" for stack, number in count.items()]
+    seen = [f"{names[stack]} ({format_count(number, 'result')})" for stack, number in count.items()]
     lists = {state: [names[stack] for stack, each in stacks.items() if each == state] for state in (ABSENT, UNTRIED)}
     absent = "".join(f"; {state} on: {', '.join(of)}" for state, of in lists.items() if of)
     lines = [

@@ -142,7 +142,7 @@ def flush(writer: Writer, step: Step) -> None:
     """Writes a FLUSH, which only an extended queue pair can post. The program needs rdma-core 46 or later to run."""
     operation = str(step.arguments["op"])
     if step.then.because or str(step.arguments["via"]) != NULL or "parts" in writer.features:
-        raise Inexpressible(f"it needs {operation} over a queue pair of its own")
+        raise Inexpressible(f"it needs {operation} over a separate queue pair")
     if operation not in _PLACEMENTS:
         raise Inexpressible(f"it needs the operation {operation}")
     writer.features.add("flush")

@@ -30,7 +30,7 @@ def run_about(wanted: str) -> Path | None:
     elif _RULE.fullmatch(wanted.upper()):
         text = f'"{wanted.upper()}": "'
     else:
-        text = f'"{wanted}'
+        text = f'"{wanted.lower()}'
     found = (folder for folder in latest_first(OUT) if _has(folder / file, text.encode()))
     return next(found, latest(OUT))
 

@@ -38,7 +38,8 @@ def run_folder(given: Path | None = None, what: str = "") -> Iterator[Path]:
 
 @contextmanager
 def tidied(out: Path) -> Iterator[None]:
-    """Removes temporary directories: before the block the directories of a killed session, and after the block its own.
+    """Removes temporary directories: before the block those of a killed session, and after the block those of this
+    session.
 
     Only a process that has locked the results in `out` may use this, because another running process would use the same
     directories.

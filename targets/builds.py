@@ -37,14 +37,19 @@ def trees_from(options: RunOptions) -> Trees:
 
 def check(options: RunOptions) -> None:
     """Raises UserError for mistakes in the options of the guest that can be found without an image."""
+    refuse_conflicts(options)
+    trees_from(options).check(driver_for(options.driver or DEFAULT_DRIVER))
+    builds_from(options).check()
+
+
+def refuse_conflicts(options: RunOptions) -> None:
+    """Raises UserError for mistakes in the options of the guest that can be found without its builds."""
     environment_from(options)
     tools_from(options)
     refuse_beside_own_stack(options)
     for name in ("kernel", "modules"):
         if options.linux and getattr(options, name):
             raise UserError(f"--linux and {OPTIONS[name].flag} exclude each other: both bring a driver")
-    trees_from(options).check(driver_for(options.driver or DEFAULT_DRIVER))
-    builds_from(options).check()
 
 
 def environment_from(options: RunOptions) -> dict[str, str]:
@@ -75,7 +80,7 @@ def refuse_beside_own_stack(options: RunOptions) -> None:
     mended = options.stack in MENDED_STACKS
     if options.without and not mended:
         raise UserError(f"--without is for a mended stack: --stack {' or '.join(MENDED_STACKS)}")
-    brings = "a driver and a provider of its own" if mended else "a kernel of its own"
+    brings = "its own driver and provider" if mended else "its own kernel"
     for name in ("kernel", "modules", "linux", *(("rdma_core",) if mended else ())):
         if options.stack in OWN_STACKS and getattr(options, name):
             raise UserError(
@@ -90,6 +95,19 @@ def refuse_on_host(options: RunOptions) -> None:
     for name, option in OPTIONS.items():
         if option.only_on == GUEST and getattr(options, name) != option.default:
             raise only_for_guest(option.flag, options)
+
+
+def refuse_over_ssh(options: RunOptions) -> None:
+    """Raises UserError for options that exclude --host."""
+    if options.guest:
+        raise UserError("--host and --guest exclude each other")
+    refuse_on_host(options)
+    if options.isolate:
+        raise UserError(
+            "--isolate is for a device of this host: a process on another host cannot change files of this host"
+        )
+    if options.rdma_core:
+        raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
 
 
 def refuse_without_host(options: RunOptions) -> None:

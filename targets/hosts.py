@@ -32,15 +32,7 @@ def opened(options: RunOptions, say: Say, assume_yes: bool) -> RemoteHost:
 
     Installs ssh on this host if it is missing; asks first unless `assume_yes`. Raises UserError.
     """
-    if options.guest:
-        raise UserError("--host and --guest exclude each other")
-    builds.refuse_on_host(options)
-    if options.isolate:
-        raise UserError(
-            "--isolate is for a device of this host: a process on another host cannot change files of this host"
-        )
-    if options.rdma_core:
-        raise UserError("--rdma-core is not for a host that is reached over ssh", hint="install that build there")
+    builds.refuse_over_ssh(options)
     if options.peer:
         usable.on_another_host(options.peer)  # reports a syntax error before a connection is opened
     packages.ensure_tools(packages.SSH, assume_yes=assume_yes, say=say)

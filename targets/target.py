@@ -63,7 +63,7 @@ def with_target(options: RunOptions, host: "RemoteHost | None" = None) -> RunOpt
     """
     if host:
         return options.on(host.device)
-    builds.refuse_without_host(options)
+    refuse_conflicts(options)
     if options.peer:
         usable.on_another_host(options.peer)  # reports a syntax error before the device is searched for
     device = _device(options)
@@ -78,11 +78,24 @@ def with_target(options: RunOptions, host: "RemoteHost | None" = None) -> RunOpt
     return options.on(device)
 
 
+def refuse_conflicts(options: RunOptions) -> None:
+    """Raises UserError for options that exclude each other, whatever devices there are."""
+    if options.host:
+        builds.refuse_over_ssh(options)
+        return
+    builds.refuse_without_host(options)
+    if options.device and options.guest:
+        raise UserError("--device and --guest exclude each other")
+    if options.device:
+        builds.refuse_on_host(options)
+    elif options.guest:
+        builds.refuse_in_guest(options)
+        builds.refuse_conflicts(options)
+
+
 def _device(options: RunOptions) -> str:
     """Returns the device of this host to run on, or several devices with commas between them; empty for the guest."""
     if options.device:
-        if options.guest:
-            raise UserError("--device and --guest exclude each other")
         usable.check_names(options.device)
         return options.device
     names = device_names()

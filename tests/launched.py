@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,18 @@ def ended(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*map(str, command)], **how)
 
 
-def built_by(stand_in: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces the programs of builds for guests by a stand-in, which takes no time and needs no tools."""
-    monkeypatch.setattr(build, "run_logged", stand_in)
+def built_by(stand_in: Callable[[Sequence[str], Path], int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replaces the programs of builds for guests by a stand-in, which takes no time and needs no tools.
+
+    The stand-in gets a command and its log; `root_of` tells the system that mmdebstrap has to make.
+    """
+    monkeypatch.setattr(build, "run_logged", lambda command, log, *_: stand_in(command, log))
     monkeypatch.setattr(build, "check_tools", lambda *_: None)
     monkeypatch.setattr(build, "find_tool", lambda name: name)
+
+
+def root_of(command: Sequence[str]) -> Path:
+    return Path(command[-1] if command[-1].startswith("/") else command[-2])
 
 
 def script(path: Path, text: str) -> Path:

@@ -28,7 +28,7 @@ from typing import Any
 
 from forked import Forked, run_forked
 
-PATIENCE_S = 1800.0  # the deadline of events that must happen, which only ends a hang
+PATIENCE_S = 1800.0  # the deadline of events that must happen: it only ends a hang
 DEADLINE_S = "60"  # longer than any case takes, even on a slow machine
 ROOT = Path.cwd()
 AUDIT = Path("/run/audit")

@@ -1,8 +1,8 @@
 """Finds answers that got more than one verdict in a recorded run. Helper of tests. Two results contradict each other if
 the same call, on the same set-up at the same entry, gave the same answer, and the verdicts on the answer differ.
-Results of later steps are left out, because they may differ between rows. Rows that judge the status of a refusal and
-not its effect are left out too. Whether a call is unsupported must not depend on addresses and lengths: for this
-verdict, calls with the same flags on memory of the same kind count as the same call."""
+Results of a row's later steps are left out, because other rows may have other steps. Rows that judge the status of a
+refusal and not its effect are left out too. Whether a call is unsupported must not depend on addresses and lengths: for
+this verdict, calls with the same flags on memory of the same kind count as the same call."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

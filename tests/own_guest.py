@@ -1,4 +1,4 @@
-"""Boots guests for tests, each with a command of its own.
+"""Boots guests for tests, each with its own command.
 
 The Python in these guests uses the bytecode, tables and compiled C that other guests have left on the host.
 """

@@ -21,7 +21,7 @@ from reference.device import Device
 from samples import header
 from trial.running import on_the_reference
 
-# Each of these takes as long as hundreds of other cases, by the number of its regions or of its pages.
+# Each of these takes as long as hundreds of other cases, because it has many regions or pages.
 _DEAR = ("keys/seventy-thousand-regions", "huge_lengths/pinned-of-2-gib", "huge_lengths/pinned-of-4-gib-+-1-page")
 
 

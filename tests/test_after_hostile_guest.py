@@ -12,7 +12,8 @@ from launched import run_in_guest
 pytestmark = [pytest.mark.guest, pytest.mark.nightly]
 CASE = "dereg_mr/deregistration/of-none"
 MODULE = "conformance/execution/runner.py"
-# Each Python of the guest writes bytecode that Python accepts as the module's, and the host as a derived file.
+# Each Python of the guest forges bytecode that Python would load for the module, and that the host would keep as a
+# derived file.
 FORGER = f"""
 import importlib.util, os
 from importlib._bootstrap_external import _code_to_timestamp_pyc

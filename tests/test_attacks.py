@@ -197,24 +197,24 @@ ATTACKS = (
         lambda lines: head(planned=[*lines[0]["planned"], "reg_mr/sample/c3"])(lines),
     ),
     IN_GOOD_FILE(
-        "a case is no more planned",
+        "a case is no longer planned",
         "its header says 0",
         lambda lines: head(planned=lines[0]["planned"][1:])([lines[0], *lines[2:]]),
     ),
     IN_GOOD_FILE(
-        "the rules of a header ask for less",
+        "the rules of a header demand less",
         "the rules of its header are not those of the tables",
         lambda lines: head(rules={"REG-01": {**lines[0]["rules"]["REG-01"], "level": "may"}})(lines),
     ),
     IN_GOOD_FILE(
-        "the controls of a header ask for nothing",
+        "the controls of a header demand nothing",
         "the controls of its header are not those",
         head(controls={"refused X": "granted Y"}),
     ),
     # Workers that try to get another verdict, or to make the supervisor wait
     Attack("crash", "a crash names a sequence and another rule", "CRASH"),
     Attack("progress", "progress without end", "although it made progress"),
-    Attack("large", "a record for which the file has no room", "a file of results has"),
+    Attack("large", "a record too large for the file", "a file of results has"),
     Attack("examples", "a sweep with megabytes of examples", "more than 4,194,304"),
     Attack(
         "changed",
@@ -223,7 +223,7 @@ ATTACKS = (
     ),
     Attack(
         "verified",
-        "a run on a host passes for one in a guest",
+        "a run on a host pretends to be in a guest",
         "on a host: the library under test ran with the rights of the suite there",
         head(stack="host"),
     ),
@@ -234,8 +234,8 @@ ATTACKS = (
         head(stack="host", isolated="nobody"),
     ),
     # Files that try to make a reader work forever, or fill the memory
-    Attack("sweep", "a sweep whose points differ in 500 ways", "400"),
-    Attack("bomb", "a bundle that expands without end", "100 times as large unpacked"),
+    Attack("sweep", "a sweep whose points differ in 120 ways", "20"),
+    Attack("bomb", "a bundle that expands without end", "more than 100 times its size"),
     Attack("records", "a file of too many small records", "lines, more than the"),
     Attack("values", "a file of millions of values", "values, more than the"),
     # Bundles with waivers or a profile that change a verdict
@@ -253,21 +253,21 @@ ATTACKS = (
     Attack(
         "told",
         "an overlay with a preloaded library",
-        "the stack was changed, not as shipped: overlay 12345678 with a preload; ",
+        "the stack under test was changed: overlay 12345678 with a preload; ",
         given(overlay={"sha256": "12345678" * 8, "files": {"etc/ld.so.preload": "0"}}),
     ),
     Attack(
         "told",
         "a preload by a variable",
-        "the stack was changed, not as shipped: environment LD_PRELOAD=/x.so; ",
+        "the stack under test was changed: environment LD_PRELOAD=/x.so; ",
         given(environment={"LD_PRELOAD": "/x.so"}),
     ),
     # Signatures of a bundle
     Attack("unsigned", "no signature", "bundle.sig cannot be read: No such file"),
     Attack("other", "a signature of another bundle", "bundle.sig is not a signature of"),
     Attack("stranger", "a stranger's signature", "bundle.sig is not a signature of"),
-    Attack("namespace", "a signature of something else", "bundle.sig is not a signature of"),
-    Attack("garbage", "what is no signature", "bundle.sig is not a signature of"),
+    Attack("namespace", "a signature for another purpose", "bundle.sig is not a signature of"),
+    Attack("garbage", "a file without a signature", "bundle.sig is not a signature of"),
 )
 
 
@@ -387,10 +387,10 @@ def by_verified(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Say
 
 
 def by_sweep(_: Sequence[Line], attack: Attack, folder: Path, __: Says) -> None:
-    """A sweep has 500 outcomes; each outcome that a record keeps is explained."""
-    space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(9)]}})
-    outcomes = [Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(500)]
-    index = array("H", (point * 7919 % 500 for point in range(space.size)))
+    """A sweep has 120 outcomes; each outcome that a record keeps is explained."""
+    space = Space.of_data({"a": {"subsets": [f"F{bit}" for bit in range(8)]}})
+    outcomes = [Outcome("FAIL", "success", f"it returned {number}", "REG-01") for number in range(120)]
+    index = array("H", (point * 7919 % 120 for point in range(space.size)))
     record = observed_result(SUITE.cases[0]) | {"points_data": Points(space, outcomes, index).as_data(IDS[0])}
     began = time.process_time()
     found = store_points(record, folder)

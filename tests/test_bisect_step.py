@@ -78,6 +78,12 @@ def test_no_commit_is_blamed_for_a_mistake_of_the_suite(tmp_path: Path, monkeypa
         ([], "a step needs a case"),
         (["--only", "reg_mr/nothing/such"], "reg_mr/nothing/such"),
         (["--only", "abcdef012345"], "abcdef012345"),
+        (["--only", CASE, "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["--only", CASE, "--stack", "none"], "--stack 'none' does not exist"),
+        (["--only", CASE, "--guest", "--device", "x"], "--device and --guest exclude each other"),
+        (["--only", CASE, "--guest", "--linux", "/", "--kernel", "/"], "--linux and --kernel exclude each other"),
+        (["--only", CASE, "--guest", "--host", "x"], "--host and --guest exclude each other"),
+        (["--only", CASE, "--guest", "--rdma-core", "none"], "--rdma-core none does not exist"),
     ],
 )
 def test_a_mistake_ends_the_bisection(

@@ -363,7 +363,7 @@ def test_a_bundle_of_another_version_says_so(tmp_path: Path, capsys: Says) -> No
     assert verified(tmp_path / "bundle", capsys) == (
         2,
         f"rdma-cts: {tmp_path / 'bundle'} is a bundle of another version, rdma-cts-bundle/2; this version reads "
-        "rdma-cts-bundle/1; take the version of rdma-cts that has made it\n",
+        "rdma-cts-bundle/1; use the version of rdma-cts that made it\n",
     )
 
 
@@ -417,7 +417,6 @@ def test_the_packed_sample_is_a_bundle_but_for_its_checksum(tmp_path: Path) -> N
 CRASHED = {"verdict": "CRASH", "effective": "CRASH", "observed": {}}
 FAILED = {"verdict": "FAIL", "effective": "FAIL"}
 NOT_FOUNDED = "nothing: 1 recorded verdict not founded on what was observed (exit status 1)"
-OTHER_RULES = "the rules of its header are not those of the tables"
 # The lines of a run that can be changed.
 LINES: dict[str, Callable[[dict[str, Any]], object]] = {
     "head": lambda line: line["type"] == "header",
@@ -436,24 +435,15 @@ LINES: dict[str, Callable[[dict[str, Any]], object]] = {
             1,
             "{case}: verdict is recorded as PASS, but should be UNSUPPORTED",
         ),
-        ("passed", {"observed": {}}, 1, "PASS of {case}: nothing was observed"),
-        ("passed", {"observed": None}, 1, "nothing was observed"),
-        ("passed", {**CRASHED, "rules": []}, 1, "rules is recorded as []"),
+        ("passed", {"observed": None}, 1, "PASS of {case}: nothing was observed"),
         ("passed", {**CRASHED, "rules": ["REG-17", "API-01"]}, 1, "rules is recorded as ['REG-17', 'API-01']"),
         ("passed", {**CRASHED, "rule_verdicts": {"REG-17": "PASS"}}, 1, "rule_verdicts is recorded as"),
         ("passed", {**FAILED, "case": "a/b/c\n\x1b[31m"}, 1, "FAIL of a/b/c??[31m: there is no such case"),
         ("passed", {**CRASHED, "case": "reg_mr/no/such"}, 1, "CRASH of reg_mr/no/such: there is no such case"),
         ("passed", {"case": "reg_mr/no/such"}, 1, "PASS of reg_mr/no/such: there is no such case any more"),
         ("swept", {"points": {"PASS": 1}}, 1, "{case}: points is recorded as"),
-        ("swept", {"observed": {"returned": 7}}, 2, "observed.returned is 7, not a text"),
         ("swept", {"points_file": "points/none.json"}, 2, "directory; the points of sweeps are in points/ next to"),
-        ("swept", {"points_file": "../../../../etc/passwd"}, 2, "lies outside of"),
-        ("swept", {"case": 7}, 2, "a result without case"),
         ("head", {"suite": {"tables_sha256": "f" * 64}}, 2, "was made with the tables ffffffffffff"),
-        ("head", {"suite": None}, 2, "was made with the tables None"),
-        ("head", {"rules": {}}, 2, OTHER_RULES),
-        ("head", {"rules": None}, 2, OTHER_RULES),
-        ("head", {"controls": {}}, 2, "the controls of its header are not those of the tables"),
     ],
 )
 def test_forged_lines_are_found(
@@ -468,11 +458,10 @@ def test_forged_lines_are_found(
     assert which not in ("passed", "unsupported") or NOT_FOUNDED in output
 
 
-@pytest.mark.parametrize("observed", [None, {}])
-def test_a_violation_forged_as_missed_is_undecided(eight: Path, tmp_path: Path, capsys: Says, observed: object) -> None:
+def test_a_violation_forged_as_missed_is_undecided(eight: Path, tmp_path: Path, capsys: Says) -> None:
     lines = lines_of(eight)
     passed = next(line for line in lines if line.get("verdict") == "PASS" and line["observed"])
-    passed.update(verdict="MISSED", effective="MISSED", observed=observed)
+    passed.update(verdict="MISSED", effective="MISSED", observed=None)
     status, output = verified(repacked(eight, tmp_path / "forged", lines), capsys)
     assert status == 3
     assert "1 without an observation (1 MISSED)" in output
@@ -507,24 +496,15 @@ def test_an_unreachable_sweep_is_founded_on_its_reason(run: Path, tmp_path: Path
     assert "PASS of" in verified(repacked(run, tmp_path / "forged", lines), capsys)[1]
 
 
-@pytest.mark.parametrize(
-    ("told", "status", "said"),
-    [
-        (0, 2, "1 case of the default tier is not in the plan, but its header says 0"),
-        (1, 3, "1 case of the default tier not in the run"),
-    ],
-)
-def test_a_case_left_out_of_the_plan_is_missed(
-    eight: Path, small: Suite, tmp_path: Path, capsys: Says, told: int, status: int, said: str
-) -> None:
+def test_a_case_left_out_of_the_plan_is_missed(eight: Path, small: Suite, tmp_path: Path, capsys: Says) -> None:
     lines = lines_of(eight)
     gone = lines.pop(5)
     lines[0]["planned"].remove(gone["case"])
-    lines[0]["left_out"] = told
+    lines[0]["left_out"] = 1
     results: list[Any] = [line for line in lines if line["type"] == "result"]
     lines[-1] |= footer_record(lines[0]["planned"], results, small.registry, duration_s=1.0)
-    found, text = verified(repacked(eight, tmp_path / "forged", lines), capsys)
-    assert (found, said in text) == (status, True), text
+    status, said = verified(repacked(eight, tmp_path / "forged", lines), capsys)
+    assert (status, "1 case of the default tier not in the run" in said) == (3, True), said
 
 
 # The statements of another version about a run, with other words, and with names of facts that this version does not
@@ -569,7 +549,7 @@ def test_a_manifest_with_false_facts_is_refused(
     more = {} if by_another else {**claims(read(run)), "bundled_by": claims(read(run))["bundled_by"]}
     status, output = verified(packed_by_another(run, tmp_path / "forged", **{**more, name: value}), capsys)
     if by_another and name == "words":
-        assert status != 2, "these are its own"
+        assert status != 2, "the bundle's own statements"
     else:
         assert status == 2
         assert f"is not a bundle, or was changed: `{name}` of its manifest is not true of the run" in output
@@ -608,20 +588,18 @@ def test_planned_cases_outside_their_tier_are_refused(run: Path, tmp_path: Path,
     assert re.search(rf"planned cases are not of the tier {tier}$", output)
 
 
-@pytest.mark.parametrize("tier", ["smoke", "default", "exhaustive"])
-def test_a_part_of_a_tier_is_accepted(run: Path, tmp_path: Path, capsys: Says, tier: str) -> None:
+def test_a_part_of_a_tier_is_accepted_and_named_cases_may_be_of_any_tier(
+    run: Path, tmp_path: Path, capsys: Says
+) -> None:
     lines = lines_of(run)
-    planned = [case.id for case in Selection(tier=tier).apply(SUITE) if not case.hazardous]
-    lines[0].update(tier=tier, planned=planned, left_out=len(left_out(SUITE.cases, planned)))
+    planned = [case.id for case in Selection(tier="exhaustive").apply(SUITE) if not case.hazardous]
+    lines[0].update(tier="exhaustive", planned=planned, left_out=len(left_out(SUITE.cases, planned)))
     assert "or was changed" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
-
-
-def test_named_cases_may_be_of_any_tier(run: Path, tmp_path: Path, capsys: Says) -> None:
+    larger = next(case.id for case in SUITE.cases if case.tier == "exhaustive")
     lines = lines_of(run)
-    exhaustive = next(case.id for case in SUITE.cases if case.tier == "exhaustive")
-    lines[0]["planned"].append(exhaustive)
-    lines[0].update(tier="default", argv=["run", f"--only={exhaustive}"])
-    assert "or was changed" not in verified(repacked(run, tmp_path / "bundle", lines), capsys)[1]
+    lines[0]["planned"].append(larger)
+    lines[0].update(tier="default", argv=["run", f"--only={larger}"])
+    assert "or was changed" not in verified(repacked(run, tmp_path / "named", lines), capsys)[1]
 
 
 EMPTY = b"waivers: []\n"
@@ -632,22 +610,14 @@ def given_file(content: bytes) -> dict[str, str]:
     return {"file": "x.yaml", "sha256": hashlib.sha256(content).hexdigest()}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"tier": 5}, "results.jsonl:1: tier is 5, not a text or null"),
-        ({"device": 7}, "results.jsonl:1: not a line of rdma-cts/1: a header without device"),
-        ({"started": "soon"}, 'results.jsonl:1: "soon" is not the time when a run has started'),
-    ],
-)
 def test_a_bad_line_is_reported_with_the_name_of_the_bundle_and_of_the_member(
-    run: Path, tmp_path: Path, capsys: Says, change: dict[str, Any], said: str
+    run: Path, tmp_path: Path, capsys: Says
 ) -> None:
     lines = lines_of(run)
-    lines[0].update({"waivers": given_file(EMPTY), **change})
+    lines[0].update({"waivers": given_file(EMPTY), "tier": 5})
     status, output = verified(repacked(run, tmp_path / "forged", lines, waivers_yaml=EMPTY), capsys)
     assert status == 2
-    assert output == f"rdma-cts: {tmp_path / 'forged'}: {said}\n"
+    assert output == f"rdma-cts: {tmp_path / 'forged'}: results.jsonl:1: tier is 5, not a text or null\n"
 
 
 @pytest.mark.parametrize(("member", "content"), [("waivers_yaml", b"waivers: 7"), ("profile_yaml", b"]")])
@@ -662,17 +632,6 @@ def test_a_bad_member_is_reported_with_the_name_of_the_bundle(
 
 
 # Runs that cannot be bundled
-
-
-def test_a_mistake_in_a_run_is_reported_with_its_path(run: Path, tmp_path: Path, cli: Cli) -> None:
-    shutil.copytree(run, tmp_path / "run")
-    lines = lines_of(run)
-    lines[0]["tier"] = "default"
-    lines[0]["planned"] += [case.id for case in SUITE.cases if case.tier == "exhaustive"]
-    (tmp_path / "run" / "results.jsonl").write_bytes(b"".join(map(encode, consistent(lines))))
-    assert cli(2, "bundle", tmp_path / "run").err.startswith(
-        f"rdma-cts: {tmp_path / 'run'} is not a run of these tables, or was changed: "
-    )
 
 
 def test_a_run_with_unfounded_verdicts_is_not_bundled(run: Path, tmp_path: Path, cli: Cli) -> None:

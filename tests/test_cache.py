@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def never(*_: object) -> Any:
-    raise AssertionError("what was kept was made again")
+    raise AssertionError("a cached file was made again")
 
 
 def test_a_suite_that_was_read_is_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

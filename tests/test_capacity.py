@@ -126,9 +126,3 @@ def test_without_templates_the_image_is_all(cli: Cli, monkeypatch: Patch) -> Non
     monkeypatch.setattr(FakeGuests, "obstacle", "nobody may ask")
     monkeypatch.setenv("RDMA_CTS_TEMPLATES", "off")
     assert "RDMA_CTS_TEMPLATES is off" in cli(0, "prepare").out
-
-
-def test_an_unknown_stack_is_a_mistake(cli: Cli) -> None:
-    assert cli(2, "prepare", "--stack", "forkey").err == (
-        "rdma-cts: prepare: --stack 'forkey' does not exist (did you mean forky?); see ./rdma-cts prepare --help\n"
-    )

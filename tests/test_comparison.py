@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from reports.digest import Digest, digest, read
 from samples import header, numbered, registry, result
 
 SUITE = numbered(4)
-# The outcomes of made-up sweeps; one is of a device that does not offer a point.
+# The outcomes of made-up sweeps; in one of them, the device does not offer the call.
 WAIVED: dict[str, Any] = {"effective": "WAIVED", "waiver": {"for": "REG-01", "issue": "https://bugs.example/1"}}
 NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15")]
 
@@ -232,37 +232,6 @@ def test_the_command_names_what_regressed_and_how_to_see_it(tmp_path: Path, cli:
     assert last == "something has regressed: 1 new defect, the worst: wrong report (exit status 1)"
 
 
-@pytest.mark.parametrize(
-    ("spoil", "what"),
-    [
-        (lambda data: {**data, "index": "AAAA"}, "not the points of a sweep"),
-        (lambda data: {**data, "axes": {"a": {"subsets": [str(bit) for bit in range(40)]}}}, "a space of"),
-        (
-            lambda data: {**data, "outcomes": [{**each, "verdict": "GOOD"} for each in data["outcomes"]]},
-            'is "GOOD", not one of CRASH, ',
-        ),
-        (lambda data: {**data, "outcomes": data["outcomes"][:0]}, "do not fit"),
-        (lambda data: [], "not the points"),
-    ],
-)
-def test_malformed_points_are_one_clear_line(tmp_path: Path, spoil: Callable[[Any], Any], what: str, cli: Cli) -> None:
-    directories = [tmp_path / name for name in ("old", "new")]
-    for directory in directories:
-        run(directory, swept(directory))
-    (points,) = (tmp_path / "new" / "points").iterdir()
-    points.write_text(json.dumps(spoil(json.loads(points.read_text()))))
-    (line,) = cli(2, "compare", *directories).err.splitlines()
-    assert str(points) in line
-    assert what in line
-
-
-def test_points_outside_of_the_results_are_not_opened(tmp_path: Path, cli: Cli) -> None:
-    directories = [tmp_path / name for name in ("old", "new")]
-    for directory in directories:
-        run(directory, [{**line, "points_file": "../../etc/passwd"} for line in swept(directory)])
-    assert "lies outside of" in cli(2, "compare", *directories).err
-
-
 def two_runs(tmp_path: Path) -> tuple[str, str]:
     """The older run has a defect that the newer run does not have; the newer run has two other defects."""
     first, second, third, fourth = SUITE.cases
@@ -303,7 +272,7 @@ def test_a_defect_that_a_waiver_covers_in_one_run_is_neither_gone_nor_new(tmp_pa
         run(tmp_path / "open", [result(case, "FAIL")]),
         run(tmp_path / "waived", [result(case, "FAIL", **WAIVED)]),
     )
-    assert "defects: " not in cli(0, "compare", open_, waived).out  # there is nothing to tell of a known defect
+    assert "defects: " not in cli(0, "compare", open_, waived).out  # a known defect needs no message
     assert "defects: 0 new, 0 gone, 1 in both\n" in cli(1, "compare", waived, open_).out
 
 

@@ -403,30 +403,3 @@ def test_a_comparison_says_it_of_a_regression(tmp_path: Path, mixed: Path, capsy
     Run(tmp_path / "old", always())()
     assert main(["compare", str(tmp_path / "old"), str(mixed)]) == 1
     assert NOT_CONFIRMED in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"after": "all"},
-        {"after": [1]},
-        {"in_run": []},
-        {"in_run": {}},
-        {"alone": {"verdict": 1}},
-        {"point": 3},
-        {"in_run": 7},
-    ],
-)
-def test_a_damaged_record_is_one_line(tmp_path: Path, mixed: Path, record: dict[str, object]) -> None:
-    lines = [json.loads(line) for line in (mixed / "results.jsonl").read_bytes().splitlines()]
-    next(line for line in lines if line["type"] == "confirmation").update(record)
-    (mixed / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
-    with pytest.raises(UserError, match=r"results.jsonl:\d+: case reg_mr/sample/c11: ") as caught:
-        read_results(mixed)
-    assert len(str(caught.value).splitlines()) == 1
-
-
-def test_judging_again_keeps_what_was_tried(tmp_path: Path, mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["judge", str(mixed), "--out", str(tmp_path / "again")]) == 1
-    assert "1 of 2 reproduced in isolation" in str(renderer("markdown").render([read(tmp_path / "again")]))
-    assert read_results(tmp_path / "again").confirmations == read_results(mixed).confirmations

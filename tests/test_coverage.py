@@ -1,6 +1,5 @@
 """The coverage: the cases of each rule, and the rules without a case."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 import samples
 from commands.__main__ import main
 from commands.coverage import Coverage, cover, cover_with_results, render
-from conformance.errors import UserError
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
 from conformance.results.records import encode, footer_record
@@ -165,23 +163,6 @@ def test_results_of_a_run_cut_short_are_called_incomplete(tmp_path: Path) -> Non
     assert "these results are from an incomplete run" in list(render(coverage))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"effective": "FINE"},
-        {"rules": 3},
-        {"rules": [[]]},
-        {"observed": None},
-        {"expected": []},
-        {"expected": {"afterwards": [1]}, "observed": {"afterwards": [1]}},
-    ],
-)
-def test_a_result_that_makes_no_sense_is_reported_and_not_a_traceback(tmp_path: Path, change: dict[str, Any]) -> None:
-    made = suite(["REG-01", "REG-02", "REG-03", "REG-23"])
-    with pytest.raises(UserError, match=r"results\.jsonl"):
-        cover_with_results(made, results(tmp_path, [samples.changed(samples.result(made.cases[0]), change)], False))
-
-
 @pytest.mark.parametrize(("rules", "status"), [(["REG-01", "REG-02", "REG-03", "REG-23"], 0), ([], 1)])
 def test_the_exit_status_says_whether_a_rule_has_no_case(
     rules: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -189,15 +170,3 @@ def test_the_exit_status_says_whether_a_rule_has_no_case(
     monkeypatch.setattr("commands.cli.run_arguments.load_suite", lambda folders: suite(rules))
     assert main(["coverage"]) == status
     assert capsys.readouterr().out.startswith("rule ")
-
-
-@pytest.mark.usefixtures("project")  # the project has only these tables
-def test_a_vendors_tables_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own = tmp_path / "own"
-    (own / "reg_mr").mkdir(parents=True)
-    (own / "reg_mr" / "own.yaml").write_text(
-        "verb: ibv_reg_mr\ncases: 1\ngiven: {memory: {buf: {kind: anonymous, size: 1 page}}}\n"
-        "rows:\n  - {id: a, rules: [REG-04], when: {access: []}, then: success}\n"
-    )
-    main(["coverage", "--cases", str(own)])
-    assert re.findall(r"; (\d+) cases", capsys.readouterr().out) == ["1"]

@@ -1,181 +1,49 @@
-"""The alterations of the data path, on a provider made of Python functions that moves bytes within this process."""
+"""The alterations of the data path, on the provider in Python that carries out requests on the reference."""
 
 import ctypes
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from conformance.bench.calls import IbvMr, Mr, Return
 from conformance.errors import UserError
 from conformance.tables.suite import load_suite
 from conformance.tables.tiers import DEFAULT, of_tier
-from trial.data_path import structures as wire
+from reference.bench import ReferenceBench
 from trial.data_path.alteration import DataPath
+from trial.data_path.emulated import altered_bench
 from trial.data_path.memory import content_at, put
-from trial.data_path.operations import FUNCTIONS
 from trial.mutant_table import mutants_of
 from trial.mutants.data_path import DATA_PATH_ALTERATIONS
+from trial.running import on_reference
 from trial.trying import KILLED, SURVIVED, try_violation
 from trial.violation import Violation
 
-_REQUESTER, _RESPONDER = 1, 2
-_LOCAL, _REMOTE, _ALL = 0x100, 0x200, 0xF
+
+def altered(kind: type[DataPath], rules: set[str], rows: int) -> None:
+    """Runs some rows of these rules on the reference with altered functions; an alteration that fails by itself
+    raises its exception."""
+    cases = (case for case in of_tier(load_suite().cases, DEFAULT) if rules & set(case.rules) and not case.sweep)
+    assert list(on_reference(islice(cases, rows), kind))
 
 
-class Provider:
-    """A struct ibv_context with a requester and a responder; their requests are executed when they are posted."""
-
-    def __init__(self) -> None:
-        self.context = (ctypes.c_uint64 * 64)()
-        self.at = ctypes.addressof(self.context)
-        self.memory = ctypes.create_string_buffer(bytes(range(256)) * 64)
-        self.local, self.remote = ctypes.addressof(self.memory), ctypes.addressof(self.memory) + 8192
-        self.done: list[wire.WorkCompletion] = []
-        self.keys = {_REMOTE}
-        self.windows: list[Any] = []
-        functions: dict[str, Callable[..., int]] = {
-            "alloc_mw": lambda pd, kind: 0,
-            "bind_mw": lambda qp, window, request: 0,
-            "dealloc_mw": lambda window: 0,
-            "poll_cq": self.poll_cq,
-            "post_send": self.post_send,
-            "post_recv": self.post_recv,
-        }
-        self.functions = {name: kind(functions[name]) for name, (_, kind) in FUNCTIONS.items()}
-        for name, (index, _) in FUNCTIONS.items():
-            self.context[1 + index] = ctypes.cast(self.functions[name], ctypes.c_void_p).value or 0
-        self.queues = {number: self._queue(number) for number in (_REQUESTER, _RESPONDER)}
-        self.receives: list[int] = []
-
-    def _queue(self, number: int) -> Any:
-        # struct ibv_qp: context, qp_context, pd, three queues, handle, qp_num, state, qp_type (RC)
-        words = (ctypes.c_uint64 * 8)(self.at, 0, 77, 0, 0, 0, number << 32, 2 << 32)
-        return words
-
-    def pointer(self, number: int) -> int:
-        return ctypes.addressof(self.queues[number])
-
-    def post_send(self, qp: int, address: int, bad: int) -> int:
-        request = wire.SendRequest.from_address(address)
-        wc = wire.WorkCompletion(wr_id=request.wr_id, qp_num=_REQUESTER)
-        elements = wire.elements_at(request.elements or 0, request.count)
-        length = sum(each.length for each in elements)
-        if length and request.opcode not in wire.SENDS and request.rkey not in self.keys:
-            wc.status = wire.REM_ACCESS_ERR
-        elif request.opcode == wire.WRITE and length:
-            put(request.remote_addr, content_at(elements[0].addr, length) or b"")
-        elif request.opcode == wire.READ:
-            put(elements[0].addr, content_at(request.remote_addr, length) or b"")
-        elif request.opcode in wire.SENDS and self.receives:
-            self.done.append(wire.WorkCompletion(wr_id=self.receives.pop(0), qp_num=_RESPONDER, opcode=wire.RECV))
-        wc.opcode = wire.COMPLETED_AS[request.opcode]
-        self.done.insert(0, wc)
-        return 0
-
-    def post_recv(self, qp: int, address: int, bad: int) -> int:
-        self.receives.append(wire.ReceiveRequest.from_address(address).wr_id)
-        return 0
-
-    def poll_cq(self, cq: int, count: int, address: int) -> int:
-        if not self.done:
-            return 0
-        ctypes.memmove(address, bytes(self.done.pop(0)), ctypes.sizeof(wire.WorkCompletion))
-        return 1
-
-    # The calls of a program
-
-    def call(self, name: str, *arguments: int) -> int:
-        index, kind = FUNCTIONS[name]
-        return int(kind(self.context[1 + index])(*arguments))
-
-    def send(self, opcode: int, length: int = 0, rkey: int = _REMOTE) -> int:
-        element = wire.Element(self.local, length, _LOCAL)
-        request = wire.SendRequest(wr_id=9, opcode=opcode, count=1 if length else 0, flags=wire.SIGNALED)
-        request.elements = ctypes.addressof(element) if length else None
-        request.remote_addr, request.rkey = self.remote, rkey
-        bad = ctypes.c_uint64()
-        return self.call("post_send", self.pointer(_REQUESTER), ctypes.addressof(request), ctypes.addressof(bad))
-
-    def receive(self) -> None:
-        request, bad = wire.ReceiveRequest(wr_id=3), ctypes.c_uint64()
-        self.call("post_recv", self.pointer(_RESPONDER), ctypes.addressof(request), ctypes.addressof(bad))
-
-    def poll(self) -> wire.WorkCompletion:
-        wc = wire.WorkCompletion()
-        assert self.call("poll_cq", 0, 1, ctypes.addressof(wc)) == 1
-        return wc
-
-    def content(self, length: int) -> bytes | None:
-        return content_at(self.remote, length)
+@pytest.mark.parametrize("violation", DATA_PATH_ALTERATIONS, ids=lambda each: each.name)
+def test_no_alteration_fails_by_itself(violation: Violation) -> None:
+    altered(cast(type[DataPath], violation.kind), {violation.rule}, 2)
 
 
-@pytest.fixture
-def provider() -> Provider:
-    return Provider()
-
-
-@pytest.fixture
-def altered(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], DataPath]]:
-    """Installs an alteration by its name, on two connected queue pairs with a region on each side."""
-    installed: list[DataPath] = []
-
-    def install(name: str) -> DataPath:
-        kind = next((each.kind for each in DATA_PATH_ALTERATIONS if each.name == name), DataPath)
-        alteration = kind()
-        monkeypatch.setattr(alteration, "ready", lambda queue: True)
-        pd = SimpleNamespace(context_pointer=provider.at, pointer=77, close=lambda: None)
-        ends = [SimpleNamespace(number=number, pd=pd) for number in (_REQUESTER, _RESPONDER)]
-        real: Any = SimpleNamespace(
-            alloc_pd=lambda: pd, pair=lambda *_: SimpleNamespace(requester=ends[0], responder=ends[1])
-        )
-        bench = alteration.bench(real)
-        bench.pair(None, pd, pd)
-        for key, addr in ((_LOCAL, provider.local), (_REMOTE, provider.remote)):
-            struct = IbvMr(lkey=key, rkey=key, addr=addr, length=4096)
-            entry: Any = SimpleNamespace(
-                reg_mr=lambda *_, made=struct: Return(1, 0, Mr(made)), dereg_mr=lambda mr: Return(0, 0)
-            )
-            alteration.register(entry, "reg_mr", pd, (addr, 4096), _ALL)
-        installed.append(alteration)
-        return alteration
-
-    yield install
-    for each in installed:
-        each.restore()
-        assert each.faults == []
-
-
-def test_nothing_changes_without_an_alteration(provider: Provider, altered: Callable[[str], DataPath]) -> None:
-    altered("none")
-    before = content_at(provider.local, 100)
-    assert provider.send(wire.WRITE, 100) == 0
-    wc = provider.poll()
-    assert (wc.wr_id, wc.status, wc.opcode, provider.content(100)) == (9, wire.SUCCESS, 1, before)
-
-
-def test_the_real_functions_are_put_back(provider: Provider, altered: Callable[[str], DataPath]) -> None:
-    real = list(provider.context)
-    alteration = altered("none")
-    assert list(provider.context) != real
-    alteration.restore()
-    assert list(provider.context) == real
-
-
-@pytest.mark.parametrize("name", [each.name for each in DATA_PATH_ALTERATIONS])
-def test_no_alteration_fails_by_itself(name: str, provider: Provider, altered: Callable[[str], DataPath]) -> None:
-    altered(name)
-    provider.receive()
-    for opcode in wire.COMPLETED_AS:
-        provider.send(opcode, 8 if opcode in (wire.WRITE, wire.READ, *wire.ATOMICS) else 0)
-    provider.send(wire.WRITE, 2000)
-    provider.send(wire.READ, 3, rkey=5)
-    wc = wire.WorkCompletion()
-    while provider.done:
-        provider.call("poll_cq", 0, 1, ctypes.addressof(wc))
+def test_the_real_functions_are_put_back() -> None:
+    with closing(ReferenceBench()) as bench:
+        alteration = DataPath()
+        provider = cast(Any, altered_bench(alteration, bench)).real.provider
+        real = [ctypes.cast(function, ctypes.c_void_p).value for function in provider._kept]
+        assert set(real).isdisjoint(provider._context)
+        alteration.restore()
+        assert set(real) <= set(provider._context)
 
 
 def test_absent_memory_is_neither_read_nor_written() -> None:

@@ -53,10 +53,6 @@ def rules_by_fingerprint(defects: Sequence[Defect]) -> dict[str, tuple[str, ...]
     return {defect.fingerprint: defect.rules for defect in defects}
 
 
-def test_the_independent_causes_of_a_run_are_defects_of_their_own() -> None:
-    assert rules_by_fingerprint(defects_of(results("forky"))) == FORKY
-
-
 def test_a_defect_keeps_its_fingerprint_from_run_to_run_though_another_case_of_it_died() -> None:
     first, second = results("forky"), results("forky-again")
     died = [{record["case"] for record in each if record["verdict"] == "CRASH"} for each in (first, second)]

@@ -1,41 +1,31 @@
-"""`rdma-cts describe` with its output for people and for programs."""
+"""`rdma-cts describe`, `explain` and `completion`; the set-up of a case in results and reports."""
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from commands import describe
-from commands.__main__ import COMMANDS
+from commands.__main__ import COMMANDS, main
 from commands.cli import run_arguments
-from conformance.errors import UserError
+from conformance.model.kind import Kind
+from conformance.model.set_up import set_up_of
+from conformance.results.records import read_results
 from conformance.tables.suite import load_suite
 from conformance.verbs import VERBS
-from kinds import Cli, Patch
+from kinds import Cli, Folders, Patch
 from launched import ended
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import without
+from trial.catalogue import named
 
 Shown = Callable[..., str]
 
 
-def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    describe.add_arguments(parser)
-    return describe.execute(parser.parse_args(arguments))
-
-
 @pytest.fixture
-def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
-    """Runs a command line, which must succeed; returns its output."""
-
-    def of(*arguments: str) -> str:
-        assert run(*arguments) == 0
-        return capsys.readouterr().out
-
-    return of
+def shown(cli: Cli) -> Shown:
+    """Runs `describe` with these arguments; returns its output."""
+    return lambda *arguments: cli(0, "describe", *arguments).out
 
 
 def test_without_a_verb_each_is_listed_in_a_line(shown: Shown) -> None:
@@ -83,30 +73,6 @@ def test_structs_behind_pointers_are_not_printed(shown: Shown) -> None:
     assert "struct ibv_mw_bind_info:" in shown("ibv_bind_mw")
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("ibv_reg_rm", "did you mean ibv_reg_mr"),
-        ("bindmw", "did you mean ibv_bind_mw"),
-        ("xyzzy", "`rdma-cts describe` lists them all"),
-        ("", "`rdma-cts describe` lists them all"),
-    ],
-)
-def test_an_unknown_verb_is_a_usage_error_with_a_suggestion(name: str, hint: str) -> None:
-    with pytest.raises(UserError) as caught:
-        run(name)
-    assert caught.value.status == 2
-    assert caught.value.message == f"unknown verb {name!r}"
-    assert caught.value.hint.startswith(hint)
-
-
-def test_a_dialect_that_a_verb_lacks_is_a_usage_error() -> None:
-    with pytest.raises(UserError, match="no document describes an experimental ibv_reg_mr") as caught:
-        run("ibv_reg_mr", "--dialect", "experimental")
-    assert caught.value.status == 2
-    assert "ibv_rereg_mr" in caught.value.hint
-
-
 SUITE = load_suite()
 CASE = next(case for case in SUITE.cases if "REG-15" in case.rules and not case.sweep)
 
@@ -141,17 +107,6 @@ def test_a_case_has_its_call_its_rules_and_what_came(tmp_path: Path, cli: Cli) -
     said = explained(cli, CASE.id, "--run", run)
     for text in (str(CASE.when), "expect: outcome refused", "REG-15", "If it fails:", "observed:", "errno EINVAL"):
         assert text in said
-
-
-def test_a_defect_that_the_run_does_not_have_is_one_line(cli: Cli) -> None:
-    run = Path(__file__).with_name("recorded_violations")
-    assert f"rdma-cts: {run} has no defect ffff; " in cli(2, "explain", "ffff", "--run", run / "forky.jsonl").err
-
-
-def test_an_id_that_nothing_has_is_one_line_with_a_suggestion(cli: Cli) -> None:
-    (line,) = cli(2, "explain", "REG-155").err.splitlines()
-    assert "there is no rule or case 'REG-155' (did you mean REG-15" in line
-    assert "745 is too short for a defect; give at least 4 digits" in cli(2, "explain", "745").err
 
 
 def test_a_case_of_other_tables_is_explained_with_those(tmp_path: Path, cli: Cli) -> None:
@@ -201,3 +156,75 @@ def test_other_shells_know_all_commands(shell: str, sign: str, cli: Cli) -> None
     script = cli(0, "completion", shell).out
     assert sign in script
     assert all(f"{name} " in script for name in COMMANDS)
+
+
+# The set-up of a case with its violation, in results, in every report, and by `explain`
+
+ROW = "bind_mw/type_1/byte-before-the-window"
+SWEEP = "bind_mw/data_path/type-1-operation-by-access-by-place"
+POINT = "op=RDMA_WRITE,access=write,place=before"
+GIVEN = "mr: ibv_reg_mr(pd=pd, addr=buf.addr, length=buf.size, access=LOCAL_WRITE|REMOTE_WRITE|REMOTE_READ|MW_BIND)"
+
+
+def test_every_case_and_its_first_point_have_a_set_up_of_printable_lines() -> None:
+    for case in SUITE.cases:
+        if case.kind is Kind.SWEEP:
+            continue
+        set_up = set_up_of(case)
+        assert len(set_up["before"]) == len(case.before)
+        assert all(line.isprintable() for line in (*set_up["given"], *set_up["before"]))
+        names = {line.partition(":")[0] for line in set_up["given"]}
+        assert {*case.given.memory, *case.given.mrs, *case.given.windows, *case.given.qps, *case.given.pds} <= names
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: Folders) -> Path:
+    """A run on a device whose windows are not bounded: a row and a sweep that fail, and a row that passes."""
+    cases = [case for case in SUITE.cases if case.id in (ROW, SWEEP, "bind_mw/type_1/part-from-buf")]
+    assert len(cases) == 3
+    return record(tmp_path_factory.mktemp("run"), SUITE, cases, named("window-of-the-whole-region").kind())
+
+
+def test_a_violation_has_its_set_up_and_each_deviation_that_of_its_smallest_point(run: Path) -> None:
+    results = {result["case"]: result for result in read_results(run).results}
+    assert GIVEN in results[ROW]["set_up"]["given"]
+    (deviation,) = results[SWEEP]["deviations"]
+    point = SUITE.find(f"{SWEEP}#{','.join(f'{axis}={label}' for axis, label in deviation['smallest'].items())}")
+    assert point is not None
+    assert deviation["set_up"] == set_up_of(point)
+    assert deviation["call"] == str(point.when)
+    assert "$" not in deviation["call"]
+    assert "set_up" not in results[SWEEP]
+
+
+@pytest.mark.parametrize("format_", ["html", "junit", "ktap", "markdown"])
+def test_every_report_has_the_set_up(run: Path, format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["report", str(run), "--format", format_, "--out", "-"]) == 0
+    said = capsysbinary.readouterr().out.decode().replace("\\", "").replace("&#39;", "'")
+    assert GIVEN in said
+
+
+@pytest.mark.parametrize("format_", ["ktap", "junit"])
+def test_a_sweep_is_reported_with_call_rule_and_clause(
+    run: Path, format_: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["report", str(run), "--format", format_, "--out", "-"]) == 0
+    said = capsysbinary.readouterr().out.decode()
+    assert "points where beyond_the_range: those with " in said
+    assert "  call: traffic(op=RDMA_WRITE, rkey=mw.rkey, addr=buf + 1 page + 100, length=200, position=before" in said
+    assert "  expected by BIND-10: refused" in said
+
+
+def test_explain_has_the_set_up_of_a_row_and_of_a_point(run: Path, cli: Cli) -> None:
+    assert f"given: {GIVEN}" in explained(cli, ROW, "--run", run)
+    said = explained(cli, f"{SWEEP}#{POINT}", "--run", run)
+    assert f"given: {GIVEN}" in said
+    assert "call: traffic(op=RDMA_WRITE, rkey=mw.rkey" in said
+    assert "Last verdict: FAIL" in said
+    assert "BIND-10 expects refused: traffic returned 0, completed with SUCCESS, and moved bytes" in said
+    assert f"--only {SWEEP}#{POINT}" in said
+    assert "Last verdict: PASS" in explained(cli, f"{SWEEP}#{POINT.replace('before', 'first')}", "--run", run)
+
+
+def test_a_sweep_says_how_to_see_the_set_up_of_a_point(run: Path, cli: Cli) -> None:
+    assert f"./rdma-cts explain {SWEEP}#AXIS=VALUE,..." in explained(cli, SWEEP, "--run", run)

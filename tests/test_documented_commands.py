@@ -48,7 +48,7 @@ NOT_RUN = {
     "run": "needs a device or a guest: tests/test_run.py, test_softroce.py, test_lab.py",
     "nightly": "needs a guest: tests/test_nightly.py",
     "bisect-step": "needs a guest: tests/test_bisect_step.py",
-    "test": "would run itself: tests/test_own_tests.py",
+    "test": "would run itself: tests/test_ci.py",
     "doctor --host": "needs another host: tests/test_remote_host.py",
     "doctor --device": "needs a device: tests/test_launcher.py",
     "prepare": "makes an image: tests/test_capacity.py",
@@ -57,7 +57,7 @@ NOT_RUN = {
     "bundle": "needs a run of today's tables: tests/test_bundle.py",
     "verify": "needs a bundle: tests/test_bundle.py",
     "patches": "needs source trees: tests/test_patches.py",
-    "trial": "takes minutes to hours, but with --list: tests/test_trial.py, test_personas.py, test_kernel_trial.py",
+    "trial": "takes minutes to hours, except with --list: tests/test_trial.py, test_personas.py, test_kernel_trial.py",
     "findings": "writes into the project's own pages: tests/test_reproducers.py",
     "waivers": "takes a date of today or later: tests/test_defect_waivers.py",
 }

@@ -2,17 +2,17 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from conformance.errors import UserError
-from fixtures.guest import build, driver
-from fixtures.guest.driver import DRIVERS, Driver, driver_for, ensure_module, module_of
+from fixtures.guest import build, driver, once
+from fixtures.guest.driver import DRIVERS, driver_for, ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
-from launched import built_by
+from launched import built_by, root_of
 
 SIW = DRIVERS["siw"]
 KERNEL = "7.0-test"
@@ -28,16 +28,14 @@ class Compiler:
     started: threading.Event = dataclasses.field(default_factory=threading.Event)
     may_end: threading.Event = dataclasses.field(default_factory=threading.Event)
 
-    def __call__(
-        self, command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]
-    ) -> int:
+    def __call__(self, command: Sequence[str], log: Path) -> int:
         self.count += 1
         self.started.set()
         assert self.may_end.wait(30)
         log.write_text(self.log, encoding="utf-8")
         if self.log:
             return 1
-        folder = Path(command[-1] if command[-1].startswith("/") else command[-2]) / "made"
+        folder = root_of(command) / "made"
         folder.mkdir(parents=True)
         (folder / "siw.ko").write_bytes(b"\x7fELF module")
         return 0
@@ -50,10 +48,6 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     made.may_end.set()
     built_by(made, monkeypatch)
     return made
-
-
-def module_digest(of: Driver, recipe: Recipe, kernel_version: str) -> str:
-    return module_of(of, kernel_version).digest(recipe, kernel_version)
 
 
 def image(tmp_path: Path) -> Image:
@@ -78,25 +72,29 @@ def test_a_module_is_compiled_once_and_again_when_it_is_damaged(tmp_path: Path, 
     assert [path.name for path in (tmp_path / "modules").iterdir()] == [made.parent.name], "no remnants"
 
 
+def test_only_the_latest_versions_are_kept(tmp_path: Path, compiler: Compiler) -> None:
+    for number in range(once.KEPT + 2):
+        recipe = dataclasses.replace(recipe_for(), mirror=f"http://{number}.example/debian")
+        latest = ensure_module(SIW, recipe, image(tmp_path), tmp_path, print)
+    assert len(list((tmp_path / "modules").iterdir())) == once.KEPT
+    assert latest.exists()
+
+
 def test_two_runs_at_once_compile_it_once(tmp_path: Path, compiler: Compiler) -> None:
     compiler.may_end.clear()
     waiting = threading.Event()
 
-    def second() -> None:
-        ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, lambda text: waiting.set())
-
-    def first() -> None:
-        ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print)
-
-    threads = [threading.Thread(target=first)]
-    threads[0].start()
+    given = (SIW, recipe_for(), image(tmp_path), tmp_path)
+    first, second = (
+        threading.Thread(target=ensure_module, args=(*given, say)) for say in (print, lambda text: waiting.set())
+    )
+    first.start()
     assert compiler.started.wait(30)
-    threads.append(threading.Thread(target=second))
-    threads[1].start()
+    second.start()
     assert waiting.wait(30), "the second run says that it waits"
     compiler.may_end.set()
-    for thread in threads:
-        thread.join()
+    first.join()
+    second.join()
     assert compiler.count == 1
 
 
@@ -109,15 +107,11 @@ def test_two_runs_at_once_compile_it_once(tmp_path: Path, compiler: Compiler) ->
     ],
 )
 def test_every_input_of_a_module_changes_its_digest(other: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    digests = [
-        module_digest(SIW, Recipe(), KERNEL),
-        module_digest(SIW, other, KERNEL),
-        module_digest(SIW, Recipe(), "7.1-test"),
-        module_digest(dataclasses.replace(SIW, option="CONFIG_OTHER"), Recipe(), KERNEL),
-    ]
+    of_another = dataclasses.replace(SIW, option="CONFIG_OTHER")
+    inputs = ((SIW, Recipe(), KERNEL), (SIW, other, KERNEL), (SIW, Recipe(), "7.1"), (of_another, Recipe(), KERNEL))
+    digests = {module_of(which, kernel).digest(recipe, kernel) for which, recipe, kernel in inputs}
     monkeypatch.setattr(driver, "_SCRIPT", SCRIPTS / "init.sh")
-    digests.append(module_digest(SIW, Recipe(), KERNEL))
-    assert len(set(digests)) == len(digests)
+    assert len({*digests, module_of(SIW, KERNEL).digest(Recipe(), KERNEL)}) == len(inputs) + 1
 
 
 @pytest.mark.parametrize("stack", STACKS)

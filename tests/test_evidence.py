@@ -23,7 +23,6 @@ from reports import markdown
 from reports.digest import read
 from reports.html import render
 from samples import case, changed, numbered, result
-from trial.catalogue import VIOLATIONS
 
 SUITE = load_suite()
 NEEDS = SUITE.registry.needs
@@ -251,13 +250,6 @@ def test_a_tier_restricts_every_other_selection() -> None:
     for tier in TIERS:
         ids = {of.id for of in of_tier(SUITE.cases, tier)}
         assert {of.id for of in Selection(verbs=["bind_mw"], tier=tier).apply(SUITE)} <= ids
-
-
-def test_a_library_that_accepts_remote_write_alone_fails_smoke(tmp_path: Path) -> None:
-    accepts = next(each for each in VIOLATIONS if each.name == "remote-write-alone")
-    about = [each for each in SMOKE if "REG-15" in each.rules]
-    run = read(record(tmp_path, SUITE, about, accepts.kind(), tier="smoke"))
-    assert (run.status, run.verdicts["REG-15"]) == (1, "FAIL")
 
 
 def test_smoke_touches_a_rule_and_does_not_verify_it(tmp_path: Path) -> None:

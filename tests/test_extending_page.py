@@ -14,11 +14,11 @@ from conformance.tables.suite import ROOT
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 EDIT = re.compile(
     r"(?P<new>New, )?`(?P<file>[\w./]+)`"
-    r"(?:,\s+(?P<how>behind|before|in place of) `(?P<at>[^`]+)`|,\s+(?P<end>at the end))?:\n\n"
+    r"(?:,\s+(?P<how>after every|after|before|in place of) `(?P<at>[^`]+)`|,\s+(?P<end>at the end))?:\n\n"
     r"(?P<indent> *)```\w+\n(?P<block>.*?)\n *```",
     re.DOTALL,
 )
-GENERATED = re.findall(r"(\./rdma-cts schema \w+ > docs/\S+)", PAGE)
+GENERATED = re.findall(r"^    (\./rdma-cts schema \w+ > docs/\S+|python3 docs/\S+)$", PAGE, re.MULTILINE)
 LEFT_OUT = ("*.git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache")
 
 
@@ -43,9 +43,12 @@ def followed(tree: Path, text: str) -> set[str]:
         if edit["end"]:
             path.write_text("".join(lines) + block)
             continue
-        (at,) = (number for number, line in enumerate(lines) if edit["at"] in line)
-        first, last = {"behind": (at + 1, at + 1), "before": (at, at), "in place of": (at, at + 1)}[edit["how"]]
-        path.write_text("".join([*lines[:first], block, *lines[last:]]))
+        places = [number for number, line in enumerate(lines) if edit["at"] in line]
+        assert len(places) == 1 or (places and "every" in edit["how"]), (path, edit["at"])
+        for at in reversed(places):
+            after, gone = edit["how"].startswith("after"), edit["how"] == "in place of"
+            lines[at + after : at + after + gone] = [block]
+        path.write_text("".join(lines))
     return {edit["file"] for edit in edits}
 
 
@@ -61,18 +64,19 @@ def tree(tmp_path: Path) -> Path:
     return Path(shutil.copytree(ROOT, tmp_path / "tree", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT)))
 
 
-@pytest.mark.parametrize(("heading", "files", "cases"), [("An access flag", 3, -4), ("A verb", 6, 2)])
+@pytest.mark.parametrize(
+    ("heading", "files", "cases", "rule"), [("An access flag", 6, -4, "REG-99"), ("A verb", 6, 2, "PROBE-01")]
+)
 @pytest.mark.nightly
-def test_the_page_suffices(heading: str, files: int, cases: int, tree: Path) -> None:
+def test_the_page_suffices(heading: str, files: int, cases: int, rule: str, tree: Path) -> None:
     before = counted(tree)
     assert len(followed(tree, section(heading))) == files
     assert counted(tree) - before == cases
     for command in GENERATED:
         run(tree, command)
-    tests = "tests/test_extending.py tests/test_schema.py tests/test_verbs.py"
+    tests = " ".join(f"tests/test_{each}.py" for each in ("extending", "schema", "verbs", "tables"))
     run(tree, f"{sys.executable} -P -m pytest -q -x -p no:cacheprovider {tests}")
-    if heading == "A verb":
-        run(tree, "./rdma-cts trial reference --rule PROBE-01 --jobs 1")
+    run(tree, f"./rdma-cts trial reference --rule {rule} --jobs 1")
 
 
 def counted(tree: Path) -> int:

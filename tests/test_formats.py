@@ -10,20 +10,17 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from tap.loader import Loader
 from tap.parser import Parser
 
-from conformance.errors import UserError
-from conformance.model.record_shape import check
 from conformance.model.verdict import VERDICTS
-from conformance.results.records import Recorded, decode, encode, footer_record
+from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT
-from reports import html, junit, ktap, markdown, summary, terminal
-from reports.digest import digest
-from samples import changed, header, registry, result
+from reports import junit, ktap, markdown, summary
+from samples import header, result
 from test_reports import SUITE, digested, one_of_each, recorded
 
 SUMMARY = json.loads((ROOT / "docs" / "summary.schema.json").read_text())
@@ -203,58 +200,3 @@ def test_the_summary_keeps_to_its_published_schema() -> None:
     for key, wrong in [("cases", {"GOOD": 1}), ("exit_status", "1"), ("violations", [{}])]:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**data, key: wrong}, SUMMARY)
-
-
-def test_the_summary_of_a_run_cut_short_keeps_to_the_schema_too() -> None:
-    data = json.loads(summary.render([digested(recorded([], complete=False))]))
-    jsonschema.validate(data, SUMMARY)
-    assert (data["complete"], data["exit_status"]) == (False, 3)
-
-
-ANY_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
-    max_leaves=8,
-)
-KEYS = sorted(
-    {*result(SUITE.cases[0]), "space", "points", "deviations", "points_file", "rule_verdicts", "notes", "alarms"}
-)
-RENDERERS = (html.render, junit.render, ktap.render, markdown.render, summary.render)
-
-
-@settings(max_examples=200)
-@given(st.sampled_from(KEYS), ANY_JSON, st.sampled_from(["header", "result", "footer", "observed", "deviation"]))
-def test_any_results_file_is_a_report_or_one_clear_line(key: str, value: Any, where: str) -> None:
-    line, head = result(SUITE.cases[0], "FAIL"), header()
-    footer = footer_record([SUITE.cases[0].id], [line], registry(), duration_s=1.0)
-    if where == "header":
-        names = sorted(head.keys() - {"type"})  # a record of another type is not a header
-        head = changed(head, {names[len(key) % len(names)]: value})
-    elif where == "result":
-        line = changed(line, {key: value} if key != "type" else {})
-    elif where == "footer":
-        names = sorted({*footer, "waivers"} - {"type"})
-        footer = changed(footer, {names[len(key) % len(names)]: value})
-    elif where == "observed":
-        line |= {"observed": {"returned": value, "afterwards": value}, "expected": {"afterwards": value}}
-    else:
-        deviation = {"when": "A", "count": 1, "smallest": {"a": "b"}, "rules": ["REG-01"], key: value}
-        line = changed(line, {"deviations": [deviation]})
-    try:
-        records = [decode(encode(each)) for each in (head, line, footer)]
-    except ValueError:
-        return  # a file with this value is refused
-    first, second, last = records
-    assert first["type"] == "header"
-    assert second["type"] == "result"
-    assert last["type"] == "footer"
-    output = ""
-    try:
-        run = digest(Recorded(check(first, "a"), [check(second, "b")], check(last, "c")), Path("out"))
-        for render in RENDERERS:
-            render([run])
-        html.render([run, run])
-        terminal.summary(run, Path("out"), io.StringIO())
-    except UserError as error:
-        output = str(error)
-    assert len(output.splitlines()) <= 1

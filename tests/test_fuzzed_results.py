@@ -200,7 +200,7 @@ def test_each_command_refuses_a_file_with_what_no_reader_can_handle(command: str
 
 READERS = (*(f"report --out - --format {name}" for name in FORMATS), *COMMANDS[1:-1])
 # The maximum number of function calls, including calls of builtins, for each case that was only planned. For 300,000
-# cases, more than this is done in 10 s.
+# cases, this many calls take less than 10 s.
 MOST_CALLS = 100
 
 

@@ -22,7 +22,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     place = tmp_path_factory.mktemp("host")
     tables = bad_driver.tables(place / "tables", "works", "hangs", "works-too", "dies")
     files = [(tables, "bad"), (bad_driver.library(place / "preload.so"), "preload.so")]
-    own = place / "cases/reg_mr"  # the rules without the suite's tables, which an emulator reads for a minute
+    own = place / "cases/reg_mr"  # without the suite's tables: an emulator needs a minute for reading them
     own.mkdir(parents=True)
     for name in ("test_reg_mr.py", "rules.yaml"):
         shutil.copy(ROOT / "cases/reg_mr" / name, own)

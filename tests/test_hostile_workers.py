@@ -69,7 +69,7 @@ _EXPECTED = {
     """,
 }
 EXPECTED = {what: verdict for verdict, names in _EXPECTED.items() for what in names.split()}
-# What remains of these runs is also bundled: one of each verdict, and those of which most is recorded.
+# These runs are also bundled: one of each verdict, and those with the longest records.
 BUNDLED = {
     "forge_the_footer",
     "say_other_rules_and_a_waiver",

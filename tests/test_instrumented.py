@@ -1,7 +1,7 @@
 """The instrumented stack: its kernel is built only once, some options cannot be combined with it, and its kernel can
 fail the allocations of a call."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,10 @@ from conformance.tables.suite import load_suite
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
 from fixtures.guest.under_test import SLOWER, Builds, instrumented
-from launched import built_by
+from launched import built_by, root_of
 from recorded_reference import record
 from reference.device import Device
 from reference.stack import STACKS as SIMULATED
-from samples import user_error
-from targets.builds import refuse_beside_own_stack
 from targets.target import with_target
 
 STACK = "forky-instrumented"
@@ -31,9 +29,9 @@ def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
 ) -> None:
     commands: list[Sequence[str]] = []
 
-    def make(command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]) -> int:
+    def make(command: Sequence[str], log: Path) -> int:
         commands.append(command)
-        made = Path(command[-1] if command[-1].startswith("/") else command[-2]) / "made"
+        made = root_of(command) / "made"
         (made / "lib/modules" / RELEASE).mkdir(parents=True)
         (made / "lib/modules" / RELEASE / "modules.builtin").write_text("kernel/drivers/net/veth.ko\n")
         (made / "bzImage").write_bytes(b"kernel")
@@ -52,13 +50,6 @@ def test_the_instrumented_kernel_is_built_once_and_booted_with_its_modules(
     assert made.kernel.read_bytes() == b"kernel"
     assert made.modules
     assert (made.modules / "lib/modules" / RELEASE / "modules.builtin").exists()
-
-
-@pytest.mark.parametrize("name", ["kernel", "modules", "linux"])
-def test_another_kernel_or_driver_excludes_the_instrumented_stack(name: str) -> None:
-    options = RunOptions(guest=True, stack=STACK, **{name: Path("x")})  # type: ignore[arg-type]
-    with user_error(f"--{name} and --stack {STACK} exclude each other: that stack has a kernel of its own", status=2):
-        refuse_beside_own_stack(options)
 
 
 def test_cases_on_the_instrumented_stack_have_more_time_by_default() -> None:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.run_options import RunOptions
 from fixtures.system.host import HostWorker, OtherUser
-from kinds import Patch, Says
+from kinds import Patch
 from patience import PATIENCE_S
 from targets import builds, hosts
 
@@ -121,9 +120,7 @@ def test_a_name_that_isolates_nothing_is_refused(name: str, said: str) -> None:
         OtherUser.named(name)
 
 
-def test_it_is_for_a_device_of_this_host(capsys: Says) -> None:
-    assert main(["run", "--guest", "--isolate", USER]) == 2
-    assert "--isolate is for a device of this host, not for the guest" in capsys.readouterr().err
+def test_it_is_for_a_device_of_this_host() -> None:
     with pytest.raises(UserError, match="a process on another host cannot change files of this host"):
         hosts.opened(RunOptions(host="there", device="x", isolate=USER), print, False)
     builds.refuse_on_host(RunOptions(device="x", isolate=USER))

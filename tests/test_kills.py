@@ -91,8 +91,8 @@ def unbroken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """Gives each of RUNS, undisturbed."""
     arguments = RUNS[request.param]
     out = tmp_path_factory.mktemp("kills") / "unbroken"
-    # Files that are made only once would make this run longer than the later runs, and moments would come after the end
-    # of later runs.
+    # Files that are made only once would make this run longer than the later runs, which would then end before some
+    # moments.
     prepare()
     began = time.monotonic()
     done = launched("run", *arguments, "--out", out)

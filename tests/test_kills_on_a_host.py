@@ -33,7 +33,7 @@ def test_a_kill_at_any_moment_loses_nothing(found: dict[str, Any], who: str) -> 
 def test_another_user_sees_the_same(found: dict[str, Any]) -> None:
     own, other = (found["isolated"][name] for name in ("own", "other"))
     assert (own["user"], other["user"]) == (None, "nobody"), other
-    assert other["log"], "the kernel's log is kept from the other user"
+    assert other["log"], "the other user cannot read the kernel's log"
     assert other["status"] == own["status"]
     assert other["footer"] == own["footer"] == found["footer"]
     assert other["footer"]["complete"]

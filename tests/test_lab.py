@@ -299,13 +299,12 @@ def test_a_lab_that_is_ended_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 LAB = ["--lab", "lab.yaml"]
-DEVICE = ["--host", "h", "--device"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "output"),
     [
-        # Only a lab can be resumed as one.
+        # Only a lab can be resumed as a lab.
         ([*LAB, "--resume", "."], "no lab to resume in .: there is no lab.json"),
         ([*LAB, "--resume", "bad"], "bad/lab.json is not a valid plan of a lab"),
         (["--resume", "bad", "--verb", "reg_mr"], "--verb cannot be given with --resume; all options are taken from"),
@@ -319,16 +318,6 @@ DEVICE = ["--host", "h", "--device"]
         ([*LAB, "--out", "/dev/null"], "/dev/null is not a directory"),
         ([*LAB, "--out", "lab.yaml/x"], "lab.yaml/x cannot be written: lab.yaml is not a directory"),
         ([*LAB, "--only", "nothing/like/it"], "unknown case"),
-        # Options of hosts over ssh are refused without a host, and malformed names of devices come first.
-        (["--guest", "--console", "5"], "--console is for a host that is reached over ssh; add --host HOST"),
-        (["--guest", "--power-cycle", "5"], "--power-cycle is for a host that is reached over ssh; add --host HOST"),
-        (["--guest", "--return-within", "5"], "--return-within is for a host that is reached over ssh; add --host H"),
-        ([*DEVICE, ""], "argument --device: '' is not the name of a device"),
-        ([*DEVICE, "a,,b"], "argument --device: '' is not the name of a device"),
-        ([*DEVICE, "../x"], "argument --device: '../x' is not the name of a device"),
-        ([*DEVICE, "a", "--peer", "../x"], "--peer '../x' is neither DEVICE nor"),
-        ([*DEVICE, "a", "--peer", "b:c d"], "--peer 'b:c d' is neither DEVICE nor"),
-        (["--device", "nosuch", "--peer", "b:"], "--peer 'b:' is neither DEVICE nor"),
     ],
 )
 def test_a_mistake_in_a_command_is_one_line_and_connects_to_no_host(

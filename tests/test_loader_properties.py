@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -76,12 +75,6 @@ def load_rules(data: bytes, folder: Path) -> None:
         check_locations(mistakes, data)
 
 
-@quick
-@given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused_with_a_location(data: bytes) -> None:
-    load(data)
-
-
 _SIGNS = (
     "- ¦: ¦? ¦[¦]¦{¦}¦, ¦&p ¦*p ¦!¦!!str ¦!<x>¦'¦#¦<<¦yes¦true¦~¦0x¦99999999999999999999¦é¦$¦$p¦${p}¦bit ¦verb: ¦"
     'each: ¦buf¦.¦+¦page¦`¦@¦|\n¦>-\n¦"¦\n¦\n  ¦\n    ¦\t¦\r¦%YAML 1.1\n¦---\n¦...\n¦\\U00110000¦\\ud800¦\\x¦'
@@ -94,24 +87,6 @@ FRAGMENTS = st.sampled_from(_SIGNS.split("¦"))
 @given(st.lists(FRAGMENTS, max_size=30).map("".join))
 def test_random_yaml_syntax_is_read_or_refused_with_a_location(text: str) -> None:
     load(text.encode())
-
-
-TEXTS = st.text(max_size=8) | st.sampled_from(["$a", "$", "yes", "buf", "success", "1 page", "bit 3", f"bit {9**20}"])
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.dates() | st.binary(max_size=4)
-STRUCTURES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS | st.integers(), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@quick
-@given(STRUCTURES, st.booleans(), st.booleans())
-def test_any_structure_that_yaml_can_write_is_read_or_refused_with_a_location(
-    structure: object, flow: bool, wide: bool
-) -> None:
-    text = yaml.safe_dump(structure, default_flow_style=flow, allow_unicode=wide, width=20)
-    load(text.encode("utf-8", "surrogatepass"))
 
 
 Mutation = Callable[[bytes, random.Random], bytes]

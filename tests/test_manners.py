@@ -1,4 +1,4 @@
-"""Behaviour that users take for granted: pipes, full devices, signals, mistakes in a command line."""
+"""Behaviour that users take for granted: pipes, full devices, signals, mistakes in a command line, unknown errors."""
 
 import io
 import os
@@ -14,19 +14,22 @@ from pathlib import Path
 
 import pytest
 
+from commands import listing
 from commands.__main__ import COMMANDS, main
 from commands.cli import run_arguments
+from commands.cli.streams import show
 from commands.run import _kept as kept_text
 from commands.variables import VARIABLES
-from conformance.results.records import encode
+from conformance.errors import UserError
+from conformance.results.records import encode, read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest import privileges
-from fixtures.system import packages
+from fixtures.system import cache, packages
 from kinds import Cli, Patch, Says
 from launched import ended, script
 from reports.text import fitted
-from runs.folder import run_folder
-from samples import header, numbered, result
+from runs import folder as run_folders
+from samples import footer_of, header, numbered, result, user_error
 
 COMMAND = (sys.executable, "-m", "commands")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -54,6 +57,19 @@ def run(tmp_path: Path) -> Path:
 def test_a_full_device_is_one_line(command: str, run: Path) -> None:
     done = shell(f'"$@" {command} >/dev/full', run.parent)
     assert (done.returncode, done.stderr) == (3, "rdma-cts: standard output: No space left on device\n")
+
+
+WITHOUT = ("| true", ">&-", "<&- >&- 2>&-")
+
+
+@pytest.mark.parametrize("command", ["list | true", "explain REG-0 2>/dev/full", "explain REG-0 >&- 2>&-"])
+def test_unread_output_does_not_change_the_status(command: str, tmp_path: Path) -> None:
+    done = shell(f'"$@" {command}; exit ${{PIPESTATUS[0]}}', tmp_path)
+    assert (done.returncode, done.stderr) == (0 if "list" in command else 2, "")
+
+
+def test_a_terminal_that_knows_only_ascii_gets_every_line() -> None:
+    assert shell('PYTHONIOENCODING=ascii "$@" explain REG-15 --run old_results', TESTS).returncode == 0
 
 
 @pytest.mark.parametrize("out", ["run/results.jsonl", "run/points/1.json", "link", "night/cell.json"])
@@ -226,7 +242,7 @@ def test_list_says_how_many_of_its_cases_a_run_has(cli: Cli) -> None:
 
 def test_a_run_directory_with_output_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out" / "run"
-    with run_folder(out, "rxe0"):
+    with run_folders.run_folder(out, "rxe0"):
         out.mkdir(parents=True)
         (out / "console.log").write_text("the guest has died")
         (out / "console-2.log").touch()
@@ -309,3 +325,62 @@ except KeyboardInterrupt:
 def test_a_terminal_that_is_closed_sends_sighup_twice_and_ends_a_command_once() -> None:
     done = ended(sys.executable, "-c", CLOSED, cwd=ROOT, check=True)
     assert done.stdout == "the report is written\n"
+
+
+@pytest.mark.parametrize("word", ["--\x1b[2J", "\x1b]0;owned\x07", "\udcff"])
+def test_what_was_typed_cannot_control_the_terminal(word: str, cli: Cli) -> None:
+    assert all(line.isprintable() for line in cli(2, "list", word).err.split("\n"))
+
+
+def test_foreign_text_cannot_control_the_terminal(capsys: Says) -> None:
+    show(["a\x1b[31mb", "two\nlines\x07"])
+    assert capsys.readouterr().out == "a?[31mb\ntwo\nlines?\n"
+
+
+def test_an_unforeseen_exception_is_one_line_and_a_file_with_its_traceback(monkeypatch: Patch, cli: Cli) -> None:
+    def fail(arguments: object) -> int:
+        raise RuntimeError("a\nb\x1b")
+
+    monkeypatch.setattr(listing, "execute", fail)
+    (line,) = cli(3, "list").err.splitlines()
+    assert line.startswith("rdma-cts: this is a defect of the suite, or of its environment: RuntimeError: a; see ")
+    log = Path(line.rpartition("see ")[2])
+    assert "raise RuntimeError" in log.read_text()
+    log.unlink()
+
+
+def test_a_user_without_home_and_entry_has_a_cache_of_its_own(tmp_path: Path, monkeypatch: Patch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("RDMA_CTS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    place = cache.cache_directory()
+    assert place.parent == tmp_path
+    assert place.stat().st_mode & 0o777 == 0o700
+    place.rmdir()
+    place.symlink_to("/etc")
+    with pytest.raises(UserError, match="set RDMA_CTS_CACHE"):
+        cache.cache_directory()
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("sink", [">/dev/full", *(pytest.param(each, marks=pytest.mark.nightly) for each in WITHOUT)])
+def test_a_run_goes_on_without_its_output(sink: str, tmp_path: Path) -> None:
+    only = "reg_mr/registration/last-byte"
+    done = shell(f'"$@" run --guest --yes --only {only} --out out {sink}; exit ${{PIPESTATUS[0]}}', tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert footer_of(read_results(tmp_path / "out"))["complete"] is True
+
+
+def test_runs_without_a_directory_of_their_own_get_different_ones(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = {run_folders._new_folder("rxe0") for _ in range(5)}
+    assert len(found) == 5
+    assert all(path.is_dir() for path in found)
+    (tmp_path / "out").rename(tmp_path / "other")
+    (tmp_path / "out").write_text("")
+    with user_error("cannot be written", status=2):
+        run_folders._new_folder("rxe0")

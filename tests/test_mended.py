@@ -1,7 +1,7 @@
 """The mended stack is built once for each set of changes, refused with options that exclude it, and named in every
 report."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,14 +10,13 @@ import pytest
 from conformance.errors import UserError
 from conformance.model.kind import Kind
 from conformance.results.records import Recorded, footer_record
-from fixtures.guest import build
 from fixtures.guest.changes import Change, Edit
 from fixtures.guest.driver import driver_for
 from fixtures.guest.image import Image
 from fixtures.guest.mending import Mended, chosen_changes, ensure_each, ensure_mended
 from fixtures.guest.recipe import recipe_for
 from kinds import Cli
-from launched import built_by
+from launched import built_by, root_of
 from reports import html, markdown, terminal
 from reports.digest import digest
 from samples import header, numbered, registry, result, user_error
@@ -45,20 +44,18 @@ class Workshop:
     def mended(self, changes: Sequence[Change], say: Callable[[str], None] = print) -> Mended:
         return ensure_mended(changes, RECIPE, self.image, self.folder, say)
 
-    def __call__(
-        self, command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]
-    ) -> int:
+    def __call__(self, command: Sequence[str], log: Path) -> int:
         if "mmdebstrap" in command:
             self.made += 1
-            root = Path(command[-1] if command[-1].startswith("/") else command[-2])
             for name, text in (
                 ("rxe/rxe_m.c", "first\nlast\n"),
                 ("siw/siw_m.c", "first\nlast\n"),
                 ("rdma-core/providers/rxe/rxe.c", "one\n"),
                 ("rdma-core/providers/siw/siw.c", "one\n"),
             ):
-                (root / "source" / name).parent.mkdir(parents=True)
-                (root / "source" / name).write_text(text, encoding="utf-8")
+                path = root_of(command) / "source" / name
+                path.parent.mkdir(parents=True)
+                path.write_text(text, encoding="utf-8")
         else:
             self.compiled += 1
             system, _, folder, module = command[command.index("sh") + 2 :][:4]
@@ -91,7 +88,7 @@ def test_module_and_provider_are_built_once_and_again_when_damaged(tmp_path: Pat
     assert workshop.made == 1
     made.module.write_bytes(b"something else")
     assert workshop.mended([WHY, PROVIDER]).module.read_bytes() != b"something else"
-    assert (workshop.made, workshop.compiled) == (1, 2), "the workshop is kept"
+    assert (workshop.made, workshop.compiled) == (1, 2), "the workshop is made once"
     kept = ["build-mended-forky.log", "mended", "workshop.lock", "workshops"]
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
@@ -103,7 +100,7 @@ def test_modules_of_another_driver_are_compiled_in_the_same_workshop(tmp_path: P
     assert "building the workshop" in said[0], "it takes minutes"
     modules.begin([[change], [MISFIT]])
     assert modules.of([change]).read_text() == "first\nmore\nlast\n"
-    assert modules.of([]).read_text() == "first\nlast\n", "of what is unchanged"
+    assert modules.of([]).read_text() == "first\nlast\n", "the unchanged sources"
     workshop.mended([WHY])
     assert (workshop.made, workshop.compiled) == (1, 3)
 
@@ -130,12 +127,12 @@ def test_a_change_that_does_not_fit_is_one_line_and_the_others_are_built(worksho
 
 
 def test_a_compiler_that_refuses_is_quoted(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(command: Sequence[str], log: Path, *rest: object) -> int:
+    def fails(command: Sequence[str], log: Path) -> int:
         if "mmdebstrap" not in command:
             workshop.log = "rxe_m.c:3:1: error: unknown type name 'more'\nE: rxe could not be compiled\n"
-        return Workshop.__call__(workshop, command, log, print, {})
+        return workshop(command, log)
 
-    monkeypatch.setattr(build, "run_logged", fails)
+    built_by(fails, monkeypatch)
     with user_error(r"could not be compiled: rxe_m.c:3:1: error: unknown type name", status=3) as caught:
         workshop.mended([WHY])
     assert "build-mended-forky.log" in caught.value.log
@@ -163,7 +160,7 @@ def test_every_report_says_in_its_headline_by_which_changes_the_stack_differs(tm
         for under_test in ({}, {"given": {"changes": {"window": "1" * 64, "provider": "2" * 64}}})
     )
     assert plain.changed_stack == plain.headline == ""
-    line = "the stack was changed, not as shipped: 2 changes (window 11111111, provider 22222222)"
+    line = "the stack under test was changed: 2 changes (window 11111111, provider 22222222)"
     assert changed.headline.startswith(line)
     for text in (terminal.summary(changed, tmp_path), html.render([changed])):
         assert line in text
@@ -191,7 +188,7 @@ def test_violations_of_its_own_rules_that_come_back_are_its_own() -> None:
     without = [result(CASES[0], "FAIL"), result(CASES[1]), result(CASES[2], "UNSUPPORTED"), result(CASES[3], "FAIL")]
     found = left_out("window-bounds", ["REG-01"], [], whole, without)
     assert (found.violated, found.not_verified, found.tried) == ((IDS[0],), (IDS[2],), 4)
-    assert found.outcome == "its own alone"
+    assert found.outcome == "only its own"
     assert len(found.defects) == 1
     assert "| window-bounds | REG-01 | 1 | 1 |" in table([found])
 

@@ -3,7 +3,6 @@ is a part of a real run in the Soft-RoCE guest, made by the version before recor
 `argv` was replaced, and header and footer were reduced to that part."""
 
 import json
-import re
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,9 +11,6 @@ from pathlib import Path
 import pytest
 
 from actors import Audience
-from commands.__main__ import main
-from commands.report import FORMATS
-from conformance.errors import UserError
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode, encode, read_results
 from conformance.results.writer import ResultsFile
@@ -48,12 +44,6 @@ def test_an_old_file_is_read_as_recorded() -> None:
     assert footer_of(recorded)["verdicts"]["CRASH"] == 1
     assert not recorded.torn
     assert [record["type"] for record in recorded.others] == ["worker"]
-
-
-@pytest.mark.parametrize("format_", FORMATS)
-def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert main(["report", str(OLD), "--format", format_, "--out", "-"]) == 0
-    assert SWEEP.partition("@")[0].encode() in capsysbinary.readouterr().out.replace(b"\\", b"")
 
 
 def test_an_old_run_has_severities_and_defects() -> None:
@@ -102,48 +92,3 @@ def test_an_old_run_can_be_resumed(copy: Path) -> None:
     recorded = read_results(copy)
     assert footer_of(recorded)["complete"] is True
     assert footer_of(recorded)["verdicts"] == {"FAIL": 3, "PASS": 4, "UNREACHABLE": 1, "UNSUPPORTED": 2, "CRASH": 1}
-
-
-# Replacements in the file, and the message about each.
-DAMAGE = {
-    ('"rules":["ADV-01"]', '"rules":[1]'): f"case {SWEEP}: deviations[0].rules[0] is 1, not a text",
-    ('"kernel":{"taint"', '"kernel":[],"x":{"taint"'): "kernel is a list, not an object",
-    ('"caps":{', '"caps":3,"x":{'): "device.caps is 3, not an object",
-    ('"duration_s":', '"duration_s":"long","x":'): 'duration_s is "long", not a number',
-}
-damaged = pytest.mark.parametrize(("damage", "message"), DAMAGE.items(), ids=["rules", "kernel", "caps", "duration_s"])
-
-
-def damage_results(directory: Path, damage: tuple[str, str]) -> str:
-    """Damages the file; returns the location of the damage, with which messages begin."""
-    path = directory / "results.jsonl"
-    before, old, after = path.read_text().partition(damage[0])
-    assert old
-    path.write_text(before + damage[1] + after)
-    return f"{path}:{before.count(chr(10)) + 1}: "
-
-
-@damaged
-@pytest.mark.parametrize("command", ["report", "compare", "judge", "explain ADV-01 --run", "coverage --run"])
-def test_every_reader_refuses_another_shape_in_one_line(
-    command: str, damage: tuple[str, str], message: str, copy: Path, cli: Cli
-) -> None:
-    location = damage_results(copy, damage)
-    (line,) = cli(2, *command.split(), copy, *([str(OLD)] if command == "compare" else [])).err.splitlines()
-    assert line.startswith(f"rdma-cts: {location}")
-    assert message in line
-
-
-@damaged
-def test_a_run_whose_results_have_another_shape_is_not_carried_on(
-    damage: tuple[str, str], message: str, copy: Path
-) -> None:
-    location = damage_results(copy, damage)
-    before = (copy / "results.jsonl").read_bytes()
-    with (
-        closing(ResultsFile(copy / "results.jsonl", carry_on=True)) as results,
-        pytest.raises(UserError, match=re.escape(message)) as caught,
-    ):
-        results.recorded()
-    assert str(caught.value).startswith(location)
-    assert (copy / "results.jsonl").read_bytes() == before

@@ -313,7 +313,7 @@ def test_a_refusal_that_only_memory_shows_is_reported_as_such() -> None:
 
 @pytest.mark.parametrize(("reported", "severity"), [(64, Severity.MEMORY), (40, Severity.VALID_REFUSED)])
 def test_data_that_a_receive_reports_and_does_not_have_are_misplaced_or_lost(reported: int, severity: Severity) -> None:
-    """A receive completion of another length is that of the next message, because this one was lost."""
+    """A receive completion of another length belongs to the next message: this one was lost."""
     row = "{id: a, rules: [REG-05], given: {GIVEN}, call: local_traffic, when: {WHEN}, then: success}"
     when = "op: RECV, qp_type: UD, lkey: mr.lkey, addr: buf, length: 64"
     of = case(f"- {row}".replace("GIVEN", RANGE).replace("WHEN", when))

@@ -1,5 +1,6 @@
-"""A peer: the devices that can be one, and on another host memory at the same addresses, calls of its queue pairs, and
-its loss. test_two_guests.py tests it with two devices."""
+"""A peer: which devices can be one; and a peer on another host: equal memory addresses, its queue pairs, and its loss.
+test_two_guests.py tests it with two devices.
+"""
 
 import ctypes
 import json

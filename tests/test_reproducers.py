@@ -291,9 +291,13 @@ def test_the_command_writes_a_program_a_mail_and_all_programs(
     assert "repro.c: " in cli(0, "reproducer", ADVICE).out
     assert "; cc 'of mine.c' -libverbs" in cli(0, "reproducer", ADVICE, "--out", "of mine.c").out
     assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
+    assert "repro.c: " in cli(0, "reproducer", ADVICE).out
+    assert "repro.c exists, and has another content; give --out FILE" in cli(2, "reproducer", WRITE).err
+    assert (tmp_path / "repro.c").read_text() == text_of(ADVICE)
+    assert "repro.c: " in cli(0, "reproducer", WRITE, "--out", "repro.c").out
     run = str(FORKY)
     defect = next(each for each in forky().defects if WRITE in each.cases)
-    assert cli(0, "reproducer", defect.fingerprint, "--run", run, "--mail").out.startswith("Subject: rxe: ")
+    assert cli(0, "reproducer", defect.fingerprint.upper(), "--run", run, "--mail").out.startswith("Subject: rxe: ")
     assert main(["reproducer", "--all", "--run", run, "--out", "all"]) == 0
     count = len(list((tmp_path / "all").glob("*.c")))
     assert f"{count} of " in capsys.readouterr().out.splitlines()[-1]
@@ -309,7 +313,7 @@ def test_a_defect_is_shown_by_a_case_that_the_tables_have_still(tmp_path: Path, 
         out = tmp_path / f"{left}.c"
         assert main(["reproducer", DEFECT, "--run", str(old), "--out", str(out)]) == (0 if left else 2)
         assert out.exists() == bool(left)
-    assert f"{tmp_path} is of other tables; the present ones have no case '" in capsys.readouterr().err
+    assert f"{tmp_path} was made with other tables; the present tables have no case '" in capsys.readouterr().err
 
 
 def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: Cli) -> None:
@@ -319,7 +323,7 @@ def test_a_text_distinguishes_builds_of_the_same_versions(tmp_path: Path, cli: C
     mine = tmp_path / "results.jsonl"
     mine.write_text("\n".join([json.dumps(built), *FORKY.read_text().splitlines()[1:]]) + "\n")
     said = " ".join(cli(0, "reproducer", DEFECT, "--run", mine, "--mail", "--others", FORKY).out.split())
-    assert "rdma-core 65.0 (the stack was changed, not as shipped: linux e4e4e4e4). " in said
+    assert "rdma-core 65.0 (the stack under test was changed: linux e4e4e4e4). " in said
     assert "rdma-core 65.0, with modules.rdma_rxe.build_id a6d6b4de9dc2: has it" in said
 
 

@@ -166,8 +166,7 @@ def test_a_name_without_a_number_has_none() -> None:
 
 
 class Counted:
-    """A kernel with given counts: first the counts of the process, then the counts of its leftovers, in turn; the last
-    counts are repeated."""
+    """A kernel with given counts: of the living process, and then of its leftovers; the last count is repeated."""
 
     def __init__(self, *counts: int) -> None:
         self.counts = list(counts)
@@ -190,7 +189,7 @@ def test_it_is_counted_alive_and_then_until_nothing_is_left() -> None:
 
 
 def test_it_ends_with_the_process_that_began_it() -> None:
-    """Otherwise the child would keep the pipes of a trial open if the trial is ended during a case."""
+    """A surviving child would keep the pipes of a trial open."""
     number, report = os.pipe()
 
     def ended(process: int) -> Mapping[str, int]:

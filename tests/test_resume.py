@@ -152,7 +152,7 @@ def test_two_runs_into_one_directory_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     first = ResultsFile(path)
     for carry_on in (False, True):
-        with user_error("a run is going on in", status=2):
+        with user_error("a run is in progress in", status=2):
             ResultsFile(path, carry_on=carry_on)
     first.append(header())
     first.close()
@@ -169,7 +169,7 @@ def test_a_run_that_is_killed_holds_its_directory_no_longer(tmp_path: Path) -> N
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        with pytest.raises(UserError, match="a run is going on"):
+        with pytest.raises(UserError, match="a run is in progress"):
             ResultsFile(path)
         process.kill()
     ResultsFile(path).close()
@@ -262,9 +262,12 @@ def test_options_of_the_first_run_cannot_be_given_again(tmp_path: Path, more: Se
         ({"file": "a\0b", "given": 5}, "is not a valid plan of a"),
         ({"argv": ["--cases", "a\0b"]}, "is not a valid plan of a"),
         ({"argv": ["--cases", "\ud800"]}, "is not a valid plan of a"),
-        ({"argv": ["--nope"]}, "has arguments that no run has: unrecognized arguments: --nope"),
-        ({"argv": ["--help"]}, "has arguments that no run has: unrecognized arguments: --help"),
-        ({"argv": ["--port", "x"]}, "has arguments that no run has: argument --port: 'x' is not a number above 0"),
+        ({"argv": ["--nope"]}, "has arguments that `run` does not have: unrecognized arguments: --nope"),
+        ({"argv": ["--help"]}, "has arguments that `run` does not have: unrecognized arguments: --help"),
+        (
+            {"argv": ["--port", "x"]},
+            "has arguments that `run` does not have: argument --port: 'x' is not a number above 0",
+        ),
     ],
 )
 @pytest.mark.parametrize("name", ["plan.json", "lab.json"])

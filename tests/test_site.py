@@ -164,7 +164,7 @@ def test_nothing_in_a_history_becomes_markup_or_leaves_the_site(tmp_path: Path) 
         ET.parse(path)
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280), ("dark", 390)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
 def test_pages_fit_and_can_be_read(browser: webdriver.Chrome, site: Path, scheme: str, width: int) -> None:
     media(browser, scheme)
     size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}

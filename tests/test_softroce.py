@@ -622,7 +622,7 @@ def test_kvm_is_used_where_the_kernel_starts_under_it(
     assert accelerator.choose(program, tmp_path / "vmlinuz") == found
     fake_qemu.pid.unlink()
     assert accelerator.choose(program, tmp_path / "vmlinuz") == found
-    assert not fake_qemu.pid.exists(), "what was found is remembered"
+    assert not fake_qemu.pid.exists(), "the result is stored"
 
 
 def test_the_accelerator_can_be_named(monkeypatch: Patch) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from fixtures.guest.driver import DRIVERS
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import recipe_for
 from fixtures.guest.source_trees import Compiled, compile_driver, compile_rdma_core, follow
-from launched import built_by, git
+from launched import built_by, git, root_of
 from targets import builds
 
 RECIPE = recipe_for()
@@ -37,13 +37,10 @@ class Compilers:
     def driver(self) -> Compiled:
         return compile_driver(self.linux, DRIVERS["rxe"], RECIPE, self.image, self.cache, print)
 
-    def __call__(
-        self, command: Sequence[str], log: Path, progress: Callable[[str], None], steps: Mapping[str, str]
-    ) -> int:
+    def __call__(self, command: Sequence[str], log: Path) -> int:
         if "mmdebstrap" in command:
-            root = Path(command[-1] if command[-1].startswith("/") else command[-2])
             for name in ("rxe", "siw", "rdma-core/providers/rxe", "rdma-core/providers/siw"):
-                (root / "source" / name).mkdir(parents=True)
+                (root_of(command) / "source" / name).mkdir(parents=True)
             return 0
         with log.open("a", encoding="utf-8") as sink:
             sink.write(self.said)
@@ -105,7 +102,7 @@ def test_only_libraries_that_the_guest_needs_are_kept_of_rdma_core(compilers: Co
     made = compile_rdma_core(compilers.rdma_core, RECIPE, compilers.image, compilers.cache, print)
     kept = ["libibverbs.so.1", "libibverbs.so.1.18.65.0", "librxe-rdmav65.so"]
     assert sorted(path.name for path in (made.folder / "lib").iterdir()) == kept
-    assert (made.folder / "lib/libibverbs.so.1").is_symlink(), "its file's name has the version"
+    assert (made.folder / "lib/libibverbs.so.1").is_symlink(), "the name of a library's file has the version"
     (copy,) = (compilers.cache / "workshops").glob("*/root/source/trees/rdma-core")
     copied = json.loads((copy / ".copied.json").read_text())
     assert sorted(copied) == ["CMakeLists.txt", "libibverbs/x.c", "providers/rxe.c"]

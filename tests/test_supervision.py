@@ -245,7 +245,7 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "a result of another case": (lambda: [[HEADER, start(0), passed(1)], ran(1, 2, 3)], "CPPP", ""),
     "results of cases not begun": (lambda: [[HEADER, *map(passed, range(4))]], "MMMM", ""),
     "no result": (lambda: [[HEADER, start(0), *ran(1, 2, 3)[1:]]], "BPPP", "the worker went on without a result"),
-    "a header as short as can be": (lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]], "PPCP", ""),
+    "the shortest header": (lambda: [[SHORT, *ran(0, 1)[1:], start(2)], [SHORT, *ran(3)[1:]]], "PPCP", ""),
     "ended externally each time": (
         lambda: [*(killed(HEADER, start(0)) for _ in range(TRIES)), ran(1, 2, 3)],
         "BPPP",
@@ -256,13 +256,13 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
         "BPPP",
         "QEMU was stopped externally, 3 times in this case",
     ),
-    "ended before a first case": (lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))], "PMMM", ""),
-    "a second one that can run nothing": (
+    "ended before the first case": (lambda: [killed(*ran(0)), *(killed(HEADER) for _ in range(TRIES - 1))], "PMMM", ""),
+    "a second worker that can run no case": (
         lambda: [[*ran(0), start(1)], [HEADER, REFUSAL]],
         "PCMM",
         "not run: loopback does not work",
     ),
-    "a guest that explains itself": (lambda: [ran(0), [BROKEN]], "PMMM", "modprobe: no such module"),
+    "a guest that reports the reason": (lambda: [ran(0), [BROKEN]], "PMMM", "modprobe: no such module"),
     "another stack": (
         lambda: [[*ran(0), start(1)], [OTHER, *ran(2, 3)[1:]]],
         "PCMM",

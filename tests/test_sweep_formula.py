@@ -181,7 +181,7 @@ def test_formulas_are_cached_for_the_next_process(monkeypatch: pytest.MonkeyPatc
     formula._found_before.cache_clear()
     found = formula.describe(SMALL, table("LOCAL_WRITE"))
     formula._found_before.cache_clear()
-    monkeypatch.setattr(formula._Set, "_products", lambda _: pytest.fail("it was looked for again"))
+    monkeypatch.setattr(formula._Set, "_products", lambda _: pytest.fail("the formula was searched again"))
     assert formula.describe(SMALL, table("LOCAL_WRITE")) == found
     formula._found_before.cache_clear()
 

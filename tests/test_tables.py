@@ -217,12 +217,27 @@ def test_a_bit_that_is_given_a_name_leaves_the_axis_of_unknown_bits(monkeypatch:
         )
         return [case.id.removeprefix("reg_mr/sample/a-bit-") for case in cases_of(row, number)]
 
-    assert bits("mandatory", 12) == [str(bit) for bit in (*range(10, 20), 30, 31)]
-    assert bits("optional", 9) == [str(bit) for bit in range(21, 30)]
     access = ENUMS["ibv_access_flags"]
-    named = replace(access, values=(*access, EnumValue("IBV_ACCESS_NEW", 1 << 10, "of a later release")))
+    optional = [str(bit) for bit in access.unnamed_bits if bit in range(20, 30)]
+    first, *others = (str(bit) for bit in access.unnamed_bits if bit not in range(20, 30))
+    assert bits("mandatory", len(others) + 1) == [first, *others]
+    assert bits("optional", len(optional)) == optional
+    named = replace(access, values=(*access, EnumValue("IBV_ACCESS_NEW", 1 << int(first), "of a later release")))
     monkeypatch.setattr(expansion, "ENUMS", {**ENUMS, access.name: named})
-    assert bits("mandatory", 11) == [str(bit) for bit in (*range(11, 20), 30, 31)]
+    assert bits("mandatory", len(others)) == others
+
+
+def test_an_axis_can_name_its_values_in_ids() -> None:
+    row = (
+        "  - {id: a-$bit, rules: [REG-18], each: {bit: {bit-10: unknown bit, more: [unknown bit, LOCAL_WRITE]}},"
+        " when: {access: [$bit]}, then: refused}\n"
+    )
+    plain, more = cases_of(row, 2)
+    assert [plain.id, more.id] == ["reg_mr/sample/a-bit-10", "reg_mr/sample/a-more"]
+    bit = ENUMS["ibv_access_flags"].unknown_bit
+    unknown = 1 << bit
+    assert plain.when.arguments["access"] == Flags(unknown, (f"bit {bit}",))
+    assert more.when.arguments["access"] == Flags(unknown | 1, (f"bit {bit}", "LOCAL_WRITE"))
 
 
 @pytest.mark.parametrize("enum", [enum for enum in ENUMS.values() if enum.flags])

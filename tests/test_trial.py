@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from trial import report
 from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS
 from trial.inside import CONTROL, RealTrial
 from trial.mutants.calls import ALTERATIONS
+from trial.processes import in_processes
 from trial.report import Trial
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_baseline, try_all, try_violation
 from trial.violation import Violation
@@ -109,14 +111,23 @@ def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> 
         list(try_all([deadly], cases_of("REG-03"), jobs=1))
 
 
+def test_an_exception_in_a_process_is_told_with_the_name_of_the_violation_and_its_place() -> None:
+    def task(number: int) -> int:
+        return {0: 0}[number]
+
+    with pytest.raises(RuntimeError, match="second: KeyError: 1") as caught:
+        list(in_processes(task, ["first", "second"], jobs=1))
+    assert "return {0: 0}[number]" in "".join(traceback.format_exception(caught.value))
+
+
 def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_a_trial_ends_on_a_signal_with_all_its_processes() -> None:
-    """This holds even if one of the processes no longer answers."""
+    """Even if one of the processes no longer answers."""
     trial_of_all = [sys.executable, "-P", "-m", "commands", "trial", "personas", "--jobs", "2"]
-    # Because a shell makes background processes ignore the signal.
+    # a shell makes background processes ignore the signal
     command = ["env", "--default-signal=INT", *trial_of_all]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
@@ -200,8 +211,8 @@ def test_unaltered_calls_fail_no_case() -> None:
 @pytest.mark.parametrize("altered", ALTERATIONS, ids=lambda each: each.name)
 def test_altered_calls_fail_a_case_of_their_rule(altered: Violation) -> None:
     with closing(ReferenceBench()) as bench:
-        trial = RealTrial(bench, bench.capabilities(), Unwatched(), cases_of(altered.rule))
-        assert trial.try_alteration(altered).outcome == KILLED
+        trials = (RealTrial(bench, bench.capabilities(), Unwatched(), [case]) for case in cases_of(altered.rule))
+        assert any(trial.try_alteration(altered).outcome == KILLED for trial in trials)
 
 
 class OnDemandUnreachable(Device):

@@ -28,7 +28,7 @@ VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.perm
 # docs/trial.md has their first figures.
 BLIND_VIOLATIONS: tuple[Violation, ...] = tuple(each for each in _ALL if not each.permitted and each.written == BLIND)
 PERMITTED_VARIANTS: tuple[Violation, ...] = tuple(each for each in _ALL if each.permitted)
-# Rules that a driver cannot break so that a case could detect it, with the reasons.
+# Rules whose violation no case could detect, with the reasons.
 UNTRIABLE = {"REREG-15": "a driver may reuse resources or not: the behaviour is recorded and never fails"}
 
 # Blind violations that no case can or may detect, with the reasons.

@@ -58,7 +58,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--rdma-core-tests",
         type=Path,
         metavar="DIR",
-        help="also try rdma-core's own tests, in DIR, on each mutant; those in --before are tried with nothing else",
+        help="also try rdma-core's own tests, in DIR, on each mutant; those in --before are tried only with them",
     )
     command.add_argument(
         "--rdma-unit-test",
@@ -151,7 +151,7 @@ def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverMod
 def _findings(
     trial: Trial, chosen: Sequence[Mutant], arguments: argparse.Namespace, before: report.History
 ) -> Iterator[Finding]:
-    # Cases that fail by a departure must not hide what other changes do.
+    # Cases of rules that a mutant departs from must not hide what other changes do.
     permitted = sorted((each for each in chosen if each.permitted), key=lambda each: bool(each.departs_from))
     # Mutants that leak come last, after those that may crash the kernel: both end their guest.
     alone = [each for each in chosen if not each.permitted]

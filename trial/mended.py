@@ -58,7 +58,7 @@ class LeftOut:
         """Says whether violations came back, and whether all of them belong to the change."""
         if not self.violated and not self.not_verified:
             return "nothing: no case sees it"
-        return "others as well" if self.of_other_rules else "its own alone"
+        return "others as well" if self.of_other_rules else "only its own"
 
 
 def selected(change_rules: Sequence[str], cases: Sequence[Case], shipped: Mapping[str, ResultRecord]) -> list[str]:
@@ -160,7 +160,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
     write_atomically(out / "mended.json", json.dumps(data, indent=1).encode() + b"\n")
     write_atomically(out / "mended.md", table(findings).encode())
     print(table(findings), end="")
-    return 0 if all(each.outcome == "its own alone" for each in findings) else 1
+    return 0 if all(each.outcome == "only its own" for each in findings) else 1
 
 
 def _line(found: LeftOut) -> str:

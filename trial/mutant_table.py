@@ -130,7 +130,8 @@ def _member(name: str, code: Node, kind: Any, names: dict[str, Any]) -> Any:
     known = {*parameters, *names, "was", *dir(builtins), *_assigned(tree)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in known:
-            raise _mistake(code, f"unknown name {node.id!r}")
+            own = f"; {name} has the parameters {', '.join(parameters[1:]) or 'none'}" if method else ""
+            raise _mistake(code, f"unknown name {node.id!r}{own}")
     _Was(name, parameters[1:]).visit(tree)
     found: dict[str, Any] = {}
     exec(compile(ast.fix_missing_locations(tree), str(code.location), "exec"), names, found)

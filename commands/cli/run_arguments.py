@@ -59,7 +59,7 @@ def recorded_options(argv: Sequence[str], path: Path) -> RunOptions:
     try:
         return options_from(parser.parse_args(argv))
     except UserError as error:
-        raise UserError(f"{path} has arguments that no run has: {error.message}") from error
+        raise UserError(f"{path} has arguments that `run` does not have: {error.message}") from error
 
 
 def given_flags(arguments: argparse.Namespace) -> list[str]:

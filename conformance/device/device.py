@@ -209,7 +209,7 @@ class Device:
     def open_connection_manager(self) -> None:
         """Opens the connection manager on the address of the port's network interface, for transports that need it.
 
-        Must be called before RDMA objects are counted, because the connection manager has objects of its own. Raises
+        Must be called before RDMA objects are counted, because the connection manager has its own objects. Raises
         UserError if the interface has no address.
         """
         interface = self.netlink.network_interface(self.port)

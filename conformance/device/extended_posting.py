@@ -21,7 +21,7 @@ _INLINE = ENUMS["ibv_send_flags"].value_of("INLINE")
 _OPERATIONS = ENUMS["ibv_qp_create_send_ops_flags"]
 # For each type of queue pair, the operations of the manual page for which a queue pair is created. A queue pair on
 # which windows are bound is created for more operations. FLUSH (and ATOMIC_WRITE for other types) is requested only by
-# cases that use it. A row of its own tests LOCAL_INV on UC.
+# cases that use it. A separate row tests LOCAL_INV on UC.
 _SENDS = ("SEND", "SEND_WITH_IMM")
 _WRITES = (*_SENDS, "RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _ASKED: Mapping[str, Sequence[str]] = {"RC": (*_WRITES, "RDMA_READ"), "UC": _WRITES, "UD": _SENDS}

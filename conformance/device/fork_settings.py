@@ -37,7 +37,7 @@ def observe(device: str, setting: str, kernel: str) -> tuple[int, dict[str, str]
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(_ROOT), **variable}
     )
     if done.returncode:
-        raise SetupRefused("a registration in a process of its own", done.stderr.strip().rpartition("\n")[2])
+        raise SetupRefused("a registration in a separate process", done.stderr.strip().rpartition("\n")[2])
     code, seen = json.loads(done.stdout)
     return code, seen
 

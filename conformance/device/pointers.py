@@ -33,8 +33,9 @@ class Pointers:
         self._offsets: dict[type, int] = {}
 
     def _offset(self, thing: Any, struct: type[ctypes.Structure], *names: str, **known: int) -> int:
-        """The offset of the C pointer in objects of this type: to a structure whose members `names` have the values of
-        the object's properties, and other members those of `known`. Raises UserError if it is not found."""
+        """The offset of the C pointer in objects of this type. In the structure, the members `names` have the values of
+        the object's properties, and other members have the values in `known`. Raises UserError if it is not found.
+        """
         kind = type(thing)
         if kind not in self._offsets:
             wanted = {**{name: getattr(thing, name) for name in names}, **known}

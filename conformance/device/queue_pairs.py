@@ -47,7 +47,7 @@ def elements_on(device: Device) -> int:
 
 
 class DeviceQueue:
-    """A queue pair with a completion queue of its own."""
+    """A queue pair with its own completion queue."""
 
     shared: Any = None  # the pyverbs SRQ to which its receives are posted, if any
     remote: Destination | None = None  # the device of the peer; None in loopback
@@ -215,7 +215,7 @@ class DeviceQueue:
         return self.poster.send(request, self._destination)
 
     def _share_memory(self) -> None:
-        """Sends the memory that the next request may use to the peer, if the peer is on another host."""
+        """Sends a peer on another host the contents of the memory that the next request may use."""
         if isinstance(self.remote, RemoteDevice):
             self.remote.push()
             self._memory = self.remote

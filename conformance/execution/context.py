@@ -53,8 +53,7 @@ class HarnessResources:
         return self._connections[key]
 
     def scratch(self, pd: Pd, size: int, use: str, access: int = 0) -> Sge:
-        """Registered memory of `size` bytes. Each `use` has memory of its own, which is replaced if a call needs more
-        memory.
+        """Registered memory of `size` bytes. Each `use` has its own memory, which is replaced if a call needs more.
 
         The memory is in the middle of a mapping, so that a driver that registers too much can register it too. `access`
         are the access flags for peers. Raises SetupRefused.

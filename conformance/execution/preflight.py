@@ -32,7 +32,7 @@ _HINT = (
     " device with --peer"
 )
 _PEER_HINT = "connect both ports, or name another GID with --gid-index, or another --peer"
-_MEMORY_HINT = "free memory, or end other users of the device: no limit on locked memory is the reason"
+_MEMORY_HINT = "free memory, or end other users of the device: a limit on locked memory is not the reason"
 _PATH_HINT = "give the port's network interface an address, or name another GID with --gid-index"
 # Types of pairs that a device may have besides RC, or instead of RC.
 _OTHERS = ("UC", "UD", "RC_SRQ")

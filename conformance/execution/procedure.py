@@ -60,7 +60,7 @@ def _release(context: CaseContext, name: str) -> None:
     else:
         return
     if released.value:
-        raise SetupRefused("releasing an object that was made all the same", errno_name(released.value))
+        raise SetupRefused("releasing an object that was made nevertheless", errno_name(released.value))
     context.forget(kind, name)
 
 

@@ -119,7 +119,7 @@ def run_case(case: Case, run: RunContext, progress: Progress = no_progress) -> C
         return run.runners[case.kind](case, run, progress)
     except HostLacks as error:
         undeclared = run.basis.capabilities.undeclared(_needs(case), case.entry)
-        absent = f"the device does not declare {', '.join(undeclared)}, and there is nothing here to try it with: "
+        absent = f"the device does not declare {', '.join(undeclared)}, and this host lacks what a trial needs: "
         return _not_run(case, run, f"{absent if undeclared else ''}{error}")
 
 

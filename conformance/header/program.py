@@ -114,7 +114,7 @@ class Toolchain:
         try:
             return Answers(dict(zip(questions, map(int, out.split()), strict=True)), refused)
         except ValueError as error:
-            raise Unreachable(f"the output of the compiled check is not one number a line: {out[:60]!r}") from error
+            raise Unreachable(f"the compiled check did not print one number per line: {out[:60]!r}") from error
 
     def _compile(self, *arguments: str) -> tuple[str, ...]:
         include = (f"-I{directory}" for directory in self.include_dirs)

@@ -108,7 +108,7 @@ def conclude(case: Case, basis: Basis, observed: Observation, kernel: KernelEvid
     unmade = _no_pair(basis, case, observed.get("afterwards", ()))
     if unmade and judgement.verdict == Verdict.PASS:
         undeclared = list(dict.fromkeys([*undeclared, *unmade]))
-        shown = f"{judgement.reason}; what it allows cannot be shown: the device does not offer {', '.join(unmade)}"
+        shown = f"{judgement.reason}; traffic cannot show its effect: the device does not offer {', '.join(unmade)}"
         judgement = Judgement(Verdict.UNSUPPORTED, shown, judgement.notes)
     judgement = apply_profile(judgement, case.needs, undeclared, basis.profile)
     return Conclusion(judgement, with_undeclared(observed, undeclared))
@@ -195,7 +195,7 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
     missing = profile.demanded(undeclared)
     if judgement.verdict == Verdict.UNSUPPORTED and missing:
         reasons = "; ".join(f"{name} must be present: {profile.present[name]}" for name in missing)
-        reason = f"{judgement.reason}, yet by the profile {reasons}"
+        reason = f"{judgement.reason}, but according to the profile {reasons}"
         fault = Fault(FaultKind.NOT_PROVIDED, expected=tuple(missing), seen=(reason,))
         return Judgement(Verdict.FAIL, reason, judgement.notes, fault)
     if judgement.verdict in (Verdict.UNREACHABLE, Verdict.BROKEN):
@@ -299,7 +299,7 @@ def _judge_steps(case: Case, observed: Observation) -> Judgement:
         return Judgement(Verdict.UNREACHABLE, f"{case.when}: the correct handle is also refused, with {control}")
     unearned = _refused_by_an_earlier_error(case, observed)
     if unearned:
-        return Judgement(Verdict.BROKEN, f"{unearned}: its queue pair was in the error state before", tuple(notes))
+        return Judgement(Verdict.BROKEN, f"{unearned}, but its queue pair was already in the error state", tuple(notes))
     if unseen := _unseen_step(case, observed):
         return Judgement(Verdict.BROKEN, f"there is no observation of {unseen}, a later step", tuple(notes))
     return Judgement(Verdict.PASS, f"{case.when} {format_answer(observed)}", tuple(notes))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from conformance.errors import UserError
 from conformance.model.transport import INFINIBAND, Transport
 from conformance.model.vocabulary import FLUSHES
-from conformance.verbs import VERBS, Linkage, Verb
+from conformance.verbs import ENUMS, VERBS, Linkage, Verb
 
 _OLDEST = 44  # the oldest rdma-core of the guest's stacks
 # Verbs that an older library does not have. The capability is present if the loaded library exports the verb.
@@ -83,22 +83,11 @@ MEANING: Mapping[str, str] = {
     "raw_registration": "the kernel accepts a registration without the driver-specific part of the command",
     **{name: f"the entry has {verb.name}, as rdma-core {verb.since} and later do" for name, verb in BY_SYMBOL.items()},
 }
+_ACCESS = ENUMS["ibv_access_flags"]
 # For each access flag, the capability without which a device may refuse the flag; empty for a flag that every device
 # must accept. ibv_reg_mr(3) says of some flags that they are granted if supported. Sweeps (`needs of`) and the
 # reference use this mapping.
-FLAG_NEEDS: Mapping[str, str] = {
-    "LOCAL_WRITE": "",
-    "REMOTE_WRITE": "",
-    "REMOTE_READ": "",
-    "REMOTE_ATOMIC": "atomics",
-    "MW_BIND": "mw_type_1",
-    "ZERO_BASED": "zero_based",
-    "ON_DEMAND": "odp",
-    "HUGETLB": "hugetlb",
-    "FLUSH_GLOBAL": "flush_global",
-    "FLUSH_PERSISTENT": "flush_persistent",
-    "RELAXED_ORDERING": "",
-}
+FLAG_NEEDS: Mapping[str, str] = {_ACCESS.short(each.name): each.needs for each in _ACCESS if not each.mask}
 # The flags whose capability tables need not name: every row that registers memory with such a flag needs it.
 UNNAMED_FLAG_NEEDS = {flag: FLAG_NEEDS[flag] for flag in ("ZERO_BASED", "HUGETLB")}
 # For each operation or call that some devices do not have, the capability that it needs. Tables need not name the
@@ -282,7 +271,7 @@ class Profile:
             raise UserError(f"the profile is of {self.device} devices; {name} is {driver}")
 
     def demanded(self, undeclared: Sequence[str]) -> list[str]:
-        """Those of the capabilities that a device lacks that must be present, if a case lacks nothing else.
+        """The lacking capabilities that must be present, if a case lacks no others.
 
         A capability also demands those that its name contains: odp_ud_recv demands odp and ud.
         """

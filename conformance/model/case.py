@@ -263,7 +263,7 @@ class Case:
 
     @property
     def needs_kept_memory(self) -> bool:
-        """Whether the case needs a process whose libibverbs keeps registered memory from forked children.
+        """Whether the case needs a process with fork protection by libibverbs.
 
         A process cannot undo this setting, and other cases fork. Such a case therefore has its own worker.
         """

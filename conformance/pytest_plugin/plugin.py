@@ -74,7 +74,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     folder = Path(str(metafunc.module.__file__)).parent.name
     cases: Sequence[Case] = suite_of(metafunc.config).cases
-    if (only := selected_cases(metafunc.config)) is not None:  # an item costs as much time if it is not run
+    if (only := selected_cases(metafunc.config)) is not None:  # deselected items take time too
         chosen = {case.id for case in only}
         points = [case for case in only if case.kind is Kind.POINT]
         cases = [*(case for case in cases if case.id in chosen), *points]

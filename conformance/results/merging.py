@@ -116,12 +116,16 @@ def missing(parts: Sequence[Part]) -> Iterator[str]:
     of, numbers = parts[0].shard.of, {part.shard.number for part in parts}
     if lacking := set(parts[0].whole) - {case for part in parts for case in part.planned}:
         names = ", ".join(str(Shard(number, of)) for number in range(1, of + 1) if number not in numbers)
-        yield f"without {'shards' if ',' in names else 'shard'} {names}: {len(lacking):,} cases have no result"
+        yield f"without {'shards' if ',' in names else 'shard'} {names}: {_cases(len(lacking))} no result"
     for part in parts:
         if part.undecided or part.recorded.footer is None:
             cut = "was cut short" if part.recorded.footer is None else "is incomplete"
-            of_them = f"{part.undecided:,} of its {len(part.planned):,} cases have no result"
+            of_them = f"{part.undecided:,} of its {_cases(len(part.planned))} no result"
             yield f"shard {part.shard} ({part.folder}) {cut}: {of_them}"
+
+
+def _cases(count: int) -> str:
+    return "1 case has" if count == 1 else f"{count:,} cases have"
 
 
 def merged(parts: Sequence[Part], suite: Suite, waivers: Waivers | None) -> Recorded:

@@ -110,7 +110,7 @@ class ResultsFile:
                 raise BlockingIOError
         except BlockingIOError as error:
             hint = "choose another --out, or let it end"
-            raise UserError(f"a run is going on in {self.path.parent}", hint=hint) from error
+            raise UserError(f"a run is in progress in {self.path.parent}", hint=hint) from error
         except OSError as error:
             raise UserError(f"{self.path} cannot be locked: {error.strerror}", status=3) from error
 

@@ -201,7 +201,7 @@ class Confirmation:
 def _divided(found: Sequence[Violation]) -> tuple[list[Violation], list[Violation]]:
     """Returns the violations to try alone and the violations to try together, each in the order of the run.
 
-    A cause of a violation that was the first of its worker has already occurred alone."""
+    A cause has occurred alone already if its violation was the first case of its worker."""
     alone: list[Violation] = []
     like: list[Violation] = []
     seen: set[Cause] = {violation.cause for violation in found if violation.first}

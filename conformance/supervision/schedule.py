@@ -43,7 +43,7 @@ class Schedule:
         """Returns the cases for a free worker, in the order of the run; empty if no case is waiting.
 
         First come the cases that need memory which forked children do not get, together for one worker: they take long.
-        Then come all other cases that may share a worker, and last the cases that need a worker of their own.
+        Then come all other cases that may share a worker, and last the cases that need their own worker.
         """
         waiting = [case for case in self._order if case in self._waiting]
         kept = [case for case in waiting if case in self._kept_memory]

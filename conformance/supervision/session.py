@@ -213,8 +213,8 @@ class Session:
     def _endless(self) -> None:
         """Handles a case that makes progress without end, which is not a verdict on the device."""
         seconds = self._recording.plan.longest_case_s
-        self.end_reason = f"{self._in_flight} was not done within {seconds:,.0f} s, although it made progress"
-        self._break(f"it was not done within {seconds:,.0f} s, although it made progress")
+        self.end_reason = f"{self._in_flight} did not end within {seconds:,.0f} s, although it made progress"
+        self._break(f"it did not end within {seconds:,.0f} s, although it made progress")
         self._worker.kill()
 
     def _ended(self, end: WorkerEnd) -> None:

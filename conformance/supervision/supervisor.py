@@ -72,7 +72,8 @@ class Supervisor:
     def _confirm(self, starts: Sequence[Start]) -> None:
         found = self._recording.unconfirmed()
         if any(not each.first for each in found):
-            self._recording.listener.say(f"trying {len(found)} violations again in fresh workers")
+            violations = "1 violation" if len(found) == 1 else f"{len(found)} violations"
+            self._recording.listener.say(f"trying {violations} again in fresh workers")
         # On a device of this host, a violation that crashed the process may have damaged the kernel.
         repeats_losses = not self._recording.boot_id
         Confirmation(found, self._recording, repeats_losses).run(*starts)

@@ -49,7 +49,7 @@ class SweepResult:
 
 
 def rejudge_sweep(case: Case, points: Points, basis: Basis, alarms: list[Alarm], log: list[str]) -> SweepResult:
-    """Judges recorded points by the present clauses: each point by the example of its outcome.
+    """Judges recorded points by the present clauses. Points with one outcome are judged by its example.
 
     Raises LookupError for points without examples and for points that the sweep excludes.
     """
@@ -67,7 +67,7 @@ def conclusion_of(case: Case, points: Points, alarms: list[Alarm], log: list[str
     counts = points.by_verdict()
     verdict = Verdict.FAIL if alarms else overall(list(counts))
     if verdict == Verdict.UNREACHABLE and not alarms and _never_set_up(points):
-        verdict = Verdict.BROKEN  # no point could be set up, so that the combinations of arguments are not the reason
+        verdict = Verdict.BROKEN  # no set-up worked, whatever the arguments
     shares = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
     reason = f"{case.sweep.size:,} points: {shares}"
     fault = None

@@ -248,7 +248,7 @@ class _SweepPass:
         return "moved" in observed and is_lost(observed)
 
     def _observe_alone(self, point: int) -> Observation:
-        """The observation of one point with a set-up of its own."""
+        """The observation of one point with its own set-up."""
         return set_up_and_call(CaseContext(self.point_template.case(point), self.bench), set_up)
 
 

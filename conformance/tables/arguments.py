@@ -2,6 +2,7 @@
 model/case.py."""
 
 import re
+from dataclasses import replace
 
 from conformance.model import quantity, vocabulary
 from conformance.model.case import Argument, Arguments, Expectation, Flags, SgeSpec, Step, Value
@@ -11,6 +12,7 @@ from conformance.verbs import ENUMS, INT_BITS, INVENTED, ArgumentSpec
 from conformance.yamldoc.nodes import Node
 from conformance.yamldoc.reader import Reader, suggestion
 
+UNKNOWN_BIT = "unknown bit"
 _BIT = re.compile(r"bit ([0-9]{1,9})")
 _THEN_KEYS = ("outcome", *vocabulary.EXPECTATIONS)
 # The names in messages of keys of `then`, if they differ from the key.
@@ -115,6 +117,8 @@ def read_flags(reader: Reader, node: Node, enum: str) -> Flags:
     mask = 0
     names: list[str] = []
     for item in reader.items(node, "flags"):
+        if item.value == UNKNOWN_BIT:
+            item = replace(item, value=f"bit {ENUMS[enum].unknown_bit}")
         bit = _bit(reader, item, enum)
         if bit is None:
             continue
@@ -141,7 +145,7 @@ def _unknown_bit(reader: Reader, item: Node, bit: int, enum: str) -> int | None:
         return None
     if bit not in ENUMS[enum].unnamed_bits:
         name = ENUMS[enum].name_of(1 << bit)
-        reader.note(item.location, f"bit {bit} of {enum} has a name; write {name}, or use a bit without one")
+        reader.note(item.location, f"bit {bit} of {enum} has a name; write {name}, or '{UNKNOWN_BIT}'")
         return None
     return 1 << bit
 

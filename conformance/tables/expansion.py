@@ -79,8 +79,11 @@ def _values(name: str, node: Node, reader: Reader) -> tuple[Node, ...]:
     before = len(reader.mistakes)
     if is_axis(node):
         return unknown_values(reader, name, node)
-    values = reader.items(node, f"axis {name!r}")
-    if isinstance(node.value, tuple) and not values:
+    if isinstance(node.value, dict):  # values by name
+        values = tuple(replace(value, name=key) for key, value in node.value.items())
+    else:
+        values = reader.items(node, f"axis {name!r}")
+    if isinstance(node.value, tuple | dict) and not values:
         reader.note(node.location, f"axis {name!r} has no values")
     first_lines: dict[str, int] = {}
     for value in values:
@@ -178,6 +181,8 @@ def names_in(node: Node) -> set[str]:
 
 def label(node: Node) -> str:
     """Returns the text of an axis value in an id or in a longer text."""
+    if node.name:
+        return node.name
     if node.value is None:
         return "none"
     if isinstance(node.value, tuple):

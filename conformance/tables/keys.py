@@ -84,7 +84,7 @@ CLAUSE: Keys = {
     "then": Key("outcome of a point", "the required result at these points"),
     "rule": Key("rule id", "the rule that requires this result"),
     "needs": Key("some needs", "the capabilities that the points need"),
-    NEEDS_OF: Key("string", "an axis of access flags: a flag needs its capability in FLAG_NEEDS"),
+    NEEDS_OF: Key("string", "an axis of access flags: a flag needs the capability in its description"),
 }
 RULES_FILE: Keys = {
     "verb": Key("subject", required=True),
@@ -105,7 +105,7 @@ RULE: Keys = {
     "failure_means": Key("text", "the consequence of a violation for applications", required=True),
     QUOTE: Key("text", "at most one sentence of the document, word for word; […] for words left out"),
     UNQUOTED: Key("text", "why the document is not quoted, in our own words"),
-    EVIDENCE: Key("texts", "the evidence that is enough to verify the rule: refused RDMA_WRITE at uverbs"),
+    EVIDENCE: Key("texts", "the evidence that suffices to verify the rule, such as: refused RDMA_WRITE at uverbs"),
     CONDITIONAL: Key("text", "the situation that the rule is about, if some stacks do not have it"),
 }
 

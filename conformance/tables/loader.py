@@ -15,7 +15,7 @@ from conformance.model.kind import BY_CALL, Kind
 from conformance.model.rules import Registry
 from conformance.model.sweep import Sweep
 from conformance.tables import keys
-from conformance.tables.expansion import MAX_CASES, bindings, slug, substitute
+from conformance.tables.expansion import MAX_CASES, PLACEHOLDER, bindings, slug, substitute
 from conformance.tables.row import KEYS as PART_KEYS
 from conformance.tables.row import RowBody, read_row_body
 from conformance.tables.rules_file import FILE_NAME as RULES_FILE
@@ -121,7 +121,10 @@ def parse_table(root: Node, path: Path, registry: Registry) -> tuple[Table | Non
                 break
         check_unused(reader, read_retired(reader, fields.get("retired"), rows.table), rows.ids)
     if not reader.mistakes and stated != len(cases):
-        reader.note(fields["cases"].location, f"the table states {stated} cases and expands to {len(cases)}")
+        reader.note(
+            fields["cases"].location,
+            f"the table states {stated} case{'' if stated == 1 else 's'} and expands to {len(cases)}",
+        )
     if reader.mistakes:
         return None, sorted(reader.mistakes, key=lambda mistake: (mistake.location.line, mistake.location.column))
     return Table(f"{path.parent.name}/{path.stem}", str(verb), path, tuple(cases)), []
@@ -177,7 +180,10 @@ class _Rows:
     def _cases(self, row: Node, fields: Mapping[str, Node]) -> list[Case]:
         reader = self.reader
         row_id = reader.text(fields.get("id"), "id")
-        if row_id is not None and not _ROW_ID.fullmatch(slug(row_id)):
+        # Before its expansion, since the axis values in an id are put into lower case, but not its own words.
+        template = row.value["id"].value if isinstance(row.value, dict) and "id" in row.value else ""
+        words = re.sub(PLACEHOLDER, "a", str(template))
+        if row_id is not None and not (_ROW_ID.fullmatch(words) and _ROW_ID.fullmatch(slug(row_id))):
             message = f"invalid row id {quoted(row_id)}; use a-z, 0-9 and -, at most 200 characters"
             reader.note(fields["id"].location, message)
         about = reader.text(fields["about"], "about") if "about" in fields else ""

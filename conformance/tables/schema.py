@@ -12,6 +12,7 @@ from typing import Any
 from conformance.model import capability, quantity, vocabulary
 from conformance.model.rules import LAYERS, LEVELS, RULE_ID
 from conformance.tables import keys
+from conformance.tables.arguments import UNKNOWN_BIT
 from conformance.tables.expansion import FLAG_ENUMS, PARTS, PLACEHOLDER, UNKNOWN, WHICH
 from conformance.tables.rules_file import EXCEPT, FLAGS
 from conformance.tables.sweep_reader import FACTOR, SUBSETS
@@ -120,10 +121,11 @@ def _row() -> Schema:
 
 
 def _axis() -> Schema:
-    """An axis of a row: its values, or the bits without a name in an enumeration."""
+    """An axis of a row: its values, its values by name, or the bits without a name in an enumeration."""
     unknown = {UNKNOWN: _words(FLAG_ENUMS), WHICH: _words(PARTS)}
     written: Schema = {"type": "array", "minItems": 1, "uniqueItems": True}
-    return {"anyOf": [written, object_schema(unknown, required=(UNKNOWN,))]}
+    named: Schema = {"type": "object", "minProperties": 1, "not": {"required": [UNKNOWN]}}
+    return {"anyOf": [written, named, object_schema(unknown, required=(UNKNOWN,))]}
 
 
 def _axes() -> Schema:
@@ -244,7 +246,7 @@ def _expected(key: str, spec: vocabulary.ExpectationSpec) -> Schema:
 def _flags(enum: str) -> Schema:
     # A table can use a bit without a name by its number.
     bits = [f"bit {bit}" for bit in ENUMS[enum].unnamed_bits]
-    return _or_axis(_list(_or_axis(_words([*ENUMS[enum].short_names, *bits]))))
+    return _or_axis(_list(_or_axis(_words([*ENUMS[enum].short_names, UNKNOWN_BIT, *bits]))))
 
 
 def _of_enum(enum: str) -> Schema:

@@ -69,7 +69,9 @@ def read_sweep(
     inside = points_where(where, space)
     size = space.count(inside)
     if stated != size:
-        reader.note(fields["points"].location, f"the sweep states {stated} points and has {size}")
+        reader.note(
+            fields["points"].location, f"the sweep states {stated} point{'' if stated == 1 else 's'} and has {size}"
+        )
     resolved = resolve(reader, text, inside)
     if resolved is None or len(reader.mistakes) > before:
         return None
@@ -248,13 +250,7 @@ def _flag_clauses(reader: Reader, node: Node, text: str, space: Space, registry:
     flags = {axis.name: axis.flags for axis in space.axes if axis.flags}
     name = reader.word(node, "axis of flags", flags)
     for flag in flags.get(name or "", ()):
-        if flag not in capability.FLAG_NEEDS:
-            reader.note(
-                node.location,
-                f"the flag {flag} of conformance/verbs/enums.yaml has no capability: add it to FLAG_NEEDS in"
-                " conformance/model/capability.py, with an empty text if every device must know it",
-            )
-        elif capability.FLAG_NEEDS[flag]:
+        if capability.FLAG_NEEDS[flag]:
             where = f"({text}) & {name}.{flag}" if text else f"{name}.{flag}"
             when = _expression(reader, Node(where, node.location), space, registry)
             yield Clause(where, when, None, needs=(capability.FLAG_NEEDS[flag],))

@@ -1,4 +1,4 @@
-"""A table that has been read: what a suite holds of it."""
+"""A table as a suite has it."""
 
 from dataclasses import dataclass
 from pathlib import Path

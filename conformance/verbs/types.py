@@ -1,6 +1,6 @@
 """The types of the descriptions of verbs; all are frozen.
 
-Not for the descriptions themselves (each manual page has a module) and not for calling anything.
+The descriptions themselves are YAML files in this folder.
 C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `int (*)(struct ibv_mw *)`,
 so that the same string can be shown, used in a declaration, and compared by the compiler.
 """
@@ -32,6 +32,7 @@ class Linkage(ClosedSet):
 
 
 INT_BITS = 32  # of the C type int, which is the type of flags
+_OPTIONAL_FROM = 20  # the first bit of IBV_ACCESS_OPTIONAL_RANGE
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class EnumValue:
     """One enumerator. `value` is None if the documents name it without a number.
 
     `mask` marks a combination of other enumerators, which is not a separate value. `since` is the first
-    rdma-core release whose verbs.h has the enumerator; empty if all releases have it.
+    rdma-core release whose verbs.h has the enumerator; empty if all releases have it. `needs` is the capability without
+    which a device may refuse an access flag; empty if every device must accept the flag.
     """
 
     name: str
@@ -47,6 +49,7 @@ class EnumValue:
     meaning: str
     since: str = ""
     mask: bool = False
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,12 @@ class Enum:
         """For an enumeration of flags: the bits of a C int that no enumerator has, as bit numbers, the lowest first."""
         named = {each.value for each in self.values}
         return tuple(bit for bit in range(INT_BITS) if 1 << bit not in named)
+
+    @property
+    def unknown_bit(self) -> int:
+        """For an enumeration of flags: a bit that no enumerator has, which a stack must refuse. New flags are given the
+        lowest free bits, so this bit stays the same for long."""
+        return max(bit for bit in self.unnamed_bits if bit < _OPTIONAL_FROM)
 
     def names_of(self, mask: int) -> list[str]:
         """Returns the short names of the set bits in order of value, then one text "0x…" for all unnamed bits."""

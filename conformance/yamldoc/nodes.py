@@ -61,13 +61,15 @@ class TextError(Exception):
 class Node:
     """A value with its location. `value` is a scalar, a tuple of nodes (a list), or a dict of nodes by key.
 
-    `keys` has the location of each key of a mapping. `plain` is True for a scalar without quotes.
+    `keys` has the location of each key of a mapping. `plain` is True for a scalar without quotes. `name` is the name of
+    an axis value, if the table gives it one.
     """
 
     value: "Scalar | tuple[Node, ...] | dict[str, Node]"
     location: Location
     plain: bool = True
     keys: dict[str, Location] | None = None
+    name: str = ""
 
     @property
     def kind(self) -> str:

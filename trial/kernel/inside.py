@@ -3,8 +3,8 @@
     python3 -m trial.kernel.inside PORT
 
 The program waits until the guest is frozen as a template (fixtures/guest/warm.py), and then reads orders from the port,
-as lines of JSON: `cases` to have, a `module` and a `provider` to load, ids to `run`, or a `program` with other tests.
-trying.py judges the outcomes.
+as lines of JSON: `cases` to receive, a `module` and a `provider` to load, ids to `run`, or a `program` with other
+tests. trying.py judges the outcomes.
 """
 
 import base64

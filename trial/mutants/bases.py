@@ -303,7 +303,7 @@ class Claiming(Device):
 def replaced(text: str, old: str, new: str) -> str:
     """Returns a header with another text in one place. Raises LookupError unless it has the old text."""
     if old not in text:
-        raise LookupError(f"{old!r} does not stand in the header")
+        raise LookupError(f"{old!r} is not in the header")
     return text.replace(old, new, 1)
 
 

@@ -70,5 +70,5 @@ ETHERNET = SysfsPort(
 # drivers/infiniband/hw/mana/main.c: mana_ib_get_port_immutable, which has only version 2.
 MANA = SysfsPort("1: CA", "Ethernet", ((_LINK_LOCAL, _V2, _INTERFACE), (_MAPPED, _V2, _INTERFACE)), 1)
 IWARP = SysfsPort("4: RNIC", "Ethernet", ((_LINK_LOCAL, _V1, _INTERFACE),), 0)
-# drivers/infiniband/hw/efa/efa_verbs.c: efa_port_link_layer, efa_query_gid. No network interface is behind the GID.
+# drivers/infiniband/hw/efa/efa_verbs.c: efa_port_link_layer, efa_query_gid. The GID has no network interface.
 EFA = SysfsPort("7: unspecified", "Unknown", ((_LINK_LOCAL, _V1, ""),), 0)

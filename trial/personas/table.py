@@ -17,7 +17,7 @@ _CHANGES: Mapping[str, str] = {
 
 
 def _dropping(where: str) -> dict[str, str]:
-    return {"zero-based-is-dropped": f"{where}, which does not look at IB_ZERO_BASED"}
+    return {"zero-based-is-dropped": f"{where}, which does not check IB_ZERO_BASED"}
 
 
 def _without(where: str, *names: str) -> dict[str, str]:
@@ -35,7 +35,7 @@ _NOT_OF_IWARP = ("immediate_data", "iba_statuses", "read_sinks")
 
 _SINKS = "drivers/infiniband/core/rw.c: rdma_rw_init_one_mr, which gives the sink of a READ the right on iWARP"
 _NO_BIND_BIT = f"{_HW}/mlx5/mr.c: set_mkc_access_pd_addr_fields, whose memory keys have no bit for MW_BIND"
-_HOLDS_NOTHING = f"{_HW}/mlx5/mr.c: __mlx5_ib_dereg_mr, which asks for no window"
+_HOLDS_NOTHING = f"{_HW}/mlx5/mr.c: __mlx5_ib_dereg_mr, which checks no window"
 _LAST_PAGE = f"{_HW}/mlx5/odp.c: pagefault_mr, which compares with the end of the last page"
 _HUGE = f"{_HW}/mlx5/mr.c: create_user_odp_mr, by core/umem.c: ib_umem_find_best_pgsz, which compares no offsets"
 _TAG_ALONE = "providers/mlx5/qp.c: set_umr_mkey_seg, which takes the lowest byte of the key"
@@ -94,24 +94,24 @@ _MLX4 = Persona(
 )
 
 _IRDMA_PROVIDER = "providers/irdma/umain.c: irdma_uctx_ops"
-_IRDMA_PART = f"{_HW}/irdma/verbs.c: irdma_reg_user_mr, which wants the provider's part of the command"
+_IRDMA_PART = f"{_HW}/irdma/verbs.c: irdma_reg_user_mr, which requires the provider's part of the command"
 _IRDMA_REREG = f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr"
 _IRDMA: Mapping[str, str] = {
     **_CHANGES,
     "no-new-right-to-write": f"{_IRDMA_REREG}{_CHECKED}",
-    "long-lengths-are-refused-unselected": f"{_IRDMA_REREG}, which looks at the length first",
+    "long-lengths-are-refused-unselected": f"{_IRDMA_REREG}, which checks the length first",
     "absent-types-are-invalid": "providers/irdma/uverbs.c: irdma_ucreate_qp_ex",
     "keys-kept": f"{_HW}/irdma/verbs.c: irdma_rereg_user_mr",
     "relaxed-ordering-ignored": f"{_HW}/irdma/verbs.c: irdma_hwreg_mr, by irdma_get_mr_access",
     "failures-carry-vendor-errors": f"{_HW}/irdma/verbs.c: irdma_process_cqe",
 }
-_IRDMA_RIGHTS = f"{_HW}/irdma/verbs.c: irdma_roce_fill_and_set_qpctx_info, and irdma_modify_qp_roce takes none away"
-_IRDMA_IW_RIGHTS = f"{_HW}/irdma/verbs.c: irdma_iw_fill_and_set_qpctx_info, and irdma_modify_qp takes none away"
+_IRDMA_RIGHTS = f"{_HW}/irdma/verbs.c: irdma_roce_fill_and_set_qpctx_info, and irdma_modify_qp_roce removes none"
+_IRDMA_IW_RIGHTS = f"{_HW}/irdma/verbs.c: irdma_iw_fill_and_set_qpctx_info, and irdma_modify_qp removes none"
 _IRDMA_MISTAKES = {
     "REREG-12": _IRDMA["no-new-right-to-write"],
     "REREG-13": _IRDMA["long-lengths-are-refused-unselected"],
 }
-_IRDMA_RESET = f"{_HW}/irdma/verbs.c: irdma_modify_qp_roce, which takes RESET for the error state"
+_IRDMA_RESET = f"{_HW}/irdma/verbs.c: irdma_modify_qp_roce, which treats RESET as the error state"
 _IRDMA_THIRD = Persona(
     "irdma",
     _without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, *_BUILDING, "uc", "xrc"),
@@ -131,7 +131,7 @@ _IRDMA_SECOND = Persona(
     {
         **_without(_IRDMA_PROVIDER, *_PAGING, *_FLUSHING, *_BUILDING, "uc", "xrc", "rc_srq"),
         **_without("providers/irdma/uverbs.c: irdma_upost_send, IRDMA_FEATURE_ATOMIC_OPS", "atomics"),
-        **_without(f"{_HW}/irdma/verbs.c: irdma_alloc_mw is of the third generation only", *_WINDOWS),
+        **_without(f"{_HW}/irdma/verbs.c: irdma_alloc_mw, which only the third generation has", *_WINDOWS),
     },
     {**_IRDMA, "no-init-after-reset": _IRDMA_RESET, "reads-and-writes-need-no-right": _IRDMA_RIGHTS},
     claims=_without(_IRDMA_FLAG, "mw_type_1"),
@@ -150,7 +150,7 @@ _IRDMA_IWARP = Persona(
         "reads-and-writes-need-no-right": _IRDMA_IW_RIGHTS,
         "reads-have-one-element": "providers/irdma/uverbs.c: irdma_upost_send, max_hw_read_sges",
         "read-sinks-need-remote-write": _SINKS,
-        "errors-are-general": "providers/irdma/uverbs.c: irdma_process_cqe, for what is not a flush",
+        "errors-are-general": "providers/irdma/uverbs.c: irdma_process_cqe, for errors other than flushes",
     },
     claims=_IRDMA_SECOND.claims,
     raw_registration=_IRDMA_PART,
@@ -204,13 +204,13 @@ _EFA = Persona(
         **_without("providers/efa/verbs.c: efa_create_qp", "rc", "uc", "xrc", *_BUILDING),
         **_without("providers/efa/verbs.c: efa_check_qp_attr", "rc_srq"),
         **_without("providers/efa/efa.c: efa_ctx_ops", *_PAGING, *_CHANGING, *_WINDOWS),
-        **_without(f"{_HW}/efa/efa_verbs.c: efa_port_link_layer, of no standard", "iba_statuses"),
+        **_without(f"{_HW}/efa/efa_verbs.c: efa_port_link_layer, which reports no standard layer", "iba_statuses"),
         **_without(f"{_HW}/efa/efa_verbs.c: efa_alloc_mr", "atomics", "zero_based", *_FLUSHING),
     },
     {
         "two-keys": f"{_HW}/efa/efa_verbs.c: efa_register_mr",
         "huge-pages-not-offered": f"{_HW}/efa/efa_verbs.c: efa_alloc_mr",
-        "relaxed-ordering-ignored": f"{_HW}/efa/efa_verbs.c: efa_alloc_mr, which takes all optional flags out",
+        "relaxed-ordering-ignored": f"{_HW}/efa/efa_verbs.c: efa_alloc_mr, which removes all optional flags",
         "every-send-is-signaled": "providers/efa/verbs.c: efa_post_send_validate",
         "no-posting-in-known-error": "providers/efa/verbs.c: efa_post_send_validate, efa_post_recv_validate",
         "no-asynchronous-events": f"{_HW}/efa/efa_main.c: efa_process_eqe, which knows no events of queue pairs",
@@ -229,7 +229,7 @@ _MANA = Persona(
     {
         "hugetlb-without-paging-refused": f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
         "unsupported-flags-are-invalid": f"{_HW}/mana/mr.c: mana_ib_reg_user_mr",
-        "windows-cannot-be-bound": f"{_HW}/mana/mr.c: mana_ib_alloc_mw, of which mana_ib_query_device says nothing",
+        "windows-cannot-be-bound": f"{_HW}/mana/mr.c: mana_ib_alloc_mw, which mana_ib_query_device does not report",
         "no-query-of-queue-pairs": f"{_HW}/mana/device.c: mana_ib_dev_ops",
         "no-posting-in-error": "providers/mana/wr.c: mana_ib_post_send",
         "invalid-requests-are-operation-errors": _MANA_STATUS,
@@ -239,7 +239,7 @@ _MANA = Persona(
     port=MANA,
 )
 
-_ERDMA_RIGHTS = f"{_HW}/erdma/erdma_verbs.c: erdma_modify_qp, which does not look at qp_access_flags"
+_ERDMA_RIGHTS = f"{_HW}/erdma/erdma_verbs.c: erdma_modify_qp, which does not check qp_access_flags"
 _ERDMA = Persona(
     "erdma",
     {
@@ -294,7 +294,7 @@ _CXGB4 = Persona(
 _QEDR_COMMON: Mapping[str, str] = {
     "no-remote-key-without-rights": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
     "keys-have-tag-zero": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
-    "no-bytes-within-a-page": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr, which does not look at the length",
+    "no-bytes-within-a-page": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr, which does not check the length",
     "pinning-faults-are-efault": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
     "relaxed-ordering-ignored": f"{_HW}/qedr/verbs.c: qedr_reg_user_mr",
     "negative-errno-when-posted": "providers/qedr/qelr_verbs.c: qelr_post_send",
@@ -357,7 +357,7 @@ _SIW = Persona(
         "queue-pairs-have-all-rights": _SIW_RIGHTS,
         "hca-va-is-dropped": _SIW_VA,
         "relaxed-ordering-ignored": "drivers/infiniband/sw/siw/siw_verbs.c: siw_post_send, IWARP_ACCESS_MASK",
-        "library-ignores-unselected-access": "providers/siw/siw.c: siw_context_ops, without a verb to look at it",
+        "library-ignores-unselected-access": "providers/siw/siw.c: siw_context_ops, which has no verb that uses it",
         **_dropping("drivers/infiniband/sw/siw/siw_mem.c: siw_mr_add_mem"),
     },
     mistakes={

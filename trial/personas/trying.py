@@ -1,8 +1,7 @@
 """Tries the suite on personas: without a seeded violation, where no case may fail, and with each seeded violation. A
-violation is offered on a persona if a case that passes on the persona kills the violation on the plain reference, also
-when the plain reference has only the persona's capabilities: the persona then has the behaviour that the violation
-breaks. A violation that is offered must be killed on the persona, unless a behaviour of the persona masks it
-(`masks` in the tables)."""
+violation is offered on a persona that has the behaviour which the violation breaks: a case passes on the persona and
+kills the violation on the plain reference, with all capabilities and with only the persona's. A violation that is
+offered must be killed on the persona, unless a behaviour of the persona masks it (`masks` in the tables)."""
 
 import collections
 import gc
