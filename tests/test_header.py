@@ -164,29 +164,16 @@ def test_a_finding_says_what_was_expected_and_what_is_there(header: Callable[...
             )
         ]
     )
-    assert only(checks, "enum ibv_access_flags.HUGETLB") == Check(
-        "enum ibv_access_flags.HUGETLB", FAIL, "128", "", "missing in this header; rdma-core has it since 28"
-    )
-    assert only(checks, "enum ibv_send_flags.NEW") == Check(
-        "enum ibv_send_flags.NEW",
-        NOT_COVERED,
-        "",
-        "512",
-        "the header has IBV_SEND_NEW, which the suite does not describe",
-    )
-    assert only(checks, "struct ibv_mw.handle type") == Check(
-        "struct ibv_mw.handle type", FAIL, "uint32_t", "uint32_t handle[2]", "the header declares another type"
-    )
-    assert only(checks, "struct ibv_mw.handle size") == Check(
-        "struct ibv_mw.handle size", FAIL, "4", "8", "the field has another size in the header"
-    )
-    assert only(checks, "prototype ibv_dereg_mr") == Check(
-        "prototype ibv_dereg_mr",
-        FAIL,
-        "int ibv_dereg_mr(struct ibv_mr *mr)",
-        "int ibv_dereg_mr(struct ibv_mr *mr, int flags)",
-        "the header declares another type",
-    )
+    another, size = "the header declares another type", "the field has another size in the header"
+    dereg, new = "int ibv_dereg_mr(struct ibv_mr *mr", "the header has IBV_SEND_NEW, which the suite does not describe"
+    for item, outcome, expected, found, reason in (
+        ("enum ibv_access_flags.HUGETLB", FAIL, "128", "", "missing in this header; rdma-core has it since 28"),
+        ("enum ibv_send_flags.NEW", NOT_COVERED, "", "512", new),
+        ("struct ibv_mw.handle type", FAIL, "uint32_t", "uint32_t handle[2]", another),
+        ("struct ibv_mw.handle size", FAIL, "4", "8", size),
+        ("prototype ibv_dereg_mr", FAIL, f"{dereg})", f"{dereg}, int flags)", another),
+    ):
+        assert only(checks, item) == Check(item, outcome, expected, found, reason)
 
 
 def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) -> None:
