@@ -20,8 +20,8 @@ from conformance.model.verdict import VERDICTS
 from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT
 from reports import junit, ktap, markdown, summary
-from samples import header, result
-from test_reports import SUITE, digested, one_of_each, recorded
+from samples import header, recorded, result
+from test_reports import SUITE, digested, one_of_each
 
 SUMMARY = json.loads((ROOT / "docs" / "summary.schema.json").read_text())
 ANY_TEXT = st.text(st.characters(blacklist_categories=()))

@@ -11,8 +11,8 @@ import pytest
 
 from reports.digest import digest
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
-from samples import header, numbered, result
-from test_reports import HOSTILE, recorded
+from samples import header, numbered, recorded, result
+from test_reports import HOSTILE
 
 SUITE = numbered(4)
 ESCAPE = "\x1b"
