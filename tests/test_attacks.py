@@ -157,20 +157,12 @@ ATTACKS = (
     IN_FILE(
         "a violation is waived, without waivers", "it counts as WAIVED, but the run had no waivers", without_waivers
     ),
-    IN_FILE(
-        "a violation is waived, without its waiver",
-        "it counts as WAIVED, but has no waiver",
-        failing(effective="WAIVED"),
-    ),
+    IN_FILE("waived, without its waiver", "it counts as WAIVED, but has no waiver", failing(effective="WAIVED")),
     IN_FILE(
         "the waiver of another case", "its waiver is for reg_mr/sample/c4", of_waivers(**{"for": "reg_mr/sample/c4"})
     ),
     IN_FILE("a waiver that had expired", "its waiver had expired on 2025-12-31", of_waivers(expires="2025-12-31")),
-    IN_FILE(
-        "a violation is of the stack",
-        "it counts as STACK, but the run is not about a device",
-        failing(effective="STACK"),
-    ),
+    IN_FILE("it is of the stack", "counts as STACK, but the run is not about a device", failing(effective="STACK")),
     IN_FILE(
         "it is not what the stack answers",
         "it counts as STACK, but is not an answer of the stack",
@@ -243,12 +235,7 @@ ATTACKS = (
     Attack("waivers.yaml", "waivers that the run did not have", "it has waivers.yaml, but its header names"),
     Attack("nothing", "the run's waivers are left out", "its header names waivers, but it", head(waivers=FILE)),
     Attack("profile.yaml", "another profile", "profile.yaml is not the file that", head(profile=FILE)),
-    Attack(
-        "profile.yaml",
-        "a profile that the run did not have",
-        "it has profile.yaml, but its header names no",
-        head(profile=None),
-    ),
+    Attack("profile.yaml", "a profile that the run did not have", "but its header names no", head(profile=None)),
     Attack("nothing", "the run's profile is left out", "its header names profile, but", head(profile=FILE)),
     Attack(
         "told",

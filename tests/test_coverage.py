@@ -51,12 +51,8 @@ def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
 
 
 def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
-    assert numbers(cover(suite())) == {
-        "REG-01": (2, 1, 1, 0),
-        "REG-02": (1, 0, 1, 0),
-        "REG-23": (1, 1, 1, 0),
-        "REG-03": (1, 0, 0, 1),
-    }
+    found = numbers(cover(suite()))
+    assert found == {"REG-01": (2, 1, 1, 0), "REG-02": (1, 0, 1, 0), "REG-23": (1, 1, 1, 0), "REG-03": (1, 0, 0, 1)}
 
 
 def test_rules_without_a_case_and_with_open_ones_only_are_listed() -> None:
