@@ -103,10 +103,6 @@ def main() -> None:
     seen["vlan"] = found_on("rxe1", int(in_vlan))
     seen["vlan case"] = run_forked("--device", "rxe1", "--gid-index", in_vlan, "--only", GRANTED, "--out", "/tmp/vlan")
 
-    empty = next(index for index in range(16) if all(index != gid.index for gid in Port("rxe1", 1).gids()))
-    seen["empty gid"] = told(lambda: Port("rxe1", 1).check(empty))
-    seen["command"] = run_forked("--device", "rxe1", "--gid-index", str(empty), "--out", "/tmp/out")
-    seen["no port"] = told(lambda: Port("rxe1", 7).check())
     ip("link", "set", "e2p", "down")
     until(lambda: Path("/sys/class/net/e2/operstate").read_text().strip() != "up")
     seen["down"] = told(lambda: found_on("rxe2"))

@@ -5,12 +5,15 @@ import io
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 from tap.parser import Parser
 
+from commands import test as command
+from commands.__main__ import main
 from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import STACKS
@@ -213,4 +216,30 @@ def test_restraint_gets_failures_and_an_overall_result(scripts: Scripts) -> None
     assert "results.jsonl" in (scripts.root / "rstrnt-report-log.calls").read_text()
 
 
-# The workflows' scripts in a clean Debian system, as root, as in the workflows' containers
+# `rdma-cts test`, which a CI system of the project calls
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Sequence[str], Mapping[str, str]]]:
+    """Replaces the start of pytest; returns the commands that would be started, with their environments."""
+    found: list[tuple[Sequence[str], Mapping[str, str]]] = []
+
+    def run(words: Sequence[str], *, env: Mapping[str, str], **_: object) -> subprocess.CompletedProcess[str]:
+        found.append((words[3:], env))
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr("commands.test.packages.ensure_tools", lambda *_, **__: "python3")
+    monkeypatch.setattr("commands.test.subprocess.run", run)
+    for name in command.MORE:
+        monkeypatch.delenv(name, raising=False)
+    return found
+
+
+def test_nightly_tests_run_only_with_nightly(begun: list[tuple[Sequence[str], Mapping[str, str]]]) -> None:
+    assert [main(["test", *more]) for more in ([], ["--nightly"], ["--", "tests/test_kills.py"])] == [0, 0, 0]
+    (by_day, usual), (at_night, larger), (own, _) = begun
+    assert by_day == [*command.ALL, "-m", "not nightly"]
+    assert at_night == list(command.ALL)
+    assert own == ["tests/test_kills.py"]
+    assert {name: larger[name] for name in command.MORE} == command.MORE
+    assert not command.MORE.keys() & usual.keys()

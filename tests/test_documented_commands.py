@@ -48,7 +48,7 @@ NOT_RUN = {
     "run": "needs a device or a guest: tests/test_run.py, test_softroce.py, test_lab.py",
     "nightly": "needs a guest: tests/test_nightly.py",
     "bisect-step": "needs a guest: tests/test_bisect_step.py",
-    "test": "would run itself: tests/test_own_tests.py",
+    "test": "would run itself: tests/test_ci.py",
     "doctor --host": "needs another host: tests/test_remote_host.py",
     "doctor --device": "needs a device: tests/test_launcher.py",
     "prepare": "makes an image: tests/test_capacity.py",

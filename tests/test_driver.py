@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.errors import UserError
-from fixtures.guest import build, driver
+from fixtures.guest import build, driver, once
 from fixtures.guest.driver import DRIVERS, driver_for, ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
@@ -70,6 +70,14 @@ def test_a_module_is_compiled_once_and_again_when_it_is_damaged(tmp_path: Path, 
     assert ensure_module(SIW, recipe_for(), image(tmp_path), tmp_path, print).read_bytes() == b"\x7fELF module"
     assert compiler.count == 2
     assert [path.name for path in (tmp_path / "modules").iterdir()] == [made.parent.name], "no remnants"
+
+
+def test_only_the_latest_versions_are_kept(tmp_path: Path, compiler: Compiler) -> None:
+    for number in range(once.KEPT + 2):
+        recipe = dataclasses.replace(recipe_for(), mirror=f"http://{number}.example/debian")
+        latest = ensure_module(SIW, recipe, image(tmp_path), tmp_path, print)
+    assert len(list((tmp_path / "modules").iterdir())) == once.KEPT
+    assert latest.exists()
 
 
 def test_two_runs_at_once_compile_it_once(tmp_path: Path, compiler: Compiler) -> None:

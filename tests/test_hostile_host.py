@@ -140,7 +140,6 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hostile:
         ("fake1", {}, "reports the device 'fake0', not fake1"),
         ("", {"check": [{**ERROR, "message": "y" * 4000}]}, "2,000 characters are left out"),
         ("", {"hello": [{**HELLO, "boot_id": 1}]}, "sent a message that no agent sends: `hello`: boot_id is 1"),
-        ("", {"check": [{"event": "checked"}]}, "sent a message that no agent sends: `checked` has no `device`"),
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
 )
@@ -168,18 +167,18 @@ def test_a_host_that_prints_forever_fills_no_disk_and_takes_no_time(
     hostile: Hostile, monkeypatch: pytest.MonkeyPatch, flooded: str
 ) -> None:
     for name in ("_ANSWER_S", "_CLOSED_S"):
-        monkeypatch.setattr(remote_worker, name, 2.0)
-    monkeypatch.setattr(consoles, "MOST_BYTES", 4 << 20)
-    monkeypatch.setattr(consoles, "_KEPT_BYTES", 1 << 20)
+        monkeypatch.setattr(remote_worker, name, 0.5)
+    monkeypatch.setattr(consoles, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(consoles, "_KEPT_BYTES", 1 << 18)
     hostile.sends(**{flooded: [{"event": "output", "text": "x" * 60_000, "flood": True}]})
     with hostile.open() as host:
         worker = Place(host, [], hostile.console, link=host.first).start(["x"])
         began = time.monotonic()
-        assert worker.next_line(2.0) is None
+        assert worker.next_line(0.5) is None
         worker.console_tail()
         worker.close()
         assert time.monotonic() - began < PATIENCE_S
-    assert hostile.console.stat().st_size < 8 << 20
+    assert hostile.console.stat().st_size < 2 << 20
 
 
 def test_an_interrupted_program_waits_for_no_host(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from commands import doctor
 from conformance.errors import UserError
 from conformance.kernel.netlink import driver_name
 from conformance.tables.suite import ROOT
+from fixtures.guest import accelerator
 from fixtures.guest.build import os_errors_explained
 from fixtures.guest.image import ensure_image
 from fixtures.guest.recipe import recipe_for
@@ -24,6 +25,7 @@ from fixtures.system import packages, readiness
 from kinds import Cli, Patch, Says
 from launched import ended, script
 from runs import process
+from samples import user_error
 
 LAUNCHER = ROOT / "rdma-cts"
 BORROWED = ("rm", "sh", "dirname", "readlink", "mkdir", "grep", "cat", "chmod", "mv", "ln")
@@ -116,6 +118,17 @@ def test_a_python_that_fits_is_used_without_a_word(host: Host) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"python: -P -m commands run -k a b; {ROOT}; \n"
     assert host.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("program", "folder", "said"),
+    [("./rdma-cts", "", "./rdma-cts"), ("../rdma-cts", "docs", "../rdma-cts"), ("rdma-cts", "docs", "rdma-cts")],
+)
+def test_hints_name_the_suite_as_it_was_started(program: str, folder: str, said: str) -> None:
+    own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PATH": f"{os.environ['PATH']}:{ROOT}"}
+    own.pop("RDMA_CTS_PROGRAM", None)
+    done = ended("sh", "-c", f"{program} explain nothing", cwd=ROOT / folder, env=own)
+    assert f"; `{said} list` shows all cases" in done.stderr
 
 
 def test_the_log_of_an_installation_is_written_through_no_link(host: Host) -> None:
@@ -323,7 +336,7 @@ def test_packages_missing_after_installation_are_named(python_host: Host) -> Non
 def test_without_a_yes_nothing_is_installed(python_host: Host, monkeypatch: Patch) -> None:
     with open(os.devnull) as nothing:
         monkeypatch.setattr(packages, "_INPUT", nothing)
-        with pytest.raises(UserError, match=f"give --yes .*: {INSTALL} qemu-system-x86 mmdebstrap"):
+        with user_error(f"give --yes .*: {INSTALL} qemu-system-x86 mmdebstrap", status=3):
             packages.ensure_tools(packages.GUEST, assume_yes=False, say=print)
     assert python_host.calls() == []
 
@@ -385,6 +398,7 @@ def test_a_host_with_a_device_works(tmp_path: Path) -> None:
     assert (found["RDMA devices"].state, found["RDMA devices"].text) == (readiness.OK, "mlx5_0")
     assert found["device nodes"].state == readiness.OK
     assert (found["hugepages"].state, found["hugepages"].text) == (readiness.OK, "7 free")
+    assert (found["Python"].state, found["Python"].text) == (readiness.OK, sys.executable)
 
 
 def test_a_host_with_nothing_gets_remedies(tmp_path: Path) -> None:
@@ -405,12 +419,22 @@ def test_modules_that_only_need_loading_are_distinguished(tmp_path: Path) -> Non
     assert found["device nodes"].remedy == "modprobe ib_uverbs"
 
 
-def test_lacking_programs_are_reported_with_the_command(python_host: Host) -> None:
-    found = _by_subject(doctor.guest_findings(readiness.Host(python_host.root), recipe_for()))
-    assert found["packages"].state == readiness.MISSING
-    assert found["packages"].remedy.endswith("apt-get install --no-install-recommends qemu-system-x86 mmdebstrap")
+def test_lacking_programs_are_reported_with_the_command(python_host: Host, monkeypatch: Patch) -> None:
+    for user, sudo in ((1000, "sudo "), (0, "")):
+        monkeypatch.setattr("os.geteuid", lambda user=user: user)
+        found = _by_subject(doctor.guest_findings(readiness.Host(python_host.root), recipe_for()))
+        assert found["packages"].state == readiness.MISSING
+        assert found["packages"].remedy == f"{sudo}{INSTALL} qemu-system-x86 mmdebstrap"
     assert found["guest image"].text.startswith("not built yet")
     assert found["processor"].text.startswith("software emulation")
+
+
+@pytest.mark.parametrize(("known", "said"), [("kvm", "/dev/kvm$"), ("tcg", "software emulation"), ("", "tried at the")])
+def test_the_doctor_says_what_runs_have_found_out_about_kvm(known: str, said: str, monkeypatch: Patch) -> None:
+    monkeypatch.delenv("RDMA_CTS_ACCEL", raising=False)
+    monkeypatch.setattr(accelerator, "kvm_present", lambda _: True)
+    monkeypatch.setattr(accelerator, "remembered", lambda _: known)
+    assert re.search(said, doctor._processor(readiness.Host(), Path("vmlinuz")).text)
 
 
 def test_a_cache_that_cannot_be_used_is_named_with_its_variable(monkeypatch: Patch, cli: Cli) -> None:

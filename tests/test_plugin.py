@@ -118,7 +118,7 @@ def without_times(project: Project) -> dict[str, dict[str, Any]]:
     return results
 
 
-def test_two_workers_give_the_results_of_one_and_survive_a_crash(project: Project) -> None:
+def test_two_workers_and_a_session_without_pytests_protocol_give_the_results_of_one(project: Project) -> None:
     project.run()
     alone, planned = without_times(project), project.results().header["planned"]
     (project.root / "out").rename(project.root / "alone")
@@ -129,22 +129,11 @@ def test_two_workers_give_the_results_of_one_and_survive_a_crash(project: Projec
     assert found == alone
     assert project.results().header["planned"] == [*planned, "reg_mr/fake/dies"]
     assert footer_of(project.results())["complete"] is True
-
-
-def test_cases_that_are_run_without_pytests_protocol_give_the_same_results(project: Project) -> None:
-    project.run()
-    by_pytest = without_times(project)
-    (project.root / "out").rename(project.root / "by-pytest")
+    (project.root / "out").rename(project.root / "several")
     with (project.root / "conftest.py").open("a") as file:
         file.write(DIRECTLY)
     assert "passed" not in project.run().stdout
-    assert without_times(project) == by_pytest
-
-
-def test_a_run_that_stops_early_is_not_complete(project: Project) -> None:
-    project.run("-x", rows=("wrongly-accepted", "works", "not-supported"))
-    footer = footer_of(project.results())
-    assert footer["complete"] is False
+    assert without_times(project) == alone
 
 
 def test_only_takes_the_named_cases_and_no_other_folder(project: Project) -> None:

@@ -144,8 +144,12 @@ def test_built_in_modules_are_left_out_and_known_to_modprobe(
     assert carried.read_text() == list_of_them
 
 
-def test_modules_for_drives_are_left_out_of_a_tree_for_the_images_kernel(tmp_path: Path, image: Image) -> None:
-    hashes, _ = laid_out(tmp_path / "stage", image, modules=tree(tmp_path / "mine"))
+def test_modules_for_drives_and_those_of_no_use_are_left_out_of_a_tree_for_the_images_kernel(
+    tmp_path: Path, image: Image
+) -> None:
+    modules = tree(tmp_path / "mine")
+    (modules / "lib/modules" / RELEASE / "kernel/of_no_use.ko").write_bytes(module())
+    hashes, _ = laid_out(tmp_path / "stage", image, modules=modules)
     assert sorted(hashes["modules"]["files"]) == ["kernel/ib_core.ko", "kernel/rdma_rxe.ko"]
 
 
