@@ -199,7 +199,7 @@ def test_waivers_are_packed_applied_again_and_counted(small: Suite, tmp_path: Pa
     assert main(["bundle", str(run)]) == 0
     *lines, last = verified(tmp_path / "run.rdma-cts.tar.xz", capsys)[1].splitlines()
     assert [line.partition(", sha256")[0] for line in lines if line.startswith("waivers:")] == ["waivers: waivers.yaml"]
-    assert last == ("reference conforms to its documents but for 1 waived rule (exit status 0)")
+    assert last == ("reference conforms to its documents except for 1 waived rule (exit status 0)")
 
 
 def test_waivers_changed_since_the_run_are_refused(small: Suite, tmp_path: Path, cli: Cli) -> None:
