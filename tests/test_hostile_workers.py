@@ -147,6 +147,12 @@ def test_a_hostile_worker_affects_one_case_only_and_gains_nothing(
         assert "the worker says PASS" in hostile["reason"]
         assert "its observation gives FAIL" in hostile["reason"]
         assert (hostile["observed"]["errno"], hostile["claimed"]) == ("EINVAL", "PASS")
+    if what == "say_other_rules_and_a_waiver":
+        of = SUITE.cases[1]
+        assert (hostile["level"], hostile["expected"]) == ("must", {"outcome": "success"})
+        assert (hostile["call"], hostile["entry"], hostile["layer"]) == (str(of.when), "libibverbs", "kernel")
+        assert hostile["source"] == {"file": of.location.file, "line": of.location.line}
+        assert hostile["repro"] == f"./rdma-cts run --only {of.id}"
     if what == "a_huge_log":
         log = hostile["kernel"]["log"]
         assert len(log) < 300
