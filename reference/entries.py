@@ -146,8 +146,10 @@ class ReferenceEntry:
             return Return(made.pointer, 0, pd=made)
         given = dict(zip(CALLS[verb.name], arguments, strict=False))
         length = given.get("length", made.length)
-        start = start_of(given) if "length" in given else self._device.imported_addr(made)
-        return self._answers.made(self._device.structure(made, given["pd"], start, length))
+        start = (
+            start_of(given) if "length" in given else made.addr if "mr" in given else self._device.imported_addr(made)
+        )
+        return self._answers.made(self._device.structure(made, given.get("pd", made.domain), start, length))
 
     def dealloc_pd(self, pd: Pd) -> Return:
         return cast(Domain, pd).dealloc()

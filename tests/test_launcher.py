@@ -120,6 +120,17 @@ def test_a_python_that_fits_is_used_without_a_word(host: Host) -> None:
     assert host.calls() == []
 
 
+@pytest.mark.parametrize(
+    ("program", "folder", "said"),
+    [("./rdma-cts", "", "./rdma-cts"), ("../rdma-cts", "docs", "../rdma-cts"), ("rdma-cts", "docs", "rdma-cts")],
+)
+def test_hints_name_the_suite_as_it_was_started(program: str, folder: str, said: str) -> None:
+    own = {**os.environ, "RDMA_CTS_PYTHON": sys.executable, "PATH": f"{os.environ['PATH']}:{ROOT}"}
+    own.pop("RDMA_CTS_PROGRAM", None)
+    done = ended("sh", "-c", f"{program} explain nothing", cwd=ROOT / folder, env=own)
+    assert f"; `{said} list` shows all cases" in done.stderr
+
+
 def test_the_log_of_an_installation_is_written_through_no_link(host: Host) -> None:
     target = host.root / "target"
     target.write_text("precious\n")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from trial import report
 from trial.catalogue import PERMITTED_VARIANTS, UNTRIABLE, VIOLATIONS
 from trial.inside import CONTROL, RealTrial
 from trial.mutants.calls import ALTERATIONS
+from trial.processes import in_processes
 from trial.report import Trial
 from trial.trying import KILLED, MISATTRIBUTED, OWN, SURVIVED, Finding, check_baseline, try_all, try_violation
 from trial.violation import Violation
@@ -107,6 +109,15 @@ def test_a_process_that_dies_ends_the_trial_with_the_name_of_the_violation() -> 
     deadly = Violation("deadly", "REG-03", "A registration kills the process.", Deadly)
     with user_error("a process of the trial died during deadly; try each alone", status=3):
         list(try_all([deadly], cases_of("REG-03"), jobs=1))
+
+
+def test_an_exception_in_a_process_is_told_with_the_name_of_the_violation_and_its_place() -> None:
+    def task(number: int) -> int:
+        return {0: 0}[number]
+
+    with pytest.raises(RuntimeError, match="second: KeyError: 1") as caught:
+        list(in_processes(task, ["first", "second"], jobs=1))
+    assert "return {0: 0}[number]" in "".join(traceback.format_exception(caught.value))
 
 
 def children(pid: int) -> list[int]:

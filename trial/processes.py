@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -18,8 +19,9 @@ _Result = TypeVar("_Result")
 def in_processes(task: Callable[[int], _Result], names: Sequence[str], jobs: int = 0) -> Iterator[_Result]:
     """Yields task(0), task(1), … in order, one for each name, computed in `jobs` processes (0: one per processor).
 
-    Raises the exception of a task, and UserError (status 3) with the name of the task if a process dies. When this
-    iterator ends, even by an exception, its processes have ended.
+    Raises the UserError of a task, and for any other exception RuntimeError with the name of the task. Raises UserError
+    (status 3) with the name of the task if a process dies. When this iterator ends, even by an exception, its processes
+    have ended.
     """
     context = multiprocessing.get_context("fork")
     processes: dict[Connection, ForkProcess] = {}
@@ -51,6 +53,7 @@ def _serve(task: Callable[[int], Any], pipe: Connection, prepare: Callable[[], N
         try:
             answer: tuple[bool, Any] = True, task(number)
         except Exception as error:
+            error.add_note(traceback.format_exc())
             answer = False, error
         pipe.send(answer)
 
@@ -72,7 +75,10 @@ def _answers(pipes: Sequence[Connection], names: Sequence[str]) -> Iterator[Any]
                     message = f"a process of the trial died during {names[number]}"
                     raise UserError(message, hint="try each alone", status=3) from error
                 if not succeeded:
-                    raise done[number]
+                    raised = done[number]
+                    if isinstance(raised, UserError):
+                        raise raised
+                    raise RuntimeError(f"{names[number]}: {type(raised).__name__}: {raised}") from raised
                 if (following := next(left, None)) is not None:
                     at[pipe] = following
                     pipe.send(following)

@@ -35,16 +35,19 @@ _CHANGE_TRANSLATION, _CHANGE_PD = _REREG.value_of("CHANGE_TRANSLATION"), _REREG.
 
 
 def registered(context: CaseContext, step: Step, returned: Return, addr: int, length: int) -> Observation:
-    """The observation of a registration. Adds the region to the context."""
+    """The observation of a registration. Adds the region to the context. A call without a domain makes the region in
+    the domain of its argument `mr`."""
     if returned.mr is None:
         return null_result(returned)
+    asked = step.arguments
+    pd = context.pds[str(asked["pd"])].pointer if "pd" in asked else context.mrs[str(asked["mr"])].struct.pd
     context.keep_mr(step.name, returned.mr, context.entry)
     return {
         "rc": None,
         "returned": "MR",
         "errno": errno_name(returned.errno),
         "layer": returned.layer,
-        "mr": _fields(context, returned.mr, context.pds[str(step.arguments["pd"])].pointer),
+        "mr": _fields(context, returned.mr, pd),
         "asked": {"addr": addr, "length": length},
     }
 
@@ -75,7 +78,9 @@ def call_verb(context: CaseContext, step: Step) -> Observation:
         for fd in opened:
             os.close(fd)
     if product_of(verb):
-        return registered(context, step, returned, start_of(values), cast(int, values["length"]))
+        # A call without a length makes another region of the memory of its argument `mr`.
+        of = values if "length" in values else cast(Mr, values["mr"]).fields()
+        return registered(context, step, returned, start_of(of), cast(int, of["length"]))
     return result_of(returned)
 
 
