@@ -1,9 +1,10 @@
 """Measures the time of the commands that read results, for a run with very many cases.
 
-    python3 benchmarks/readers.py [--planned N | --results N] [RUN]
+    python3 benchmarks/readers.py [--planned N | --results N [--own]] [RUN]
 
 RUN is the results.jsonl of a recorded run (default: that of the project's tests). The commands read a copy of this run.
-The copy has N more planned cases without results, or N results, which repeat the results of the run under other names.
+The copy has N more planned cases without results, or N results, which repeat the results of the run under other names;
+with --own each has an observation and a location that no other result has.
 Prints the processor seconds in the program and in the kernel, the peak memory, and the size of the report.
 """
 
@@ -31,7 +32,7 @@ def planned_run(source: Path, folder: Path, number: int) -> Path:
     return folder
 
 
-def repeated_run(source: Path, folder: Path, number: int) -> Path:
+def repeated_run(source: Path, folder: Path, number: int, own: bool = False) -> Path:
     """Writes an incomplete run with `number` results, which repeat the results in `source`, to the new directory
     `folder`, and returns `folder`."""
     header, *results = (
@@ -40,6 +41,8 @@ def repeated_run(source: Path, folder: Path, number: int) -> Path:
     made = []
     for at in range(number):
         copy = {**results[at % len(results)], "points_file": "", "duration_us": 1000 + at}
+        if own:
+            copy |= {"observed": {**copy["observed"], "n": at}, "source": {**copy["source"], "line": at}}
         case = f"{copy['case']}-copy-{at // len(results)}"
         made.append({**copy, "repro": copy["repro"].replace(copy["case"], case), "case": case})
     folder.mkdir()
@@ -66,11 +69,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "", allow_abbrev=False)
     parser.add_argument("--planned", type=int, default=300_000, metavar="N")
     parser.add_argument("--results", type=int, metavar="N")
+    parser.add_argument("--own", action="store_true")
     parser.add_argument("run", nargs="?", type=Path, default=ROOT / "tests/old_results/results.jsonl", metavar="RUN")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        made, number = (repeated_run, arguments.results) if arguments.results else (planned_run, arguments.planned)
-        many, again = (str(made(arguments.run, Path(name) / each, number)) for each in ("many", "again"))
+        made, *more = (
+            (repeated_run, arguments.results, arguments.own) if arguments.results else (planned_run, arguments.planned)
+        )
+        many, again = (str(made(arguments.run, Path(name) / each, *more)) for each in ("many", "again"))
         commands = [
             *(["report", many, "--format", each, "--out", f"{name}/report"] for each in FORMATS),
             ["compare", again, many],

@@ -14,7 +14,8 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, repeat
+from hashlib import blake2b
+from itertools import repeat
 from math import ceil, prod, sqrt
 from typing import Any
 
@@ -48,7 +49,7 @@ _SIGNS: Mapping[str, str] = {
 }
 _MATRIX_AXES = ("op", "place")
 _WIDEST = 512
-_AT_ONCE = 1000  # the number of texts that are compressed at once
+_AT_ONCE = 1000  # the number of parts that are compressed at once
 
 
 def map_of(points: Points) -> dict[str, Any]:
@@ -195,9 +196,13 @@ class PageData:
     """The data of one page. `cases` has, by the id of each case, a record or None for each run."""
 
     def __init__(self, runs: Sequence[Digest], cases: Mapping[str, Sequence[ResultRecord | None]]) -> None:
-        # The number of each value in `texts`, by the value; a value that is not a text is in a tuple, as JSON.
-        self._numbers: dict[str | tuple[str] | None, int] = {None: 0}
-        self._known: dict[tuple[str, int], int] = {}  # by column and id() of a value; the digests keep the values alive
+        self._deflating = zlib.compressobj()
+        self._packed: list[bytes] = []
+        self._waiting = ['{"texts":[null']  # parts of the JSON that are not compressed yet
+        # The number of each value in `texts`, by the value; a value that is not a text has a digest of its JSON.
+        self._numbers: dict[str | bytes, int] = {}
+        # The numbers of the values in the columns of _SHARED, by id(); the digests keep the values alive.
+        self._known: Mapping[str, dict[int, int]] = {name: {} for name in _SHARED}
         self._rules = array("I", (self._number(first_of(records)["rules"]) for records in cases.values()))
         self._runs = [
             self._columns(run, (records[number] for records in cases.values())) for number, run in enumerate(runs)
@@ -205,32 +210,36 @@ class PageData:
 
     def packed(self, **more: Any) -> str:
         """Returns all data together with `more`, as base64 of deflated JSON."""
-        deflating = zlib.compressobj()
-        parts = [deflating.compress(part.encode()) for part in self._json(more)]
-        return base64.b64encode(b"".join([*parts, deflating.flush()])).decode()
-
-    def _json(self, more: Mapping[str, Any]) -> Iterator[str]:
-        yield f'{{"rules":{self._rules.tolist()},"texts":['
-        keys = iter(self._numbers)
-        yield _encoded(next(keys))
-        while some := list(islice(keys, _AT_ONCE)):
-            yield "".join(f",{key[0] if isinstance(key, tuple) else _encoded(key)}" for key in some)
-        yield '],"runs":['
+        self._write(f'],"rules":{self._rules.tolist()},"runs":[')
         for number, columns in enumerate(self._runs):
-            yield "{" if not number else ",{"
-            yield ",".join(f'"{name}":{column.tolist()}' for name, column in columns.items())
-            yield "}"
-        yield "]"
-        yield from (f',"{name}":{_encoded(value)}' for name, value in more.items())
-        yield "}"
+            for at, (name, column) in enumerate(columns.items()):
+                self._write(f'{"," if at else ",{" if number else "{"}"{name}":{column.tolist()}')
+                self._compress()
+            self._write("}")
+        self._write("]")
+        for name, value in more.items():
+            self._write(f',"{name}":{_encoded(value)}')
+        self._write("}")
+        self._compress()
+        return base64.b64encode(b"".join([*self._packed, self._deflating.flush()])).decode()
+
+    def _write(self, part: str) -> None:
+        self._waiting.append(part)
+        if len(self._waiting) >= _AT_ONCE:
+            self._compress()
+
+    def _compress(self) -> None:
+        self._packed.append(self._deflating.compress("".join(self._waiting).encode()))
+        self._waiting.clear()
 
     def _number(self, value: Any) -> int:
         """Returns the index of a value in `texts`."""
         if not value:
             return 0
-        key = value if isinstance(value, str) else (_encoded(value),)
+        key = value if isinstance(value, str) else blake2b(_encoded(value).encode(), digest_size=16).digest()
         if (number := self._numbers.get(key)) is None:
-            number = self._numbers[key] = len(self._numbers)
+            number = self._numbers[key] = len(self._numbers) + 1
+            self._write(f",{_encoded(value)}")
         return number
 
     def _columns(self, run: Digest, records: Iterable[ResultRecord | None]) -> dict[str, array[int]]:
@@ -246,9 +255,10 @@ class PageData:
         yield from (self._number(row[name]) for name in _TEXTS)
         for name, (key, shown) in _SHARED.items():
             value = row[key]
-            number = self._known.get((name, id(value))) if value else 0
+            known = self._known[name]
+            number = known.get(id(value)) if value else 0
             if number is None:
-                number = self._known[name, id(value)] = self._number(shown(value))
+                number = known[id(value)] = self._number(shown(value))
             yield number
         yield from map(self._number, _own(run, record))
 

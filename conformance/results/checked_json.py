@@ -13,6 +13,7 @@ from conformance.model.bounds import MOST_VALUES
 
 MOST_LEVELS = 40  # levels of nesting; the files of the suite have at most half as many
 _LARGE = 1 << 20  # bytes; in a longer text, the values are counted
+_SHORT = 40  # characters; longer texts seldom occur twice
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1  # of integers: whatever the kernel or a library can return
 
 
@@ -64,7 +65,8 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = {intern(key): value for key, value in pairs}  # the keys of many records are the same objects
+    # In many records, keys and short texts are the same objects.
+    found = {intern(key): intern(each) if type(each) is str and len(each) < _SHORT else each for key, each in pairs}
     if len(found) < len(pairs):
         twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
         raise ValueError(f"the key {twice[:40]!r} is there twice")

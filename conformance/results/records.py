@@ -43,11 +43,12 @@ from conformance.results.rule_conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
 PLAN_FILE = "plan.json"  # of a run that can be resumed, next to the results
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def encode(record: Mapping[str, object]) -> bytes:
     """Returns a record as a line of ASCII, so that other programs need not know the encoding."""
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=True, sort_keys=False).encode() + b"\n"
+    return _ENCODER.encode(record).encode() + b"\n"
 
 
 def decode(data: bytes | str) -> Record:
@@ -190,7 +191,7 @@ class Recorded:
 
 def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | None = None) -> Recorded:
     """Reads the results file at `path`, or in the directory `path`. Each result gets its missing keys; then `shown`
-    converts it.
+    converts it, unless all its characters are printable.
 
     Raises UserError if the file cannot be read, has a line that is not a record of the schema, or contradicts itself.
     """
@@ -198,6 +199,11 @@ def read_results(path: Path, shown: Callable[[ResultRecord], ResultRecord] | Non
     reader = _Reader(file, shown)
     with reading(file):
         return reader.read(regular_lines(file))
+
+
+def _is_printable(line: bytes) -> bool:
+    """Returns whether no text in a line of JSON can have a character that is not printable."""
+    return line.isascii() and b"\\" not in line and line.decode().isprintable()
 
 
 class _Reader:
@@ -273,9 +279,9 @@ class _Reader:
             raise UserError(f"{where}: a {record['type']} after the footer, which is the last line of a run")
         if record["type"] == "result":
             whole = cast(ResultRecord, complete)
-            shown = self._shown(whole) if self._shown else record
+            shown = record if self._shown is None else whole if _is_printable(line) else self._shown(whole)
             self._add(record, whole, where, whole if shown == whole else shown)
-            if shown in (record, whole):
+            if shown is whole or shown in (record, whole):
                 self._values += self._repeated.learn(line, record, whole) - values_in(line)
         elif record["type"] == "footer":
             completed = list(self._completed.values())

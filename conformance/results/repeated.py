@@ -4,6 +4,7 @@ Large files repeat most values many times. A value that was accepted once is rec
 the value. Therefore no code may change a part of a result in place.
 """
 
+from collections import Counter
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from conformance.results.checked_json import parse, values_in
 
 _OWN = ("case", "reason", "call", "repro", "duration_us")  # keys with a different value in almost every result
 _MOST_LAYOUTS = 24
+_TRIED = 10_000  # values of a key that are stored in any case
 _MOST_TEXT = 32 << 20  # characters: the upper bound for the texts of all stored values
 
 # The keys of a result in the order of the line, each with the text before its value.
@@ -25,6 +27,8 @@ class Repeated:
     def __init__(self) -> None:
         self._layouts: list[_Layout] = []
         self._known: dict[tuple[str, str], tuple[Any, Any]] = {}  # the value in the file, and the completed value
+        self._stored: Counter[str] = Counter()  # the values in `_known`, by key
+        self._again: Counter[str] = Counter()  # the values that were found there, by key; "" stands for every key
         self._room = _MOST_TEXT
         self._absent = completed(cast(ResultRecord, {**RESULT}))
 
@@ -36,6 +40,7 @@ class Repeated:
         text = line.decode()
         for number, layout in enumerate(self._layouts):
             if (parts := _parts(text, layout)) and (found := self._found(parts)):
+                self._again[""] += 1
                 if number:
                     self._layouts.insert(0, self._layouts.pop(number))
                 return found
@@ -54,6 +59,11 @@ class Repeated:
                 return None
         return cast(ResultRecord, raw), cast(ResultRecord, whole)
 
+    def _recurs(self, key: str) -> bool:
+        """Returns whether new values of a key are stored: not if nearly every result has a value of its own."""
+        stored = self._stored[key]
+        return stored < _TRIED or self._again[""] + self._again[key] > stored // 4
+
     def learn(self, line: bytes, raw: ResultRecord, whole: ResultRecord) -> int:
         """Stores the values of an accepted result, and replaces known values in the result by the shared objects.
 
@@ -68,7 +78,8 @@ class Repeated:
             if found := self._known.get((key, part)):
                 raw[key], whole[key] = found  # type: ignore[literal-required]
                 new -= values_in(part)
-            elif self._room > 0:
+                self._again[key] += 1
+            elif self._room > 0 and self._recurs(key):
                 # If a value contains the text that announces the next key, `_parts` cuts the value there. Then parsing
                 # the part fails.
                 try:
@@ -79,6 +90,7 @@ class Repeated:
                     raw[key] = whole[key]  # type: ignore[literal-required]
                 if part == "null" or key not in ("case", "repro", "duration_us"):
                     self._known[key, part] = raw[key], whole[key]  # type: ignore[literal-required]
+                    self._stored[key] += 1
                     self._room -= len(part)
         if layout not in self._layouts:
             self._layouts = [layout, *self._layouts[: _MOST_LAYOUTS - 1]]
