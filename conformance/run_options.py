@@ -283,8 +283,8 @@ class RunOptions:
     waivers: Path | None = _judging(None, "known violations (see docs/waivers.md)", "FILE", given_path, decides=False)
     subject: str | None = _judging(
         None,
-        "the subject of the verdicts; if it is the device, answers of the kernel's core or of libibverbs are no"
-        " violations (default: the device; in the guest, the stack)",
+        "the subject of the verdicts; if it is the device, answers of the kernel's core or of libibverbs do not"
+        " count as violations (default: the device; in the guest, the stack)",
         choices=SUBJECTS,
         decides=False,
     )

@@ -18,7 +18,7 @@ from conformance.errors import UserError
 from conformance.results.files import make_directory, write_through
 from fixtures.guest.changes import LINUX, RDMA_CORE, Change, apply
 
-NO_GIT = "git is not installed, which makes the series"
+NO_GIT = "git is not installed; it makes the series"
 
 
 @dataclass(frozen=True)

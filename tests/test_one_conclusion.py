@@ -114,7 +114,7 @@ def concluded(verdicts: Sequence[str], left_out: int | None = 0, unrecorded: int
 
 def test_a_whole_run_without_anything_left_conforms() -> None:
     found = concluded(["PASS", "UNSUPPORTED", "WAIVED"], other="UNREACHABLE")
-    assert (found.words, found.conforms) == ("x0 conforms to its documents but for 1 waived rule", True)
+    assert (found.words, found.conforms) == ("x0 conforms to its documents except for 1 waived rule", True)
 
 
 @pytest.mark.parametrize(

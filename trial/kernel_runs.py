@@ -58,7 +58,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--rdma-core-tests",
         type=Path,
         metavar="DIR",
-        help="also try rdma-core's own tests, in DIR, on each mutant; those in --before are tried only with them",
+        help="also try rdma-core's own tests, in DIR, on each mutant; mutants in --before with these tests only",
     )
     command.add_argument(
         "--rdma-unit-test",
@@ -175,7 +175,7 @@ def _chosen(arguments: argparse.Namespace, before: report.History) -> list[Mutan
         left = {name for name, each in before.items() if each["outcome"] not in (*report.KILLED, EQUIVALENT, ACCEPTED)}
         chosen = [each for each in chosen if each.name in left or each in tenth]
     if arguments.shard:
-        # A random sample that is always the same gives an estimate for all mutants.
+        # a random sample, the same in every run, gives an estimate for all mutants
         chosen = arguments.shard.part(chosen, lambda each: hashlib.sha256(each.name.encode()).hexdigest())
     return chosen
 

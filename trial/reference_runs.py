@@ -130,7 +130,7 @@ def _violations(
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation)
     whole = len(chosen) == len(known)
     variants = variants if whole else ()
-    if arguments.shard:  # the shard is a part of violations and variants together
+    if arguments.shard:  # violations and variants are divided together
         own = {id(each) for each in arguments.shard.part([*chosen, *variants], lambda each: each.name)}
         chosen, variants = ([each for each in every if id(each) in own] for every in (chosen, variants))
         untriable = untriable and arguments.shard.number == 1

@@ -192,6 +192,8 @@ def apply_profile(judgement: Judgement, needs: Sequence[str], undeclared: Sequen
     capability as the profile expects, the profile's reason is added. If it has a capability that should be absent by
     the profile, a remark says so; this is not a failure, because no document forbids a capability.
     """
+    if not profile.present and not profile.absent:
+        return judgement
     missing = profile.demanded(undeclared)
     if judgement.verdict == Verdict.UNSUPPORTED and missing:
         reasons = "; ".join(f"{name} must be present: {profile.present[name]}" for name in missing)

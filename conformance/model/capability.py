@@ -242,8 +242,8 @@ class Capabilities:
 
     def undeclared(self, needs: Sequence[str], entry: str) -> list[str]:
         """The capabilities in `needs` that the device lacks at `entry`: not declared, not offered, or absent."""
-        known = {**self.declared, **self.offered.get(entry, {})}
-        return [need for need in needs if known.get(need) is False or need in self.absent]
+        declared, offered = self.declared, self.offered.get(entry, {})
+        return [need for need in needs if offered.get(need, declared.get(need)) is False or need in self.absent]
 
     def unreachable(self, needs: Sequence[str], entry: str) -> str:
         """Returns the reason why a case with these needs cannot be run at `entry`; empty if it can be run."""

@@ -4,7 +4,7 @@ tables/loader.py creates cases from tables, and execution/runner.py runs them on
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +156,7 @@ class Expectation:
     moved: str = ""
 
     def as_data(self) -> dict[str, Any]:
-        set_ = {each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name)}
+        set_ = {name: value for name, value in vars(self).items() if value}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in set_.items()}
 
 
@@ -201,6 +201,10 @@ class Step:
         return f"uverbs {command}" if command else self.call
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         visible = {
             key: format_argument(value) for key, value in self.arguments.items() if value not in _HIDDEN.get(key, ())
         }

@@ -121,9 +121,9 @@ class Recorder:
             self.sink = self._open_sink()
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
-        self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
         header = header_record(suite, self.device, list(self.config.invocation_params.args))
-        if not self.live:  # a supervisor knows its plan; in an emulated guest, walking through all cases takes long
+        if not self.live:  # a supervisor knows its plan and options; in an emulated guest, making them takes long
+            self.options = options_of(self.config, None if has_several(self.config) else self.device["name"])
             header |= cast(HeaderRecord, _plan(suite, self.planned))
         header["profile"] = named_profile(self.config.getoption("--rdma-profile"))
         header |= {"seed": self.config.getoption("--rdma-seed"), "tier": self.config.getoption("--rdma-tier")}

@@ -144,14 +144,14 @@ def conclude_run(
         left.append("no rule verified")
     of_stack = counted(count[OF_STACK], "rule")
     known = [counted(count[WAIVED], "waived rule"), of_stack and f"{of_stack} violated by the stack on every device"]
-    but_for = f" but for {' and '.join(filter(None, known))}" if any(known) else ""
+    exceptions = f" except for {' and '.join(filter(None, known))}" if any(known) else ""
     is_incomplete = left_out is None or any(incomplete.values())
     if left:
-        words = f"partial: {', '.join(left)}; no rule was violated{but_for}"
+        words = f"partial: {', '.join(left)}; no rule was violated{exceptions}"
     elif status:
         words = f"the run is incomplete or broken: no conclusion about {device}"
     else:
-        words = f"{device} conforms to its documents{but_for}"
+        words = f"{device} conforms to its documents{exceptions}"
     return RunConclusion(words, status, tuple(left), is_incomplete or status == 3)
 
 

@@ -43,11 +43,12 @@ from conformance.results.rule_conclusions import conclude_rules
 
 FILE_NAME = "results.jsonl"
 PLAN_FILE = "plan.json"  # of a run that can be resumed, next to the results
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def encode(record: Mapping[str, object]) -> bytes:
     """Returns a record as a line of ASCII, so that other programs need not know the encoding."""
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=True, sort_keys=False).encode() + b"\n"
+    return _ENCODER.encode(record).encode() + b"\n"
 
 
 def decode(data: bytes | str) -> Record:

@@ -206,8 +206,7 @@ def loop_for(case: Case, sweep: Sweep, entry: Entry) -> Loop | None:
 
 
 def _is_of_device(entry: Entry) -> bool:
-    """Whether an entry point is an unaltered entry point of a device or, for one of bench/doors.py, has such a
-    library."""
+    """Whether an entry point is an unaltered entry point of a device or, for one of bench/doors.py, is based on one."""
     return type(entry.library if isinstance(entry, RegMrEx) else entry) in (Libibverbs, Uverbs)
 
 

@@ -5,9 +5,10 @@ C types are written as abstract declarators, `struct ibv_mr *`, `char[64]` or `i
 so that the same string can be shown, used in a declaration, and compared by the compiler.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum as ClosedSet
+from functools import cached_property
 
 MAINLINE = "mainline"
 EXPERIMENTAL = "experimental"
@@ -83,10 +84,13 @@ class Enum:
 
     def named(self, name: str) -> EnumValue:
         """Returns the enumerator with a short or full name. Raises KeyError if there is none."""
-        for each in self.values:
-            if name in (each.name, self.short(each.name)):
-                return each
-        raise KeyError(f"{self.name} has no {name}")
+        if name not in self._by_name:
+            raise KeyError(f"{self.name} has no {name}")
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, EnumValue]:
+        return {name: each for each in reversed(self.values) for name in (each.name, self.short(each.name))}
 
     def value_of(self, name: str) -> int:
         """Returns the number of a short or full name. Raises KeyError for an unknown name, and if the documents give no

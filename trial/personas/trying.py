@@ -1,7 +1,7 @@
 """Tries the suite on personas: without a seeded violation, where no case may fail, and with each seeded violation. A
-violation is offered on a persona that has the behaviour which the violation breaks: a case passes on the persona and
-kills the violation on the plain reference, with all capabilities and with only the persona's. A violation that is
-offered must be killed on the persona, unless a behaviour of the persona masks it (`masks` in the tables)."""
+violation is offered on a persona if a case that passes on the persona kills the violation on the plain reference, which
+is tried with all capabilities and with only the persona's. A violation that is offered must be killed on the persona,
+unless a behaviour of the persona masks it (`masks` in the tables)."""
 
 import collections
 import gc
@@ -27,7 +27,7 @@ from trial.violation import Violation
 class CleanRun:
     """The cases on a persona without a seeded violation. `passed` has the ids of the cases that pass.
 
-    `failed` has the failing cases as (id, rules, reason), and a sweep once for each rule that it shows violated.
+    `failed` has the failing cases as (id, rules, reason), and a sweep once for each rule that it violates.
     `broken` has the BROKEN cases as `id: reason`, `findings` the findings of preflight, and `processor_s` the processor
     time of this process.
     """
