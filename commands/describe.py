@@ -8,7 +8,7 @@ import difflib
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from conformance.errors import UserError
+from conformance.errors import PROGRAM, UserError
 from conformance.verbs import (
     EXPERIMENTAL,
     MAINLINE,
@@ -54,7 +54,7 @@ def find(name: str, dialect: str = MAINLINE) -> Verb:
     full = name if name.startswith("ibv_") else f"ibv_{name}"
     if full not in VERBS:
         close = difflib.get_close_matches(full, VERBS, n=3, cutoff=0.6)
-        hint = f"did you mean {' or '.join(close)}?" if close else "`rdma-cts describe` lists them all"
+        hint = f"did you mean {' or '.join(close)}?" if close else f"`{PROGRAM} describe` lists them all"
         raise UserError(f"unknown verb {name!r}", hint=hint)
     if dialect not in dialects(full):
         raise UserError(

@@ -284,10 +284,15 @@ class Digest:
         """The numbers of results that violate a rule, by the worst severity of each result. Waived and unconfirmed
         results are not counted."""
         return count_by_severity(
-            worst_severity(each)
+            self._worst[each["case"]]
             for each in self.results
             if each["effective"] in VIOLATIONS and not self.repetitions.is_unconfirmed(each)
         )
+
+    @cached_property
+    def _worst(self) -> Mapping[str, Severity]:
+        """The worst severity of each result that violates a rule, by case."""
+        return {each["case"]: worst_severity(each) for each in self.results if each["effective"] in VIOLATIONS}
 
     @property
     def headline(self) -> str:
@@ -315,9 +320,7 @@ class Digest:
 
     def by_severity(self) -> tuple[ResultRecord, ...]:
         """Returns all results: first the violations, by severity, then the other results in the order of the run."""
-        rank = {
-            record["case"]: worst_severity(record).rank for record in self.results if record["effective"] in VIOLATIONS
-        }
+        rank = {case: severity.rank for case, severity in self._worst.items()}
         return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
 
     def defects_in(self, case: str) -> list[Defect]:

@@ -93,6 +93,8 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
         "level": "may",
         "source": {"file": "x", "line": 1},
         "call": "x()",
+        "expected": {"outcome": "open"},
+        "repro": "?",
         "layer": "none",
         "entry": "x",
         "effective": "WAIVED",

@@ -6,8 +6,8 @@ from typing import Any
 
 from commands import report
 from conformance.model.record import ResultRecord
-from conformance.results.records import Recorded, encode, footer_record
-from samples import header, numbered, registry, result
+from conformance.results.records import Recorded
+from samples import numbered, recorded, registry, result, written
 
 SUITE = numbered(8)
 RULES = {rule.id: rule.as_data() for rule in registry().values()}
@@ -26,17 +26,12 @@ def lines(verdicts: Mapping[int, str]) -> list[ResultRecord]:
 def run_of(verdicts: Mapping[int, str], *, complete: bool = True, count: int = 8, **head: Any) -> Recorded:
     """A run with these results, of the first `count` cases."""
     results = lines(verdicts)[:count]
-    ids = [line["case"] for line in results]
-    footer = footer_record(ids, results, registry(), duration_s=2.5) if complete else None
-    return Recorded(header(planned=ids, rules=RULES, **head), results, footer)
+    return recorded(results, complete=complete, rules=RULES, **head)
 
 
 def write_run(folder: Path, run: Recorded) -> None:
     """The results file of a run, and the reports that every run has next to it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    records = [run.header, *run.results, *([run.footer] if run.footer else [])]
-    (folder / "results.jsonl").write_bytes(b"".join(encode(record) for record in records))
-    report.write_beside(folder)
+    report.write_beside(written(run, folder))
 
 
 def option(command: Sequence[str], flag: str) -> str:

@@ -5,7 +5,7 @@ import functools
 import textwrap
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -17,10 +17,10 @@ from conformance.judging import Basis, Judgement, conclude
 from conformance.model.capability import Capabilities
 from conformance.model.case import Case
 from conformance.model.observation import Observation, PointExample
-from conformance.model.record import FooterRecord, HeaderRecord, ResultRecord
+from conformance.model.record import FooterRecord, HeaderRecord, Record, ResultRecord
 from conformance.model.rules import Registry
 from conformance.results.case_record import sweep_record
-from conformance.results.records import Recorded, result_record
+from conformance.results.records import Recorded, encode, footer_record, result_record
 from conformance.results.rule_conclusions import conclude_rules
 from conformance.sweeps.judging import rejudge_sweep
 from conformance.sweeps.outcome import Outcome, Points
@@ -169,6 +169,25 @@ def observed_sweep(of: Case, failing: Sequence[str] = ()) -> ResultRecord:
 def result(of: Case, verdict: str = "PASS", reason: str = "as it should be", **more: Any) -> ResultRecord:
     """A result of a case with a given verdict and further changes."""
     return changed(result_record(of, registry(), Judgement(verdict, reason), {"rc": None}), more)
+
+
+def recorded(results: Sequence[ResultRecord], *, complete: bool = True, **head: Any) -> Recorded:
+    """A run with these results, with these changes of its header; without a footer if it is not `complete`."""
+    ids = [line["case"] for line in results]
+    footer = footer_record(ids, results, registry(), duration_s=2.5) if complete else None
+    return Recorded(header(**{"planned": ids, **head}), list(results), footer)
+
+
+def written(run: Recorded, folder: Path) -> Path:
+    """Writes the results file of a run into this folder; returns the folder."""
+    return written_records([run.header, *run.results, *([run.footer] if run.footer else [])], folder)
+
+
+def written_records(records: Iterable[Mapping[str, Any]], folder: Path) -> Path:
+    """Writes these records as a results file into this folder; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.jsonl").write_bytes(b"".join(encode(cast(Record, each)) for each in records))
+    return folder
 
 
 def footer_of(recorded: Recorded) -> FooterRecord:

@@ -36,7 +36,7 @@ from conformance.sweeps.outcome import Outcome, Points
 from conformance.tables.suite import VERSION, Suite
 from recorded_reference import record
 from reports import digest
-from samples import consistent, numbered, observed_result
+from samples import consistent, numbered, observed_result, written_records
 
 Line = dict[str, Any]
 Says = pytest.CaptureFixture[str]
@@ -157,20 +157,12 @@ ATTACKS = (
     IN_FILE(
         "a violation is waived, without waivers", "it counts as WAIVED, but the run had no waivers", without_waivers
     ),
-    IN_FILE(
-        "a violation is waived, without its waiver",
-        "it counts as WAIVED, but has no waiver",
-        failing(effective="WAIVED"),
-    ),
+    IN_FILE("waived, without its waiver", "it counts as WAIVED, but has no waiver", failing(effective="WAIVED")),
     IN_FILE(
         "the waiver of another case", "its waiver is for reg_mr/sample/c4", of_waivers(**{"for": "reg_mr/sample/c4"})
     ),
     IN_FILE("a waiver that had expired", "its waiver had expired on 2025-12-31", of_waivers(expires="2025-12-31")),
-    IN_FILE(
-        "a violation is of the stack",
-        "it counts as STACK, but the run is not about a device",
-        failing(effective="STACK"),
-    ),
+    IN_FILE("it is of the stack", "counts as STACK, but the run is not about a device", failing(effective="STACK")),
     IN_FILE(
         "it is not what the stack answers",
         "it counts as STACK, but is not an answer of the stack",
@@ -243,12 +235,7 @@ ATTACKS = (
     Attack("waivers.yaml", "waivers that the run did not have", "it has waivers.yaml, but its header names"),
     Attack("nothing", "the run's waivers are left out", "its header names waivers, but it", head(waivers=FILE)),
     Attack("profile.yaml", "another profile", "profile.yaml is not the file that", head(profile=FILE)),
-    Attack(
-        "profile.yaml",
-        "a profile that the run did not have",
-        "it has profile.yaml, but its header names no",
-        head(profile=None),
-    ),
+    Attack("profile.yaml", "a profile that the run did not have", "but its header names no", head(profile=None)),
     Attack("nothing", "the run's profile is left out", "its header names profile, but", head(profile=FILE)),
     Attack(
         "told",
@@ -299,12 +286,6 @@ def failed(good: list[Line]) -> list[Line]:
     return [*lines[:-1], {**lines[-1], "rules": {"REG-01": "FAIL"}, "rule_totals": {"FAIL": 1, "without_case": 0}}]
 
 
-def written(lines: Sequence[Line], folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "results.jsonl").write_bytes(b"".join(map(encode, lines)))
-    return folder
-
-
 def said_by(capsys: Says, *arguments: object) -> tuple[int, str]:
     """The exit status and the whole output of a command."""
     capsys.readouterr()
@@ -317,7 +298,7 @@ def said_by(capsys: Says, *arguments: object) -> tuple[int, str]:
 
 def by_file(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
     """Checks that every command refuses the file."""
-    run = written(lines, folder / "run")
+    run = written_records(lines, folder / "run")
     for reader in (["report", "--format", "summary"], ["judge"], ["bundle"], ["compare", run], ["coverage", "--run"]):
         if reader[0] in ("report", "judge", "bundle") or attack.by == "file":
             status, said = said_by(capsys, *reader, run)
@@ -415,7 +396,7 @@ def by_bomb(_: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> No
 
 def by_values(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
     """A results file with a line of millions of empty lists."""
-    run = written(lines, folder / "run")
+    run = written_records(lines, folder / "run")
     with (run / "results.jsonl").open("ab") as file:
         file.write(b'{"type":"x","y":[' + b"[]," * (MOST_VALUES // 2) + b"[]]}\n")
     status, said = said_by(capsys, "report", "--format", "summary", run)
@@ -424,7 +405,7 @@ def by_values(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says)
 
 def by_records(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Says) -> None:
     """A results file with too many records of workers, and without a footer."""
-    run = written([line for line in lines if line["type"] != "footer"], folder / "run")
+    run = written_records([line for line in lines if line["type"] != "footer"], folder / "run")
     with (run / "results.jsonl").open("ab") as file:
         file.write(encode({"type": "worker", "boot_id": ""}) * 1000)
     with pytest.MonkeyPatch.context() as patch:
@@ -442,7 +423,7 @@ def by_file_in_bundle(lines: Sequence[Line], attack: Attack, folder: Path, capsy
 
 def bundled(lines: Sequence[Line], folder: Path, **more: bytes) -> Path:
     """A bundle of these lines with a correct manifest."""
-    run = written(lines, folder / "run")
+    run = written_records(lines, folder / "run")
     files = {"results.jsonl": (run / "results.jsonl").read_bytes(), **more}
     pack(folder / "bundle", claims(digest.read(run)), files)
     return folder / "bundle"
@@ -465,7 +446,7 @@ def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Sa
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", folder / name], check=True)
     (folder / "signers").write_text(f"me@lab {(folder / 'own.pub').read_text()}")
     check = ["verify", "--signers", folder / "signers"]
-    run, bundle, signature = written(lines, folder / "run"), folder / "bundle", folder / "bundle.sig"
+    run, bundle, signature = written_records(lines, folder / "run"), folder / "bundle", folder / "bundle.sig"
     assert said_by(capsys, "bundle", run, "--out", bundle, "--sign", folder / "own")[0] == 0
     status, said = said_by(capsys, *check, bundle)
     assert (status, said.splitlines()[0]) == (1, "signature: of me@lab"), said
@@ -474,7 +455,9 @@ def by_signature(lines: Sequence[Line], attack: Attack, folder: Path, capsys: Sa
         said_by(capsys, "bundle", run, "--out", bundle, "--sign", folder / "strange")
     elif attack.by == "other":
         kept = signature.read_bytes()
-        said_by(capsys, "bundle", written([*lines[:-1]], folder / "2"), "--out", bundle, "--sign", folder / "own")
+        said_by(
+            capsys, "bundle", written_records([*lines[:-1]], folder / "2"), "--out", bundle, "--sign", folder / "own"
+        )
         signature.write_bytes(kept)
     else:
         signature.unlink()
@@ -506,8 +489,8 @@ TRIED: dict[str, Callable[[Sequence[Line], Attack, Path, Says], None]] = {
 
 
 def test_the_runs_to_be_attacked_are_judged_correctly(good: list[Line], tmp_path: Path, capsys: Says) -> None:
-    assert said_by(capsys, "judge", written(good, tmp_path / "1"))[0] == 0
-    status, said = said_by(capsys, "judge", written(failed(good), tmp_path / "2"))
+    assert said_by(capsys, "judge", written_records(good, tmp_path / "1"))[0] == 0
+    status, said = said_by(capsys, "judge", written_records(failed(good), tmp_path / "2"))
     assert (status, "0 verdicts changed" in said) == (1, True), said
 
 

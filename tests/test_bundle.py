@@ -415,7 +415,7 @@ def test_the_packed_sample_is_a_bundle_but_for_its_checksum(tmp_path: Path) -> N
 
 
 CRASHED = {"verdict": "CRASH", "effective": "CRASH", "observed": {}}
-FAILED = {"verdict": "FAIL", "effective": "FAIL"}
+FAILED, PASSED = ({"verdict": verdict, "effective": verdict} for verdict in ("FAIL", "PASS"))
 NOT_FOUNDED = "nothing: 1 recorded verdict not founded on what was observed (exit status 1)"
 # The lines of a run that can be changed.
 LINES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -429,12 +429,7 @@ LINES: dict[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize(
     ("which", "change", "status", "said"),
     [
-        (
-            "unsupported",
-            {"verdict": "PASS", "effective": "PASS"},
-            1,
-            "{case}: verdict is recorded as PASS, but should be UNSUPPORTED",
-        ),
+        ("unsupported", PASSED, 1, "{case}: verdict is recorded as PASS, but should be UNSUPPORTED"),
         ("passed", {"observed": None}, 1, "PASS of {case}: nothing was observed"),
         ("passed", {**CRASHED, "rules": ["REG-17", "API-01"]}, 1, "rules is recorded as ['REG-17', 'API-01']"),
         ("passed", {**CRASHED, "rule_verdicts": {"REG-17": "PASS"}}, 1, "rule_verdicts is recorded as"),

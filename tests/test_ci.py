@@ -14,13 +14,13 @@ from tap.parser import Parser
 
 from commands import test as command
 from commands.__main__ import main
-from conformance.results.records import Recorded, encode, read_results
+from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import STACKS
 from fixtures.system import packages
 from launched import ended, script
-from samples import result
-from test_reports import SUITE, recorded
+from samples import recorded, result, written
+from test_reports import SUITE
 
 CI = ROOT / "ci"
 GITHUB = yaml.safe_load((CI / "github.yml").read_text())["jobs"]["conformance"]
@@ -44,12 +44,6 @@ def test_the_scripts_are_shell_scripts_that_can_be_started(script: Path) -> None
 # The scripts, with a program that has already run
 
 
-def write(folder: Path, run: Recorded) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [run.header, *run.results, *([run.footer] if run.footer else [])]
-    (folder / "results.jsonl").write_bytes(b"".join(encode(line) for line in lines))
-
-
 class Scripts:
     """A copy of ci/ next to a stand-in for the program. The stand-in's `run` only copies results that a test has made;
     all other commands are real."""
@@ -71,7 +65,7 @@ class Scripts:
         shutil.rmtree(self.root / "made", ignore_errors=True)
         (self.root / "status").write_text(str(status))
         if run:
-            write(self.root / "made", run)
+            written(run, self.root / "made")
 
     def call(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         settings = [f"{name}={value}" for name, value in environment.items()]

@@ -13,7 +13,6 @@ from lxml import etree
 from conformance.model.case import Case
 from conformance.model.record import ResultRecord
 from conformance.model.verdict import INCOMPLETE, VERDICTS
-from conformance.results.records import Recorded, encode, footer_record
 from conformance.sweeps.outcome import Outcome
 from kinds import Cli
 from made_sweeps import FLAGS, OUTCOMES, sweep
@@ -21,7 +20,7 @@ from patience import calls_of
 from reports.comparison import KINDS, Change, compare, kind_of
 from reports.comparison_formats import as_markdown, text
 from reports.digest import Digest, digest, read
-from samples import header, numbered, registry, result
+from samples import numbered, recorded, result, written
 
 SUITE = numbered(4)
 # The outcomes of made-up sweeps; in one of them, the device does not offer the call.
@@ -30,22 +29,15 @@ NEWLY = [*OUTCOMES, Outcome("UNSUPPORTED", "success", "it is not there", "REG-15
 
 
 def run(directory: Path, lines: Sequence[ResultRecord], tables: str = "0" * 64, complete: bool = True) -> Path:
-    ids = [line["case"] for line in lines]
-    waivers = {"waivers": {"sha256": "0" * 64}} if any(line["waiver"] for line in lines) else {}
-    head = header(planned=ids, suite={"version": "0", "tables_sha256": tables}, **waivers)
-    end = footer_record(ids, lines, registry(), duration_s=1.0)
-    if waivers:
-        end["waivers"] = {"waived": sum(line["effective"] == "WAIVED" for line in lines), "problems": []}
-    footer = [end] if complete else []
-    directory.mkdir(exist_ok=True)
-    (directory / "results.jsonl").write_bytes(b"".join(encode(line) for line in (head, *lines, *footer)))
-    return directory
+    waivers: dict[str, Any] = {"waivers": {"sha256": "0" * 64}} if any(line["waiver"] for line in lines) else {}
+    made = recorded(lines, complete=complete, suite={"version": "0", "tables_sha256": tables}, **waivers)
+    if waivers and made.footer:
+        made.footer["waivers"] = {"waived": sum(line["effective"] == "WAIVED" for line in lines), "problems": []}
+    return written(made, directory)
 
 
 def digested(*lines: ResultRecord, tables: str, **head: Any) -> Digest:
-    ids = [line["case"] for line in lines]
-    start = header(planned=ids, suite={"version": "0", "tables_sha256": tables}, **head)
-    return digest(Recorded(start, list(lines), footer_record(ids, list(lines), registry(), duration_s=1.0)), Path())
+    return digest(recorded(lines, suite={"version": "0", "tables_sha256": tables}, **head), Path())
 
 
 BY_KIND = {

@@ -109,15 +109,6 @@ def test_one_case_of_each_cause_is_confirmed_alone_and_the_others_together(tmp_p
     assert sum(line["verdict"] == "FAIL" for line in recorded.results) == 4
 
 
-@pytest.mark.parametrize(("works", "confirmed"), [(True, 1), (False, 0)])
-def test_a_worker_that_starts_slowly_is_waited_for_while_it_is_busy(
-    works: bool, confirmed: int, tmp_path: Path
-) -> None:
-    run = Run(tmp_path, always(3))
-    recorded = run(lambda cases: Actor(itertools.chain([SILENCE], lines(cases, run.device)), works=works))
-    assert counts(recorded)[0] == confirmed
-
-
 def test_a_violation_not_seen_again_with_others_is_tried_alone(tmp_path: Path) -> None:
     def device(case: str, before: Sequence[str]) -> str:
         spoiled = before[:1] == [IDS[7]] and case != IDS[6]

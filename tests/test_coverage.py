@@ -12,7 +12,6 @@ from commands.__main__ import main
 from commands.coverage import Coverage, cover, cover_with_results, render
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
-from conformance.results.records import encode, footer_record
 from conformance.tables.suite import Suite
 from conformance.tables.table import Table
 
@@ -42,10 +41,7 @@ def suite(rules: Sequence[str] = (), *tables: Table) -> Suite:
 
 
 def results(tmp_path: Path, lines: Sequence[ResultRecord], complete: bool = True) -> Path:
-    footer = [footer_record([], lines, samples.registry(), duration_s=1.0)] if complete else []
-    path = tmp_path / "results.jsonl"
-    path.write_bytes(b"".join(encode(line) for line in (samples.header(), *lines, *footer)))
-    return path
+    return samples.written(samples.recorded(lines, complete=complete, planned=[]), tmp_path) / "results.jsonl"
 
 
 def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
@@ -55,12 +51,8 @@ def numbers(coverage: Coverage) -> dict[str, tuple[int, int, int, int]]:
 
 
 def test_cases_count_for_each_of_their_rules_in_each_direction() -> None:
-    assert numbers(cover(suite())) == {
-        "REG-01": (2, 1, 1, 0),
-        "REG-02": (1, 0, 1, 0),
-        "REG-23": (1, 1, 1, 0),
-        "REG-03": (1, 0, 0, 1),
-    }
+    found = numbers(cover(suite()))
+    assert found == {"REG-01": (2, 1, 1, 0), "REG-02": (1, 0, 1, 0), "REG-23": (1, 1, 1, 0), "REG-03": (1, 0, 0, 1)}
 
 
 def test_rules_without_a_case_and_with_open_ones_only_are_listed() -> None:
@@ -148,10 +140,8 @@ def test_codes_of_later_steps_count_for_the_verb_they_call(tmp_path: Path) -> No
 def test_a_smoke_run_verifies_no_rule_and_a_dialect_is_not_judged(tmp_path: Path) -> None:
     made = suite()
     line = samples.result(made.cases[0])
-    header = samples.header(tier="smoke", rules=made.registry.as_data())
-    path = tmp_path / "results.jsonl"
-    path.write_bytes(b"".join(encode(each) for each in (header, line)))
-    totals = "\n".join(render(cover_with_results(made, path)))
+    run = samples.recorded([line], complete=False, planned=[], tier="smoke", rules=made.registry.as_data())
+    totals = "\n".join(render(cover_with_results(made, samples.written(run, tmp_path))))
     assert "rules: 1 PARTIAL, " in totals
     assert " without a result, 6 of a vendor's dialect not judged" in totals
 

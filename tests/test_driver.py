@@ -9,7 +9,7 @@ import pytest
 
 from conformance.errors import UserError
 from fixtures.guest import build, driver, once
-from fixtures.guest.driver import DRIVERS, driver_for, ensure_module, module_of
+from fixtures.guest.driver import DRIVERS, ensure_module, module_of
 from fixtures.guest.image import Image
 from fixtures.guest.recipe import SCRIPTS, STACKS, Recipe, recipe_for
 from launched import built_by, root_of
@@ -53,12 +53,6 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
 def image(tmp_path: Path) -> Image:
     root = tmp_path / "images" / "forky-0123" / "root.erofs"
     return Image(tmp_path / "vmlinuz", tmp_path / "initrd", root, "0123", KERNEL, "0123")
-
-
-def test_an_unknown_driver_names_those_that_exist() -> None:
-    with pytest.raises(UserError, match=r"unknown driver: siv.*did you mean siw.*rxe, siw") as caught:
-        driver_for("siv")
-    assert caught.value.status == 2
 
 
 def test_a_module_is_compiled_once_and_again_when_it_is_damaged(tmp_path: Path, compiler: Compiler) -> None:

@@ -27,36 +27,17 @@ from samples import case, changed, numbered, result
 SUITE = load_suite()
 NEEDS = SUITE.registry.needs
 SMOKE = of_tier(SUITE.cases, "smoke")
-GRANTED = case(
-    """
-    - id: sample
-      rules: [REG-05]
-      when: {access: [LOCAL_WRITE, REMOTE_WRITE]}
-      then: success
-      afterwards:
-        - {call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: success}
-    """
-)
-REFUSED = case(
-    """
-    - id: other
-      rules: [REG-05]
-      when: {access: [LOCAL_WRITE]}
-      then: success
-      afterwards:
-        - {call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: refused}
-    """
-)
-ON_DEMAND = case(
-    """
-    - id: on-demand
-      rules: [REG-05]
-      when: {access: [ON_DEMAND]}
-      then: success
-      afterwards:
-        - {call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: refused}
-    """
-)
+
+
+def then_written(id_: str, access: str, then: str) -> Case:
+    later = f"{{call: traffic, op: RDMA_WRITE, rkey: new.rkey, addr: buf, then: {then}}}"
+    row = f"rules: [REG-05], when: {{access: [{access}]}}, then: success, afterwards: [{later}]"
+    return case(f"- {{id: {id_}, {row}}}")
+
+
+GRANTED = then_written("sample", "LOCAL_WRITE, REMOTE_WRITE", "success")
+REFUSED = then_written("other", "LOCAL_WRITE", "refused")
+ON_DEMAND = then_written("on-demand", "ON_DEMAND", "refused")
 OPEN = case("{rules: [REG-05], when: {access: []}, then: open}")
 BOTH = Needs({"REG-05": ("granted RDMA_WRITE at libibverbs", "refused RDMA_WRITE at libibverbs")}, cases={"REG-05": 2})
 

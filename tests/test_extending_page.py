@@ -14,7 +14,7 @@ from conformance.tables.suite import ROOT
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 EDIT = re.compile(
     r"(?P<new>New, )?`(?P<file>[\w./]+)`"
-    r"(?:,\s+(?P<how>after every|after|before|in place of) `(?P<at>[^`]+)`|,\s+(?P<end>at the end))?:\n\n"
+    r"(?:,\s+(?P<how>after every|after|before|in place of)\s+`(?P<at>[^`]+)`|,\s+(?P<end>at the end))?:\n\n"
     r"(?P<indent> *)```\w+\n(?P<block>.*?)\n *```",
     re.DOTALL,
 )

@@ -97,13 +97,6 @@ def test_each_difference_is_found_and_no_other(tmp_path: Path, capsys: Says) -> 
     assert page.count('<tr id="n') == 100
 
 
-def test_equal_nodes_do_not_differ(tmp_path: Path, capsys: Says) -> None:
-    _, data, said = told(nodes(tmp_path / "nodes", 40), capsys)
-    assert data["groups"][0]["differences"] == []
-    assert "no node differs" in said
-    assert (tmp_path / "out" / "drain.sh").read_text() == ""
-
-
 def test_many_nodes_of_another_firmware_are_a_group_of_their_own(tmp_path: Path, capsys: Says) -> None:
     other = changing("stack", "firmware", to="2")
     _, data, _ = told(nodes(tmp_path / "nodes", 40, dict.fromkeys(range(0, 40, 4), other)), capsys)

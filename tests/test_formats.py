@@ -20,8 +20,8 @@ from conformance.model.verdict import VERDICTS
 from conformance.results.records import Recorded
 from conformance.tables.suite import ROOT
 from reports import junit, ktap, markdown, summary
-from samples import header, result
-from test_reports import SUITE, digested, one_of_each, recorded
+from samples import header, recorded, result
+from test_reports import SUITE, digested, one_of_each
 
 SUMMARY = json.loads((ROOT / "docs" / "summary.schema.json").read_text())
 ANY_TEXT = st.text(st.characters(blacklist_categories=()))
@@ -145,13 +145,8 @@ def test_markdown_has_the_verdict_and_a_row_for_each_defect() -> None:
     assert ["FAIL", "1", "1"] in rows
     severity, fingerprint, *rest = rows[-1]
     assert (severity, len(fingerprint)) == ("wrong report", 12)
-    assert rest == [
-        "a registration: a | b <b> [x](y)",
-        "REG-01",
-        "1",
-        "not known",
-        "./rdma-cts run --only reg_mr/sample/c0",
-    ]
+    defect = "a registration: a | b <b> [x](y)"
+    assert rest == [defect, "REG-01", "1", "not known", "./rdma-cts run --only reg_mr/sample/c0"]
 
 
 @given(ANY_TEXT)

@@ -138,11 +138,8 @@ def test_a_struct_embedding_a_missing_one_is_compared_as_far_as_it_goes(header: 
     start = text.index("struct ibv_mw_bind_info {")
     middle = text[start : text.index("struct ibv_sge {", start)]
     checks = check_header(include_dirs=[header((middle, middle.replace("ibv_mw_bind_info", "renamed")))])
-    assert findings(checks) == {
-        "struct ibv_mw_bind_info": FAIL,
-        "struct ibv_mw_bind": FAIL,
-        "struct ibv_mw_bind.bind_info type": FAIL,
-    }
+    names = ("ibv_mw_bind_info", "ibv_mw_bind", "ibv_mw_bind.bind_info type")
+    assert findings(checks) == {f"struct {name}": FAIL for name in names}
     assert "needs types this header lacks" in only(checks, "struct ibv_mw_bind").reason
     assert only(checks, "struct ibv_mw_bind.wr_id type").outcome == PASS
 
@@ -164,29 +161,16 @@ def test_a_finding_says_what_was_expected_and_what_is_there(header: Callable[...
             )
         ]
     )
-    assert only(checks, "enum ibv_access_flags.HUGETLB") == Check(
-        "enum ibv_access_flags.HUGETLB", FAIL, "128", "", "missing in this header; rdma-core has it since 28"
-    )
-    assert only(checks, "enum ibv_send_flags.NEW") == Check(
-        "enum ibv_send_flags.NEW",
-        NOT_COVERED,
-        "",
-        "512",
-        "the header has IBV_SEND_NEW, which the suite does not describe",
-    )
-    assert only(checks, "struct ibv_mw.handle type") == Check(
-        "struct ibv_mw.handle type", FAIL, "uint32_t", "uint32_t handle[2]", "the header declares another type"
-    )
-    assert only(checks, "struct ibv_mw.handle size") == Check(
-        "struct ibv_mw.handle size", FAIL, "4", "8", "the field has another size in the header"
-    )
-    assert only(checks, "prototype ibv_dereg_mr") == Check(
-        "prototype ibv_dereg_mr",
-        FAIL,
-        "int ibv_dereg_mr(struct ibv_mr *mr)",
-        "int ibv_dereg_mr(struct ibv_mr *mr, int flags)",
-        "the header declares another type",
-    )
+    another, size = "the header declares another type", "the field has another size in the header"
+    dereg, new = "int ibv_dereg_mr(struct ibv_mr *mr", "the header has IBV_SEND_NEW, which the suite does not describe"
+    for item, outcome, expected, found, reason in (
+        ("enum ibv_access_flags.HUGETLB", FAIL, "128", "", "missing in this header; rdma-core has it since 28"),
+        ("enum ibv_send_flags.NEW", NOT_COVERED, "", "512", new),
+        ("struct ibv_mw.handle type", FAIL, "uint32_t", "uint32_t handle[2]", another),
+        ("struct ibv_mw.handle size", FAIL, "4", "8", size),
+        ("prototype ibv_dereg_mr", FAIL, f"{dereg})", f"{dereg}, int flags)", another),
+    ):
+        assert only(checks, item) == Check(item, outcome, expected, found, reason)
 
 
 def test_a_header_without_anything_described_fails_item_by_item(tmp_path: Path) -> None:

@@ -154,10 +154,8 @@ def test_the_strip_has_a_night_for_each_result_and_a_gap_for_none(short: Path) -
 def test_the_top_shows_the_latest_night(page: webdriver.Chrome) -> None:
     assert page.find_element(By.TAG_NAME, "h1").text == "Latest night: 2 good"
     news = [each.text for each in page.find_elements(By.CSS_SELECTOR, ".news li")]
-    assert news == [
-        "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen",
-        "trixie: REG-15 PASS → FAIL",
-    ]
+    assert news[1:] == ["trixie: REG-15 PASS → FAIL"]
+    assert news[0] == "trixie: a registration is refused: REMOTE_WRITE without LOCAL_WRITE not seen → seen"
     now = " ".join(page.find_element(By.CLASS_NAME, "now").text.split())
     assert "trixie good 2 rules violated, 2 defects; kernel 6.12.2, rdma-core 56.1" in now
 

@@ -72,7 +72,6 @@ def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> Non
         ("host: [x]\n", ":1:1: unknown key 'host' in a lab (did you mean hosts?)"),
         ("hosts:\n- {device: x}\n", ":2:3: a host lacks the key 'host'"),
         ("hosts:\n- {host: a b}\n", ":2:10: 'a b' is not of the form [USER@]HOST[:PORT]"),
-        ("hosts:\n- {host: -oProxyCommand=x}\n", ":2:10: '-oProxyCommand=x' is not of the form [USER@]HOST[:PORT]"),
         ("hosts:\n- {host: a, group: b}\n", ":2:20: unknown group 'b'"),
         ("hosts:\n- {host: a, gid_index: x}\n", ":2:24: gid_index: 'x' is not an index, 0 or more"),
         ("hosts:\n- {host: a, port: abc}\n", ":2:19: port: 'abc' is not a number above 0"),
@@ -80,7 +79,6 @@ def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> Non
         ("hosts:\n- {host: a, hazardous: maybe}\n", ":2:24: hazardous must be true or false, not the text 'maybe'"),
         ("hosts:\n- {host: a, portt: 1}\n", ":2:13: unknown key 'portt' in a host (did you mean port?)"),
         ("hosts:\n- {host: a}\n- {host: b@a}\n", ":3:3: the name a is given twice (first at "),
-        ("hosts:\n- {host: 'fd00::1'}\n", ":2:10: 'fd00::1' is not of the form [USER@]HOST[:PORT]"),
         ("hosts:\n- {host: '[fd00::1]'}\n", ":2:3: 'fd00::1' is not a name of a directory"),
         ("hosts:\n- {host: a, name: ../x}\n", ":2:19: '../x' is not a name of a directory"),
         ("hosts:\n- {host: lab.json}\n", ":2:3: lab.json is a file of the lab itself: give the host another `name`"),
@@ -307,8 +305,6 @@ LAB = ["--lab", "lab.yaml"]
         # Only a lab can be resumed as a lab.
         ([*LAB, "--resume", "."], "no lab to resume in .: there is no lab.json"),
         ([*LAB, "--resume", "bad"], "bad/lab.json is not a valid plan of a lab"),
-        (["--resume", "bad", "--verb", "reg_mr"], "--verb cannot be given with --resume; all options are taken from"),
-        (["--resume", "bad", "--out", "x"], "--out cannot be given with --resume; all options are taken from"),
         # Options that a lab cannot have are reported once, and not for each host.
         ([*LAB, "--device", "x"], "--device cannot be given with --lab; the file has this option for each host"),
         ([*LAB, "--guest"], "--guest cannot be given with --lab; a lab has no guest"),

@@ -9,7 +9,6 @@ import pytest
 
 from conformance.errors import UserError
 from conformance.model.kind import Kind
-from conformance.results.records import Recorded, footer_record
 from fixtures.guest.changes import Change, Edit
 from fixtures.guest.driver import driver_for
 from fixtures.guest.image import Image
@@ -19,7 +18,7 @@ from kinds import Cli
 from launched import built_by, root_of
 from reports import html, markdown, terminal
 from reports.digest import digest
-from samples import header, numbered, registry, result, user_error
+from samples import numbered, recorded, result, user_error
 from trial.kernel.modules import Modules
 from trial.mended import SAMPLE, left_out, selected, table
 
@@ -98,6 +97,7 @@ def test_modules_of_another_driver_are_compiled_in_the_same_workshop(tmp_path: P
     said: list[str] = []
     modules = Modules(RECIPE, workshop.image, tmp_path, driver_for("siw"), said.append)
     assert "building the workshop" in said[0], "it takes minutes"
+    modules.begin([[change], [MISFIT]])
     assert modules.of([change]).read_text() == "first\nmore\nlast\n"
     assert modules.of([]).read_text() == "first\nlast\n", "the unchanged sources"
     workshop.mended([WHY])
@@ -151,11 +151,9 @@ def test_without_leaves_a_change_out() -> None:
 
 
 def test_every_report_says_in_its_headline_by_which_changes_the_stack_differs(tmp_path: Path) -> None:
-    suite = numbered(1)
-    lines = [result(suite.cases[0])]
-    footer = footer_record([suite.cases[0].id], lines, registry(), duration_s=2.5)
+    lines = [result(numbered(1).cases[0])]
     plain, changed = (
-        digest(Recorded(header(planned=[suite.cases[0].id], under_test=under_test), lines, footer), tmp_path)
+        digest(recorded(lines, under_test=under_test), tmp_path)
         for under_test in ({}, {"given": {"changes": {"window": "1" * 64, "provider": "2" * 64}}})
     )
     assert plain.changed_stack == plain.headline == ""

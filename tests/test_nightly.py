@@ -229,12 +229,8 @@ NOISE = bytes(range(256)) + b"\n"
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "the outcome is not JSON": lambda cell: (cell / "cell.json").write_text("{"),
     "the outcome is of nobody": lambda cell: (cell / "cell.json").write_text('{"schema": "x"}'),
-    "the outcome is a list": lambda cell: (cell / "cell.json").write_text(
-        '{"schema": "rdma-cts-cell/1", "outcome": ["good"]}'
-    ),
     "the outcome is a FIFO": lambda cell: fifo(cell / "cell.json"),
     "the results are torn": lambda cell: torn(cell / "results.jsonl"),
-    "the results are a FIFO": lambda cell: fifo(cell / "results.jsonl"),
     "the results are gone": lambda cell: (cell / "results.jsonl").unlink(),
     "results and summary are noise": lambda cell: [
         (cell / name).write_bytes(NOISE) for name in ("results.jsonl", "summary.json")

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from actors import Audience
+from commands.__main__ import main
+from commands.report import FORMATS
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode, encode, read_results
 from conformance.results.writer import ResultsFile
@@ -44,6 +46,12 @@ def test_an_old_file_is_read_as_recorded() -> None:
     assert footer_of(recorded)["verdicts"]["CRASH"] == 1
     assert not recorded.torn
     assert [record["type"] for record in recorded.others] == ["worker"]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_report_in_each_format_is_made(format_: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["report", str(OLD), "--format", format_, "--out", "-"]) == 0
+    assert SWEEP.partition("@")[0].encode() in capsysbinary.readouterr().out.replace(b"\\", b"")
 
 
 def test_an_old_run_has_severities_and_defects() -> None:

@@ -21,14 +21,13 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from conformance.model.record import Axes, Deviation, ResultRecord, Subsets
 from conformance.model.verdict import VERDICTS, Verdict
-from conformance.results.records import Recorded, footer_record
 from kinds import words
 from made_sweeps import DATA_PATH, FLAGS, OUTCOMES, sweep
 from patience import PATIENCE_S
 from reports import html
 from reports.digest import Digest, digest, read
 from reports.page_data import SHADES
-from samples import header, numbered, registry, result
+from samples import numbered, recorded, registry, result
 
 SUITE = numbered(16)
 RECORDED = Path(__file__).with_name("recorded_violations") / "forky.jsonl"
@@ -55,9 +54,7 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 
 def run(directory: Path, lines: list[ResultRecord], **head: Any) -> Digest:
-    ids = [line["case"] for line in lines]
-    footer = footer_record(ids, lines, registry(), duration_s=12.5)
-    return digest(Recorded(header(planned=ids, rules=RULES, **head), lines, footer), directory)
+    return digest(recorded(lines, rules=RULES, **head), directory)
 
 
 def varied(directory: Path) -> list[ResultRecord]:

@@ -11,8 +11,8 @@ import pytest
 
 from reports.digest import digest
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
-from samples import header, numbered, result
-from test_reports import HOSTILE, recorded
+from samples import header, numbered, recorded, result
+from test_reports import HOSTILE
 
 SUITE = numbered(4)
 ESCAPE = "\x1b"
@@ -71,13 +71,11 @@ def test_a_terminal_has_a_bar_with_pace_and_time_left(terminal: tuple[io.TextIOW
     assert f"  {ESCAPE}[31mFAIL{ESCAPE}[0m reg_mr/sample/c1: it is FAIL\n" in shown
 
 
+BAR = "  ........................ 2 of 100, 49 s left"
+
+
 @pytest.mark.parametrize(
-    ("columns", "bar"),
-    [
-        (30, "  ....... 2 of 100, 49 s left"),
-        (50, "  ........................ 2 of 100, 49 s left"),
-        (24, "  2 of 100, 49 s left"),
-    ],
+    ("columns", "bar"), [(30, "  ....... 2 of 100, 49 s left"), (50, BAR), (24, "  2 of 100, 49 s left")]
 )
 def test_the_time_left_is_the_last_to_go_on_a_narrow_terminal(
     columns: int, bar: str, terminal: tuple[io.TextIOWrapper, int], monkeypatch: pytest.MonkeyPatch

@@ -267,11 +267,6 @@ def test_a_case_is_started_again_after_its_connection_broke(verdicts_of: Any, st
     await_true(lambda: not stand_in.left())
 
 
-def test_a_case_whose_connection_breaks_each_time_is_broken(verdicts_of: Any, stand_in: StandIn) -> None:
-    found, _, _ = verdicts_of("works", "hangs", begins=lambda line: stand_in.cut() if "hangs" in line else None)
-    assert found == {"works": "PASS", "hangs": "BROKEN"}
-
-
 def test_a_line_torn_by_a_broken_connection_is_ignored(
     stand_in: StandIn, project: Project, tmp_path: Path, monkeypatch: Patch
 ) -> None:

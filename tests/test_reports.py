@@ -3,7 +3,6 @@
 import io
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,19 @@ from lxml import etree
 from commands import run as run_command
 from commands.report import write_beside
 from conformance.errors import UserError
-from conformance.model.record import ResultRecord
 from conformance.model.verdict import VERDICTS, Verdict
-from conformance.results.records import Recorded, footer_record
+from conformance.results.records import Recorded
 from conformance.tables.suite import load_suite
 from made_history import run_of, write_run
 from reports import junit, tmt
 from reports.digest import Digest, digest
 from reports.terminal import NORMAL, QUIET, VERBOSE, summary
-from samples import header, numbered, registry, result
+from samples import header, numbered, recorded, result
 
 SCHEMA = etree.XMLSchema(etree.parse(Path(__file__).with_name("junit.xsd")))
 SUITE = numbered(len(VERDICTS))
 TABLES = load_suite()
 HOSTILE = "a\x00b\x1b[31mc\nd\re\tf <b>&amp; ]]> \"'g\u2028h\x85 \U0001f600 \ufffe \ud800"
-
-
-def recorded(results: Sequence[ResultRecord], *, complete: bool = True, **changes: Any) -> Recorded:
-    ids = [line["case"] for line in results]
-    footer = footer_record(ids, results, registry(), duration_s=2.5) if complete else None
-    return Recorded(header(planned=ids, **changes), list(results), footer)
 
 
 def digested(run: Recorded) -> Digest:

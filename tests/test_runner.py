@@ -370,11 +370,7 @@ class WritesWaitForTheNextRequest(Device):
 @pytest.mark.parametrize(
     ("name", "kind", "reason"),
     [
-        (
-            "reg_mr/keys/hundred-regions-none",
-            DeregistrationEndsTwoKeys,
-            "with every second of 100 regions deregistered",
-        ),
+        ("reg_mr/keys/hundred-regions-none", DeregistrationEndsTwoKeys, "with every second of 100 regions dereg"),
         ("reg_mr/keys/hundred-regions-none", KeysOpenTheNeighbour, "moved bytes that it should not"),
         ("reg_mr/atomics_and_order/immediates-in-order-of-8", WritesWaitForTheNextRequest, "before its data was there"),
     ],

@@ -62,11 +62,6 @@ def test_every_input_of_the_recipe_changes_its_digest(name: str) -> None:
     assert other.digest() != recipe.digest()
 
 
-def test_an_unknown_stack_names_those_that_exist() -> None:
-    with user_error(r"did you mean forky.*bookworm, trixie", status=2):
-        recipe_for("forkie")
-
-
 def test_a_kernel_of_another_suite_gets_a_source_of_its_own() -> None:
     recipe = dataclasses.replace(recipe_for("trixie-backports"), mirror="http://mirror.example/debian")
     assert build.bootstrap_command(recipe, Path("/x"))[-2:] == [

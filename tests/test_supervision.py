@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import samples
-from actors import HEADER, IDS, SILENCE, SUITE, Actor, Stage, failed, killed, passed, ran, start, verdicts
+from actors import HEADER, IDS, SILENCE, Actor, Stage, killed, passed, ran, start, verdicts
 from conformance.defects import Severity, defects_of, severity_of, symptoms_of
 from conformance.errors import UserError
 from conformance.judging import judge
@@ -239,7 +239,6 @@ PLAYED: dict[str, tuple[Callable[[], Sequence[Any]], str, str]] = {
     "silence in a case": (lambda: [[*ran(0), start(1), SILENCE], ran(2, 3)], "PHPP", ""),
     "a death in every case": (lambda: [[HEADER, start(number)] for number in range(4)], "CCCC", ""),
     "a result torn by a death": (lambda: [[*ran(0), start(1), passed(1)[:-30]], ran(2, 3)], "PCPP", ""),
-    "two results of a case": (lambda: [[*ran(0), failed(0), start(1), failed(0), passed(1), *ran(2, 3)]], "PPPP", ""),
     "a death in a case that is done": (lambda: [[*ran(0), start(0)], ran(1, 2, 3)], "PPPP", ""),
     "a result before the header": (lambda: [[start(0), passed(0), *ran(1, 2, 3)], ran(0)], "PPPP", ""),
     "a result of another case": (lambda: [[HEADER, start(0), passed(1)], ran(1, 2, 3)], "CPPP", ""),
@@ -292,32 +291,6 @@ def test_a_defect_of_the_harness_leaves_a_footer(stage: Stage) -> None:
     assert verdicts(recorded) == ["PASS", "MISSED", "MISSED", "MISSED"]
     assert recorded.results[-1]["reason"] == "not run: the harness failed (RuntimeError)"
     assert exit_status(footer_of(recorded)) == 3
-
-
-def test_plan_lines_from_a_worker_are_ignored(stage: Stage) -> None:
-    output = {
-        "source": {"file": "/elsewhere", "line": 1},
-        "repro": "?",
-        "rules": ["REG-99"],
-        "level": "may",
-        "call": "nothing()",
-        "expected": {"outcome": "open"},
-        "entry": "uverbs",
-        "layer": "none",
-        "effective": "WAIVED",
-        "waiver": {"for": "REG-01"},
-    }
-    elsewhere = [[start(number), passed(number, **output)] for number in range(4)]
-    recorded = stage.play([HEADER, *itertools.chain.from_iterable(elsewhere)])
-    assert [set(line["rules"]) for line in recorded.results] == [{"REG-01"}] * 4
-    assert {line["level"] for line in recorded.results} == {"must"}
-    assert {line["effective"] for line in recorded.results} == {"PASS"}
-    for line, of in zip(recorded.results, SUITE.cases, strict=True):
-        assert line["waiver"] is None
-        assert (line["call"], line["entry"], line["layer"]) == (str(of.when), "libibverbs", "kernel")
-        assert line["expected"] == {"outcome": "success"}
-        assert line["source"] == {"file": of.location.file, "line": of.location.line}
-        assert line["repro"] == f"./rdma-cts run --only {of.id}"
 
 
 class TestPytestAsWorker:

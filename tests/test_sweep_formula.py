@@ -86,6 +86,17 @@ def test_a_predicate_that_is_nested_too_deeply_is_refused(text: str) -> None:
         predicate.parse(text, SMALL, {})
 
 
+def test_a_flag_that_no_axis_has_is_false_in_a_named_predicate_alone() -> None:
+    named = {"writes_atomically": "REMOTE_ATOMIC | REMOTE_WRITE"}
+    narrow = Space((Axis("access", flags=("REMOTE_WRITE", "REMOTE_READ")),))
+    found = predicate.parse("writes_atomically", narrow, named)
+    assert predicate.column(found, narrow, bool) == column("REMOTE_WRITE", narrow)
+    with pytest.raises(ValueError, match="unknown word 'REMOTE_ATOMIC'"):
+        predicate.parse("REMOTE_ATOMIC", narrow, named)
+    with pytest.raises(ValueError, match="unknown word 'REMOTE_ATOMC'"):
+        predicate.parse("wrong", narrow, {"wrong": "REMOTE_ATOMC"})
+
+
 def test_a_predicate_that_rests_on_itself_is_refused() -> None:
     with pytest.raises(ValueError, match="refers to itself"):
         predicate.parse("one", SMALL, {"one": "two & odp", "two": "one"})

@@ -12,12 +12,12 @@ from commands.report import renderer
 from conformance.defects import Severity
 from conformance.judging import Judgement
 from conformance.model.fault import ON_DEMAND, OWN_ADDRESSES, Fault, FaultKind
-from conformance.results.records import encode, footer_record, result_record
+from conformance.results.records import result_record
 from reports import terminal
 from reports.comparison import CHANGED, GONE, IN_BOTH, NEW, NOT_DECIDED, REGRESSED, UNCONFIRMED, compare
 from reports.digest import Digest, read
 from reports.repetitions import Repetitions
-from samples import header, numbered, registry, result
+from samples import numbered, recorded, registry, result, written
 from test_confirmation import IDS, Run
 
 ODP = Fault(FaultKind.MOVED, "traffic()", "traffic", key="region", region=(ON_DEMAND, OWN_ADDRESSES))
@@ -122,10 +122,7 @@ def run_of(folder: Path, fault: Fault) -> Digest:
     of = numbered(1).cases[0]
     line = result_record(of, registry(), Judgement.of_fault(fault), {"rc": None})
     line["rules"] = ["IOVA-05"]
-    folder.mkdir()
-    data = (header(planned=[of.id]), line, footer_record([of.id], [line], registry(), duration_s=1.0))
-    (folder / "results.jsonl").write_bytes(b"".join(map(encode, data)))
-    return read(folder)
+    return read(written(recorded([line]), folder))
 
 
 def test_a_defect_that_kills_now_is_the_same_defect_and_no_regression(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from conformance.model.fault import Effect, Fault, FaultKind
 class Severity(Enum):
     """The severities, the most severe first.
 
-    `label` is the name in tables of reports, `counted` has the words after a number, in the singular and in the plural,
-    and `meaning` says what the severity means to an application.
+    `rank` is 0 for the most severe. `label` is the name in tables of reports, `counted` has the words after a number,
+    in the singular and in the plural, and `meaning` says what the severity means to an application.
     """
 
+    rank: int
     label: str
     counted: tuple[str, str]
     meaning: str
@@ -59,13 +60,9 @@ class Severity(Enum):
 
     def __new__(cls, label: str, counted: tuple[str, str], meaning: str) -> "Severity":
         member = object.__new__(cls)
-        member._value_ = label
+        member._value_, member.rank = label, len(cls.__members__)
         member.label, member.counted, member.meaning = label, counted, meaning
         return member
-
-    @property
-    def rank(self) -> int:
-        return list(Severity).index(self)
 
     def count(self, number: int) -> str:
         """Returns a text with the number of results of this severity: `43 valid calls refused`."""

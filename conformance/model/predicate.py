@@ -1,7 +1,8 @@
 """Boolean expressions about the points of a space: `REMOTE_WRITE & !LOCAL_WRITE`, `new.ON_DEMAND | odp`.
 
 A word is a flag or value of an axis (`axis.WORD` if several axes have this word), a capability of the device, or a
-named predicate. Whole values are compared by `axis=value`, `axis!=value` and `axis={one,other}`.
+named predicate. In a named predicate, a flag that no axis has is false. Whole values are compared by `axis=value`,
+`axis!=value` and `axis={one,other}`.
 """
 
 import re
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from conformance.model import capability
 from conformance.model.space import Axis, Space
+from conformance.verbs import ENUMS
 from conformance.yamldoc.nodes import quoted
 from conformance.yamldoc.reader import suggestion
 
@@ -19,6 +21,7 @@ _TOKEN = re.compile(
     rf"(?P<rest>\.\w+|\s*!?=\s*(?:{_VALUE}|\{{\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\}}))?)"
 )
 _MAX_DEPTH = 40
+_FLAGS = frozenset(flag for enum in ENUMS.values() if enum.flags for flag in enum.short_names)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class And:
 
 @dataclass(frozen=True)
 class Or:
-    """True if at least one part is true."""
+    """True if at least one part is true; false without parts."""
 
     parts: "tuple[Expression, ...]"
 
@@ -136,6 +139,8 @@ class _Parser:
             raise ValueError(
                 f"{name!r} is ambiguous: the axes {' and '.join(holders)} have it; write {holders[0]}.{name}"
             )
+        if not holders and self._depth and name in _FLAGS:
+            return Or(())
         if not holders:
             raise ValueError(f"unknown word {name!r}{suggestion(name, self._known())}")
         return Word(holders[0], name)
@@ -194,7 +199,7 @@ def column(expression: Expression, space: Space, declared: Callable[[str], bool]
     if isinstance(expression, Not):
         return space.everywhere() ^ column(expression.part, space, declared)
     columns = [column(part, space, declared) for part in expression.parts]
-    result = columns[0]
+    result = columns[0] if columns else 0
     for each in columns[1:]:
         result = result & each if isinstance(expression, And) else result | each
     return result

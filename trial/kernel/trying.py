@@ -31,6 +31,7 @@ TOGETHER = 22  # the number of mutants in one module, except permitted ones, who
 _LOADS = 40  # the number of modules loaded in one guest, because each leaves some resources behind
 _PROGRESS_S = 60.0  # between two lines about a run of many cases
 _UNCHECKED = 6  # the number of mutants whose cases are run together without a mutant
+_SLOW_S = 5.0  # a case that took longer comes after the others
 _TRIES = 3  # the number of tries of a mutant in new guests, after a guest died while no case ran
 
 
@@ -112,6 +113,7 @@ class Trial:
         self._guest: MutantGuest | None = None
         self._plain = modules.of([])
         self._unmutated: dict[str, Answer] = {}
+        self._slow: set[str] = set()
         self._unchecked: list[str] | None = None  # cases that are assumed to pass without a mutant, until they are run
 
     def close(self) -> None:
@@ -148,7 +150,7 @@ class Trial:
         except NotMade as error:
             return finding(mutant, NOT_COMPILED if error.fits else NO_FIT, reason=str(error))
         names = list(only) or own_cases(mutant, self._cases)
-        found = self._tried(mutant, module, sorted(names, key=lambda name: name not in first))
+        found = self._tried(mutant, module, sorted(names, key=lambda name: (name not in first, name in self._slow)))
         if mutant.kills or mutant.leaks:
             self.close()
         return replace(found, seconds=round(time.monotonic() - began, 1))
@@ -166,6 +168,7 @@ class Trial:
                     return finding(mutant, NOT_LOADED, reason=reason)
                 for answer in map(self._with_rules, guest.run(names)):
                     tried, names = tried + 1, names[1:]
+                    self._slow |= {answer.case} if answer.seconds > _SLOW_S else set()
                     broken += [answer] * (answer.verdict == Verdict.BROKEN)
                     detected = answer if answer.rules or answer.verdict == Verdict.CRASH else None
             except NoSession as error:
