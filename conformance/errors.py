@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# The command that starts the suite, for hints and reproducers. The program in packages of distributions sets the
-# variable.
+# The command that starts the suite, for hints. The program in packages of distributions sets the variable.
 PROGRAM = os.environ.get("RDMA_CTS_PROGRAM", "./rdma-cts")
+# The same for results, which have no path of a machine: a checkout's commands are run in the project's directory.
+RECORDED_PROGRAM = "./rdma-cts" if "/" in PROGRAM else PROGRAM
 
 
 def command(*words: object) -> str:

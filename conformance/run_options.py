@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from conformance.errors import PROGRAM
+from conformance.errors import RECORDED_PROGRAM
 from conformance.model.case import Case
 from conformance.model.deadline import CASE_DEADLINE_S, COMPLETION_DEADLINE_S
 from conformance.model.vocabulary import DIALECTS, SUBJECTS, TIERS
@@ -366,7 +366,7 @@ class RunOptions:
         The command ends with the case's id.
         """
         alone = self.of_case(case)
-        return shlex.join([PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
+        return shlex.join([RECORDED_PROGRAM, "run", *replace(alone, device=device or alone.device).arguments()])
 
     @property
     def judged_subject(self) -> str:
