@@ -31,6 +31,17 @@ from conformance.tables.table import Table
 from conformance.yamldoc.parsing import read_bytes
 
 R = TypeVar("R", HeaderRecord, ResultRecord, FooterRecord)
+# A row that an ordinary device passes, and a sweep of two points that it refuses.
+ROW = "{rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: {outcome: success, mr: as_asked}}"
+SPACE = """
+- id: space
+  rules: [REG-15]
+  sweep:
+    axes: {access: [[REMOTE_WRITE], [REMOTE_ATOMIC]]}
+    points: 2
+    expect: [{then: refused, rule: REG-15}]
+  when: {access: $access}
+"""
 
 
 def flip(path: Path) -> None:

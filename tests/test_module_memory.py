@@ -19,6 +19,7 @@ from conformance.model.verdict import Verdict
 from conformance.results.case_record import case_record
 from kinds import Patch
 from reference.bench import ReferenceBench
+from samples import ROW, SPACE
 from trial.running import on_the_reference
 
 HEAD = """\
@@ -26,16 +27,6 @@ allocinfo - version: 2.0
 #     <size>  <calls> <tag info>
        40960        {0} mm/filemap.c:2001 func:__filemap_get_folio
            0        0 net/core/skbuff.c:656 func:__alloc_skb
-"""
-ROW = "{rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: {outcome: success, mr: as_asked}}"
-SPACE = """
-- id: space
-  rules: [REG-15]
-  sweep:
-    axes: {access: [[REMOTE_WRITE], [REMOTE_ATOMIC]]}
-    points: 2
-    expect: [{then: refused, rule: REG-15}]
-  when: {access: $access}
 """
 
 

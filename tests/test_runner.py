@@ -27,19 +27,10 @@ from reference.bench import ReferenceBench
 from reference.device import Device
 from reference.objects import Region
 from reference.stack import without
+from samples import ROW, SPACE
 from trial.running import judgement_on, on_the_reference
 
-ROW = "{rules: [REG-01], when: {access: [LOCAL_WRITE]}, then: {outcome: success, mr: as_asked}}"
 ON_DEMAND = "{rules: [REG-17], needs: [odp], when: {access: [LOCAL_WRITE, ON_DEMAND]}, then: success}"
-SPACE = """
-- id: space
-  rules: [REG-15]
-  sweep:
-    axes: {access: [[REMOTE_WRITE], [REMOTE_ATOMIC]]}
-    points: 2
-    expect: [{then: refused, rule: REG-15}]
-  when: {access: $access}
-"""
 
 
 SUITE = load_suite()

@@ -12,8 +12,6 @@ from conformance.model.verdict import NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdic
 from conformance.results.conclusions import counted, verdict_on
 from conformance.tables.suite import POINT
 
-# Verdicts that do not count against a rule that other cases verify: the device or the stack lacks something that the
-# case needs.
 # The reasons why a part of a rule's evidence was not seen.
 NOT_OFFERED, NOT_REACHED, NOT_RUN, OPEN = "not offered", "not reachable here", "not in this run", "left open"
 NO_CONTROL, CONTROL_NOT_OFFERED = "refused, but its control was not seen", "refused, but its control is not offered"
