@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, shorts_in, worst_severity
+from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, severity_of, shorts_in
 from conformance.errors import UserError
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed
@@ -292,7 +292,11 @@ class Digest:
     @cached_property
     def _worst(self) -> Mapping[str, Severity]:
         """The worst severity of each result that violates a rule, by case."""
-        return {each["case"]: worst_severity(each) for each in self.results if each["effective"] in VIOLATIONS}
+        return {
+            each["case"]: min(map(severity_of, self.symptoms[each["case"]]), key=lambda severity: severity.rank)
+            for each in self.results
+            if each["effective"] in VIOLATIONS
+        }
 
     @property
     def headline(self) -> str:

@@ -5,7 +5,7 @@ across rules, entry points and rows. The source of the stack is not needed: symp
 condition count as one defect. judging/ has the verdicts.
 """
 
-from conformance.defects.defect import Answering, Defect, answering_of, defects_of, is_of_stack, worst_severity
+from conformance.defects.defect import Answering, Defect, answering_of, defects_of, is_of_stack
 from conformance.defects.severity import Severity, count_by_severity, severity_of, severity_of_fault
 from conformance.defects.symptom import Cause, Symptom, cause_of, symptoms_of
 from conformance.defects.words import shorts_in
@@ -25,5 +25,4 @@ __all__ = [
     "severity_of_fault",
     "shorts_in",
     "symptoms_of",
-    "worst_severity",
 ]

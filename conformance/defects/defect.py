@@ -246,7 +246,3 @@ def _order(defect: Defect) -> tuple[bool, bool, int, int, int, tuple[str, ...]]:
 
 def _rank(symptom: Symptom) -> tuple[int, bool]:
     return severity_of(symptom).rank, bool(symptom.smallest)
-
-
-def worst_severity(record: ResultRecord) -> Severity:
-    return min(map(severity_of, symptoms_of(record)), key=lambda severity: severity.rank)
