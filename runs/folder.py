@@ -75,5 +75,6 @@ def _remove_empty_consoles(out: Path) -> None:
 
 
 def _remove_work(out: Path) -> None:
-    for folder in out.glob(f"{WORK}*"):
-        shutil.rmtree(folder, ignore_errors=True)
+    for folder in out.iterdir() if out.is_dir() else ():
+        if folder.name.startswith(WORK):
+            shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def write_lab_plan(plan: LabPlan, folder: Path) -> None:
 
 
 def _write(path: Path, schema: str, plan: Plan | LabPlan) -> None:
-    data = json.dumps({"schema": schema, **asdict(plan)}, indent=1) + "\n"
+    data = json.dumps({"schema": schema, **vars(plan)}) + "\n"
     write_atomically(path, data.encode("ascii"))
 
 
