@@ -7,7 +7,7 @@ conformance/model/record_shape.py checks the shape of records.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -86,7 +86,7 @@ class RuleFacts:
         """The document and its section; empty if unknown."""
         return ", ".join(filter(None, (self.document, self.section)))
 
-    @property
+    @cached_property
     def documented(self) -> str:
         """The document's words in one line with their source, or the reason why they are not quoted."""
         said = f'"{self.quote}" ({self.source})' if self.quote else self.source
@@ -326,6 +326,17 @@ class Digest:
         """Returns all results: first the violations, by severity, then the other results in the order of the run."""
         rank = {case: severity.rank for case, severity in self._worst.items()}
         return tuple(sorted(self.results, key=lambda record: rank.get(record["case"], len(Severity))))
+
+    @cached_property
+    def _made(self) -> dict[tuple[Callable[..., Any], int], Any]:
+        return {}
+
+    def once(self, make: Callable[[Any], Any], value: Any) -> Any:
+        """Returns what `make` returns for a value of a result, which several results may share."""
+        key = make, id(value)
+        if key not in self._made:
+            self._made[key] = make(value)
+        return self._made[key]
 
     def defects_in(self, case: str) -> list[Defect]:
         """Returns the defects that a case shows, the most severe first."""
