@@ -23,7 +23,7 @@ from conformance.results.waiver_file import read_waivers
 from conformance.run_options import RunOptions
 from conformance.supervision import RunPlan
 from conformance.tables.suite import load_suite
-from conformance.tables.tiers import Shard, shipped_durations
+from conformance.tables.tiers import DEFAULT, OTHER_S, Shard, of_tier, shipped_durations
 from kinds import Cli, Folders, Patch, Says
 from recorded_reference import record
 from reports.comparison import compare
@@ -44,7 +44,7 @@ OF = 3
 
 def seconds(ids: Sequence[str]) -> float:
     """Returns the total of the shipped durations of these cases."""
-    return sum(shipped_durations().get(id_, 0.15) for id_ in ids)
+    return sum(shipped_durations().get(id_, OTHER_S) for id_ in ids)
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 7, 40])
@@ -55,6 +55,13 @@ def test_shards_are_the_whole_do_not_overlap_and_take_equally_long(of: int) -> N
         assert part == [id_ for id_ in IDS if id_ in set(part)]
     times = list(map(seconds, parts))
     assert max(times) - min(times) <= max(shipped_durations().values())
+
+
+@pytest.mark.parametrize("of", [3, 8, 16])
+def test_no_shard_of_a_default_run_waits_for_a_single_case(of: int) -> None:
+    ids = [case.id for case in of_tier(SUITE.cases, DEFAULT)]
+    times = [seconds(Shard(number, of).part(ids, str, shipped_durations())) for number in range(1, of + 1)]
+    assert max(times) <= 1.1 * min(times)
 
 
 def test_a_shard_for_which_nothing_is_left_says_so() -> None:
