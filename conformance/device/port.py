@@ -152,6 +152,6 @@ class Port:
 def text_of(path: Path) -> str:
     """The content of a file of sysfs; empty if it cannot be read."""
     try:
-        return path.readtext_of(encoding="ascii", errors="replace").strip()
+        return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:  # the entry does not exist, or is not set (EINVAL)
         return ""
