@@ -7,8 +7,10 @@ from typing import Any, Unpack
 
 import pytest
 
-from conformance.judging import answering_layer, crash_location, judge, kernel_alarm
+from conformance.judging import judge
+from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
+from conformance.judging.kernel_alarms import crash_location, kernel_alarm
 from conformance.model.case import Case
 from conformance.model.fault import ON_DEMAND as OF_DEMAND
 from conformance.model.fault import OWN_ADDRESSES, Fault, FaultKind
