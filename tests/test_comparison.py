@@ -248,7 +248,7 @@ OLD_AND_NEW = [
 def test_verdicts_of_two_runs_have_a_conclusion(
     old: str, new: str, status: int, said: str, tmp_path: Path, cli: Cli
 ) -> None:
-    folders = []
+    folders: list[Path] = []
     for verdicts in (old, new):
         tried = [(case, each) for case, each in zip(SUITE.cases, verdicts.split(), strict=False) if each != "-"]
         lines = [result(case, "FAIL", **WAIVED) if each == "WAIVED" else result(case, each) for case, each in tried]
