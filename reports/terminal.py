@@ -17,7 +17,7 @@ from conformance.defects import Severity
 from conformance.errors import PROGRAM, command
 from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
-from conformance.model.verdict import INCOMPLETE, VERDICTS, Verdict
+from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
 from reports import confirmation
@@ -26,15 +26,9 @@ from reports.text import columns_of, fitted, format_count, format_rules, one_lin
 
 _COLOURS: dict[str, str] = {
     Verdict.PASS: "32",
-    Verdict.FAIL: "31",
-    Verdict.CRASH: "31",
-    Verdict.HANG: "31",
-    Verdict.BROKEN: "35",
-    Verdict.MISSED: "35",
-    Verdict.UNSUPPORTED: "33",
-    Verdict.UNREACHABLE: "33",
-    Verdict.WAIVED: "33",
-    Verdict.STACK: "33",
+    **dict.fromkeys(VIOLATIONS, "31"),
+    **dict.fromkeys(INCOMPLETE, "35"),
+    **dict.fromkeys((*NOT_TESTABLE, *EXCUSED), "33"),
 }
 REPORT = "report.html"
 _SEVERITY, _WAIVED = "31", "33"

@@ -8,20 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import Verdict
+from conformance.model.verdict import NOT_TESTABLE, Verdict
 from reproducers.findings import Finding, Run, stacks_of
 
 ORIGIN = re.compile(r"[a-z0-9_]+\Z")
 _VERSION = {"major": 5, "minor": 3}
 _ISSUE_VERSION = 1  # increase it when the description of the same finding changes
 _EXCERPT = 16384
-_STATUS = {
-    Verdict.PASS: "PASS",
-    Verdict.UNSUPPORTED: "SKIP",
-    Verdict.UNREACHABLE: "SKIP",
-    Verdict.BROKEN: "ERROR",
-    Verdict.MISSED: "MISS",
-}  # all other verdicts are FAIL
+# All other verdicts are FAIL.
+_STATUS = {Verdict.PASS: "PASS", **dict.fromkeys(NOT_TESTABLE, "SKIP"), Verdict.BROKEN: "ERROR", Verdict.MISSED: "MISS"}
 
 
 def objects(findings: Sequence[Finding], runs: Sequence[Run], origin: str) -> dict[str, Any]:

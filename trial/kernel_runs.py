@@ -5,6 +5,7 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
                 and each.verdict not in (Verdict.HANG, Verdict.CRASH)
             }
             for name, test in peers.seen([each for each in chosen if each.name in asked]):
-                findings[name] = Finding(**{**findings[name].as_data(), peer: test})
+                findings[name] = replace(findings[name], **{peer: test})
                 report.write(out, findings.values(), before)
                 if arguments.verbose:
                     print(f"{name}: {test or 'no test of the peer'}", flush=True)

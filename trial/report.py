@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from conformance.results.files import make_directory, write_through
 from trial.trying import KILLED, MISATTRIBUTED, SURVIVED, Finding
@@ -109,9 +110,14 @@ def write(trial: Trial, out: Path) -> None:
         "duration_s": round(trial.duration_s, 3),
         "passed": trial.passed,
         "untriable": trial.untriable,
-        "findings": [each.as_data() for each in trial.findings],
-        "permitted_variants": [each.as_data() for each in trial.permitted_variants],
+        "findings": list(map(asdict, trial.findings)),
+        "permitted_variants": list(map(asdict, trial.permitted_variants)),
     }
+    write_files(out, "trial", data, markdown(trial))
+
+
+def write_files(out: Path, name: str, data: Any, table: str) -> None:
+    """Writes NAME.json and NAME.md into a directory. Raises UserError."""
     make_directory(out)
-    write_through(out / "trial.json", (json.dumps(data, indent=1) + "\n").encode())
-    write_through(out / "trial.md", markdown(trial).encode())
+    write_through(out / f"{name}.json", (json.dumps(data, indent=1) + "\n").encode())
+    write_through(out / f"{name}.md", table.encode())

@@ -11,7 +11,7 @@ import collections
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from string import ascii_lowercase
 from typing import Any
 
@@ -55,9 +55,6 @@ class Finding:
     seconds: float = 0.0
     peer: str | None = None
     unit_test: str | None = None
-
-    def as_data(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def finding(mutant: Mutant, outcome: str, **more: Any) -> Finding:
