@@ -66,17 +66,7 @@ _OFFERED = ("rereg_mr", "rereg_translation", "advise_mr", "reg_dmabuf_mr", "zero
 # Capabilities that a program need not test. The compiler or the answer shows calls that do not exist. On other
 # transports than InfiniBand and RoCE, the program's queue pairs, which are connected by state transitions, cannot be
 # set up.
-_IMPLIED = (
-    *BY_SYMBOL,
-    "rc",
-    "uc",
-    "immediate_data",
-    "iba_statuses",
-    "read_sinks",
-    "lists",
-    "iova_page_offset",
-    *_OFFERED,
-)
+_IMPLIED = (*BY_SYMBOL, *"rc uc immediate_data iba_statuses read_sinks lists iova_page_offset".split(), *_OFFERED)
 
 
 @dataclass(frozen=True)
@@ -117,8 +107,9 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
         writer.features.add("mixed")
     _needs(writer)
     set_up(writer)
-    for step in case.before:
-        _before(writer, step)
+    for step in case.before:  # these calls belong to the set-up
+        _step(writer, step, "before")
+        writer.say_if("violations", 'errx(2, "not set up");')
     _step(writer, case.when, "")
     _afterwards(writer)
     if "mixed" in writer.features:
@@ -164,14 +155,6 @@ def _step(writer: Writer, step: Step, when: str) -> None:
     offered = [need for need in writer.case.needs if need in _OFFERED]
     if not when and offered:
         writer.say_if("violations && (error == EOPNOTSUPP || error == ENOSYS)", f'errx(77, "no {offered[0]}");')
-
-
-def _before(writer: Writer, step: Step) -> None:
-    """Writes a call that belongs to the set-up."""
-    if step.call not in STEPS:
-        raise Inexpressible(f"it makes the call {step.call}")
-    _step(writer, step, "before")
-    writer.say_if("violations", 'errx(2, "not set up");')
 
 
 def _afterwards(writer: Writer) -> None:

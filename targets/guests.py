@@ -54,18 +54,7 @@ SUITE_PARTS = (
     ),
 )
 # Further paths of the project for a shell in the guest, in which the suite runs as on any host.
-_SHELL_PARTS = (
-    "rdma-cts",
-    "commands",
-    "targets",
-    "runs",
-    "bundles",
-    "fixtures",
-    "reports",
-    "reproducers",
-    "profiles",
-    "waivers",
-)
+_SHELL_PARTS = "rdma-cts commands targets runs bundles fixtures reports reproducers profiles waivers".split()
 _PROFILE = Path("profile.yaml")
 _FEW = 40  # with more cases, a template with the software under test saves time
 
