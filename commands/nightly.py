@@ -126,7 +126,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _days(text: str) -> float:
-    """Returns a finite number of days, at least 0. Raises ArgumentTypeError."""
     try:
         return budget_seconds(text)
     except argparse.ArgumentTypeError as error:
@@ -338,7 +337,6 @@ def _finished(command: list[str], environment: Mapping[str, str], output: int) -
 
 
 def _last_line(log: Path) -> str:
-    """Returns the last line of a log that is not blank; empty if all lines are blank."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _LAST_BYTES))
         lines = file.read().decode(errors="replace").splitlines()

@@ -118,7 +118,6 @@ def _read_first(cells: Iterable[Cell], runs: dict[Path, Run]) -> bool:
 
 
 def _papers(page: HistoryPage, runs: Sequence[Run], suite: Suite) -> dict[str, site.Papers]:
-    """Returns further facts about each defect, by the fingerprint that stands for the defect."""
     places = places_in(ROOT / "docs" / FOLDER / PLACES)
     mended: dict[str, list[site.Mending]] = {}
     for change in read_changes():

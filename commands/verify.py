@@ -178,7 +178,6 @@ def _told_of(shown: Path, folder: Path) -> Iterator[None]:
 
 
 def _wrong_in_header(header: HeaderRecord, suite: Suite) -> str:
-    """Returns the contradiction between the header and these tables; empty if there is none."""
     if wrong := wrong_by_tables(header, suite):
         return wrong
     planned = set(header["planned"])
@@ -240,7 +239,6 @@ def _judged(suite: Suite, recorded: Recorded, folder: Path, manifest: Manifest, 
 
 
 def _difference(recorded: ResultRecord, now: ResultRecord) -> str:
-    """Returns the difference between a recorded result and the judgement of its observation; empty if there is none."""
     for key in _COMPARED:
         before, after = recorded.get(key), now.get(key)
         if (before or None) != (after or None):

@@ -126,7 +126,6 @@ class Morning:
         return self._known_of(partial(Facts.shows, fingerprints=own))
 
     def _known_of(self, has: Callable[[Facts], bool | None]) -> Mapping[str, bool]:
-        """Returns the answer of `has` for each night, without unknown answers."""
         text = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
         return {night: each for night, each in text.items() if each is not None}
 

@@ -73,7 +73,6 @@ def summary(run: Digest, out: Path, stream: TextIO | None = None, level: int = N
 
 
 def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
-    """Yields a line that explains the columns, and a line of at most _WIDTH columns for each defect."""
     if run.defects and level == NORMAL:
         yield "defects, most severe first: severity, number, what is wrong (rules), in how many cases"
     first_of_stack = next((defect for defect in run.defects if defect.of_stack), None)
@@ -93,7 +92,6 @@ def _defects(run: Digest, stream: TextIO, level: int) -> Iterator[str]:
 
 
 def _undecided(run: Digest, stream: TextIO) -> Iterator[str]:
-    """Yields a line for each undecided rule, with its first case."""
     found: dict[str, list[ResultRecord]] = {}
     for record in run.results:
         for rule in record["rules"]:
@@ -127,7 +125,6 @@ def _program(run: Digest, out: Path) -> Iterator[str]:
 
 
 def _next(run: Digest, out: Path) -> str:
-    """Returns the most useful next step."""
     if run.footer is None or run.counts.get(Verdict.MISSED):
         if run.header.get("shards"):
             return "run the missing shards, resume those cut short, and merge all of them into another --out"

@@ -46,6 +46,5 @@ def _notes(record: ResultRecord) -> Iterator[str]:
 
 
 def _duration(microseconds: float | None) -> str:
-    """Returns a duration as hours, minutes and seconds, as tmt expects it."""
     seconds = round((microseconds or 0) / 1e6)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

@@ -63,7 +63,6 @@ def is_plain(verb: Verb) -> bool:
 
 
 def _operands(writer: Writer, call: str, arguments: Arguments) -> list[str]:
-    """The arguments of a verb, in the form and order of its prototype. Raises Inexpressible."""
     return [_operand_of(writer, call, parameter.name, arguments) for parameter in VERBS[call].parameters]
 
 

@@ -182,7 +182,6 @@ def _told_apart(other: Digest, run: Digest) -> str:
 
 
 def _tested(run: Digest) -> Iterator[str]:
-    """The versions, and the hashes of the loaded software."""
     device = run.header["device"]
     yield from _wrapped(f"Tested: {device.get('name', '?')} ({device.get('driver', '?')}), {_stack(run)}.")
     for name, digest in run.under_test.items():

@@ -45,7 +45,6 @@ def _prepare(writer: Writer, step: Step) -> None:
 
 
 def _pair(writer: Writer, step: Step) -> str:
-    """The expression for the queue pairs of an operation."""
     via = str(step.arguments.get("via", NULL))
     if via != NULL:
         return identifier(via)
@@ -61,7 +60,6 @@ def _pair(writer: Writer, step: Step) -> str:
 
 
 def _asked(step: Step) -> str:
-    """Returns the description of the operation, for people."""
     position = str(step.arguments["position"])
     at = step.arguments["addr"]
     place = f"{position} of {at.text}" if position != "whole" else f"at {at.text}"  # type: ignore[union-attr]

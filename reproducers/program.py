@@ -123,7 +123,6 @@ def program_of(case: Case, rules: Mapping[str, Rule], width: int = WIDTH, remark
 
 
 def _types(case: Case) -> set[str]:
-    """Returns the types of queue pairs that a case needs."""
     steps = (*case.before, case.when, *case.afterwards)
     new = [step for step in steps if "qp_type" in step.arguments and step.arguments.get("via", NULL) == NULL]
     return {qp.kind for qp in case.given.qps.values()} | {str(step.arguments["qp_type"]) for step in new}
@@ -227,7 +226,6 @@ def _top(writer: Writer, rules: Mapping[str, Rule], remark: str) -> list[str]:
 
 
 def _rights(writer: Writer) -> list[str]:
-    """Returns the access flags for peers that the operations of the program need."""
     more = {"atomic": "IBV_ACCESS_REMOTE_ATOMIC", "flush": "IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT"}
     return [
         "IBV_ACCESS_REMOTE_WRITE",

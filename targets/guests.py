@@ -172,7 +172,6 @@ class Guests:
         )
 
     def _arguments(self, options: RunOptions) -> list[str]:
-        """Returns the options of pytest that are the same in every guest."""
         tables = tuple(Path(name) for _, name in self._vendor)
         inside = options.inside_guest(self.driver.device, tables, _PROFILE if self._options.profile else None)
         return ["--rdma-alone", *inside.plugin_arguments()]

@@ -142,7 +142,6 @@ def _refused(chosen: Sequence[Mutant], findings: Iterable[Finding]) -> list[str]
 
 
 def _module(driver: Driver, recipe: Recipe, image: Image, say: Say) -> DriverModule:
-    """The files of the driver in the guest before a mutant is loaded."""
     if driver.name != DEFAULT_DRIVER:
         return DriverModule(driver.module, lambda: ensure_module(driver, recipe, image, cache_directory(), say))
     mended = ensure_mended(chosen_changes(()), recipe, image, cache_directory(), say)

@@ -85,7 +85,6 @@ def finding(violation: Violation, outcome: str, by: dict[str, str], tried: int, 
 
 
 def _detections(judgements: Iterable[tuple[Case, Judgement]]) -> tuple[dict[str, str], list[str]]:
-    """Returns the cases that fail, with their reasons, and the cases that are BROKEN."""
     detected: dict[str, str] = {}
     broken = []
     for case, judgement in judgements:

@@ -183,7 +183,6 @@ def _violations(
 
 
 def _permitted(arguments: argparse.Namespace, suite: Suite, known: Sequence[Violation]) -> int:
-    """Runs all cases of the default tier on permitted variants; exit status 1 if a case fails."""
     _check_jobs(arguments.jobs)
     chosen = chosen_of(known, suite, arguments.rule, arguments.violation, arguments.shard)
     if arguments.list:

@@ -61,7 +61,6 @@ class Peers:
         return [test for test in failing if test in again]
 
     def _passing(self, tests: Sequence[str]) -> list[str]:
-        """Returns those of these tests that pass with the mended driver."""
         waiting, ended = [each for each in tests if each not in self._unmutated], False
         while waiting and not ended:
             failing, ended = self._failing([], waiting)

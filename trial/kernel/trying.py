@@ -217,7 +217,6 @@ class Trial:
         return signs - _signs(self._without(answer.case)) if signs else signs
 
     def _without(self, case: str) -> Answer:
-        """The outcome of a case without a mutant."""
         if case not in self._unmutated:
             if self._unchecked is not None:
                 self._unchecked.append(case)
@@ -226,7 +225,6 @@ class Trial:
         return self._unmutated[case]
 
     def _fail_without(self, cases: Sequence[str]) -> set[str]:
-        """Runs cases without a mutant; returns those that fail or are BROKEN."""
         waiting = list(dict.fromkeys(cases))
         if len(waiting) > 1:
             try:
