@@ -16,7 +16,7 @@ from conformance.results.records import Recorded, encode, read_results
 from conformance.results.writer import ResultsFile
 from conformance.tables.suite import ROOT
 from kinds import Cli
-from runs.plan import LabPlan, Plan, read_plan, write_lab_plan, write_plan
+from runs.plan import LabPlan, Plan, read_plan, write_plan
 from samples import footer_of, header, user_error
 
 UNBROKEN = [HEADER, start(0), passed(0), start(1), failed(1), *ran(2, 3)[1:]]
@@ -275,7 +275,7 @@ def test_arguments_that_are_damaged_are_reported_with_their_file(
     tmp_path: Path, name: str, changes: dict[str, object], output: str, cli: Cli
 ) -> None:
     write_plan(PLAN, tmp_path)
-    write_lab_plan(LabPlan((), "/somewhere", "lab.yaml"), tmp_path)
+    write_plan(LabPlan((), "/somewhere", "lab.yaml"), tmp_path)
     recorded = json.loads((tmp_path / name).read_text())
     for path in tmp_path.iterdir():
         path.unlink()

@@ -184,7 +184,7 @@ def _build(chosen: Sequence[Mutant], modules: Modules) -> int:
     failed = 0
     for mutant in sorted(chosen, key=lambda each: each.of_header):
         try:
-            modules.of([mutant.change])
+            modules.of([mutant])
         except NotMade as error:
             failed += 1
             print(f"{mutant.file}/{mutant.name}: {error}", flush=True)

@@ -124,7 +124,7 @@ class Trial:
     ) -> Iterator[Finding]:
         """Tries each mutant alone, first with the cases that detected it in an earlier trial; compiles the modules
         while cases run."""
-        self._modules.begin([each.change] for each in mutants if not each.equivalent)
+        self._modules.begin([each] for each in mutants if not each.equivalent)
         mutants = list(mutants)
         while mutants:
             ending = next((n for n, each in enumerate(mutants) if each.kills or each.leaks), len(mutants))  # the guest
@@ -143,7 +143,7 @@ class Trial:
             return finding(mutant, EQUIVALENT, reason=mutant.equivalent)
         began = time.monotonic()
         try:
-            module = self._modules.of([mutant.change])
+            module = self._modules.of([mutant])
         except NotMade as error:
             return finding(mutant, NOT_COMPILED if error.fits else NO_FIT, reason=str(error))
         names = list(only) or own_cases(mutant, self._cases)
@@ -312,11 +312,11 @@ class Trial:
         for mutant in mutants:
             if mutant.permitted or len(together) < TOGETHER:
                 with contextlib.suppress(NotMade):
-                    self._modules.check([each.change for each in (*together, mutant)])
+                    self._modules.check([*together, mutant])
                     together.append(mutant)
         while together:
             try:
-                return together, self._modules.of([each.change for each in together])
+                return together, self._modules.of(together)
             except NotMade:  # they do not compile together, although each was compiled alone
                 together.pop()
         return together, module
@@ -358,11 +358,11 @@ class Trial:
             return list(mutants)
         found: list[Mutant] = []
         for half in (mutants[: len(mutants) // 2], mutants[len(mutants) // 2 :]):
-            module = self._modules.of([each.change for each in half])
+            module = self._modules.of(half)
             if any(self._confirmed(self._once(name, module), module, *half) for name in names):
                 found += self._suspects(half, names)
         return found
 
     def _by_others(self, mutant: Mutant, names: Sequence[str]) -> Finding | None:
-        found = self._tried(mutant, self._modules.of([mutant.change]), list(names))
+        found = self._tried(mutant, self._modules.of([mutant]), list(names))
         return found if found.outcome in (BY_ITS_RULE, ELSEWHERE, FALSE_ALARM, BROKEN) else None
