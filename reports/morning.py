@@ -70,7 +70,8 @@ class Morning:
         yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._told(outcome)}"
         if self.good is not None:
             yield from self._changed_under_test()
-            yield from self._new_defects(self.good)
+            for defect in self.good.defects[NEW]:
+                yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
             for kind in _KINDS:
                 yield from self._changes(kind, self.good.of(kind))
         mended = self.before or self.good
@@ -102,10 +103,6 @@ class Morning:
             text = [f"{name} {before or 'none'} -> {after or 'none'}" for name, before, after in found[:_MOST]]
             more = [f"{len(found) - _MOST} more"] if len(found) > _MOST else []
             yield f"    under test: {'; '.join(text + more)}"
-
-    def _new_defects(self, comparison: Comparison) -> Iterator[str]:
-        for defect in comparison.defects[NEW]:
-            yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
 
     def _changes(self, kind: str, changes: Sequence[Change]) -> Iterator[str]:
         text = "newly unsupported" if kind == UNSUPPORTED else kind

@@ -71,15 +71,11 @@ def summary(trial: Trial) -> str:
     lines.append(f"{len(trial.findings)} violations in {trial.duration_s:.1f} s on {trial.where}: {counted}")
     lines.append(f"{len(rules)} rules tried, {whole} of them with every violation killed")
     if trial.permitted_variants:
-        lines += [f"false alarm: {each.about} · {_alarm(each)}" for each in trial.false_alarms]
-        alarms = len(trial.false_alarms)
-        lines.append(f"{len(trial.permitted_variants)} permitted variants: {alarms} false alarms")
+        alarms = ((each, f"{each.by[0]}: {each.reason}" if each.by else each.broken[0]) for each in trial.false_alarms)
+        lines += [f"false alarm: {each.about} · {alarm}" for each, alarm in alarms]
+        lines.append(f"{len(trial.permitted_variants)} permitted variants: {len(trial.false_alarms)} false alarms")
     lines += [f"not tried: {rule}, because {reason}" for rule, reason in trial.untriable.items()]
     return "\n".join(lines)
-
-
-def _alarm(finding: Finding) -> str:
-    return f"{finding.by[0]}: {finding.reason}" if finding.by else finding.broken[0]
 
 
 def line(finding: Finding) -> str:
