@@ -5,7 +5,7 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -123,7 +123,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
                 and each.verdict not in (Verdict.HANG, Verdict.CRASH)
             }
             for name, test in peers.seen([each for each in chosen if each.name in asked]):
-                findings[name] = replace(findings[name], **{peer: test})
+                findings[name] = Finding(**{**asdict(findings[name]), peer: test})
                 report.write(out, findings.values(), before)
                 if arguments.verbose:
                     print(f"{name}: {test or 'no test of the peer'}", flush=True)

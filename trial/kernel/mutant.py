@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from conformance.errors import UserError
 from conformance.yamldoc.nodes import Node, TextError
@@ -110,5 +111,5 @@ def _mutant(path: Path, node: Node, reader: Reader) -> Mutant:
     edits = read_edits(fields.get("edits"), reader)
     digest = hashlib.sha256(repr(edits).encode()).hexdigest()
     made = Mutant(text("name"), text("about"), ids("rules"), (), edits, digest, file=path.stem, kind=text("kind"))
-    flags = {key: flag(key) for key in _FLAGS}
+    flags: dict[str, Any] = {key: flag(key) for key in _FLAGS}
     return replace(made, departs_from=ids("departs_from"), equivalent=text("equivalent"), **flags)
