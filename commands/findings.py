@@ -10,7 +10,7 @@ import yaml
 
 from commands.cli import run_arguments
 from commands.cli.output import out_directory
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.regular_file import read_regular
 from conformance.results.files import make_directory, write_through, writing
 from conformance.run_options import given_path
@@ -18,7 +18,6 @@ from conformance.tables.suite import Suite
 from fixtures.guest.changes import FOLDER as CHANGES
 from fixtures.guest.changes import read_changes
 from reports.digest import read
-from reports.text import format_count
 from reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
 from reproducers.kcidb import ORIGIN, objects
 from reproducers.mail import mail_of

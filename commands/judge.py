@@ -13,7 +13,7 @@ from commands import report
 from commands.cli import run_arguments
 from commands.cli.output import out_directory
 from commands.cli.streams import show
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.model.record import ConfirmationRecord, HeaderRecord, ResultRecord
 from conformance.model.verdict import Verdict
 from conformance.results.records import FILE_NAME, Recorded, footer_record, read_results
@@ -28,7 +28,7 @@ from conformance.tables.tiers import left_out
 from reports.comparison import Change, compare
 from reports.digest import Digest, digest
 from reports.terminal import REPORT
-from reports.text import format_count, one_line
+from reports.text import one_line
 
 _MOST_SHOWN = 10
 

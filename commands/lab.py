@@ -28,13 +28,13 @@ from commands.fleet import differences
 from commands.run import Chosen, choose
 from conformance.errors import UserError, command
 from conformance.model.capability import Profile
+from conformance.model.case import Table
 from conformance.results.files import make_directory, write_atomically
 from conformance.results.records import FILE_NAME
 from conformance.results.waiver_file import read_waivers
 from conformance.run_options import GUEST, OPTIONS, RunOptions
 from conformance.tables.profile import read_profile
 from conformance.tables.suite import CASES, tables_digest
-from conformance.tables.table import Table
 from fixtures.system.processes import die_with_parent
 from reports.digest import suite_of
 from reports.fleet import Fleet, Node, page

@@ -17,7 +17,7 @@ from commands import report
 from commands.cli import run_arguments
 from commands.cli.endings import crash_reports_in
 from commands.cli.output import out_directory
-from conformance.errors import UserError, command
+from conformance.errors import UserError, command, format_count
 from conformance.model.bounds import MOST_RECORDS
 from conformance.model.capability import Profile
 from conformance.model.case import Case
@@ -34,7 +34,6 @@ from conformance.tables.suite import Suite
 from conformance.tables.tiers import ordered, shipped_durations
 from reports.digest import Digest, digest, read
 from reports.terminal import NORMAL, QUIET, VERBOSE, Progress, summary
-from reports.text import format_count
 from runs.durations import expected_durations
 from runs.earlier import with_earlier
 from runs.folder import OUT, run_folder, tidied

@@ -20,7 +20,7 @@ from bundles.claims import remark, wrong_claim
 from commands.cli import run_arguments
 from commands.cli.streams import show
 from commands.judge import not_founded, refuse_other_tables, shortened, write_judged
-from conformance.errors import PROGRAM, UserError
+from conformance.errors import PROGRAM, UserError, format_count
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.vocabulary import TIERS
 from conformance.regular_file import read_regular
@@ -33,7 +33,7 @@ from conformance.tables.profile import read_profile
 from conformance.tables.suite import Suite, load_suite
 from conformance.tables.tiers import SMOKE
 from reports.digest import Digest, digest, wrong_by_tables
-from reports.text import format_count, one_line
+from reports.text import one_line
 
 _COMPARED = ("verdict", "effective", "rules", "points", "rule_verdicts")
 _TOLD = ("kernel", "rdma-core", "stack", "started", "tier", "tables")

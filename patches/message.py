@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.defects import Symptom
-from conformance.judging import Basis, first_alarm
+from conformance.judging import Basis
+from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.rules import Rule
 from conformance.tables.suite import Suite
 from fixtures.guest.changes import Change

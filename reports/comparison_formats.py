@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from conformance.errors import command
+from conformance.errors import command, format_count
 from reports import confirmation
 from reports.comparison import (
     FAILING,
@@ -24,7 +24,6 @@ from reports.comparison import (
 from reports.digest import Digest
 from reports.junit import clean
 from reports.markdown import code, escaped
-from reports.text import format_count
 
 SCHEMA = "rdma-cts-comparison/1"
 _OF_SUITE = ("tables", "tier", "seed")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.defects import Defect, Severity, Symptom, count_by_severity, defects_of, shorts_in, worst_severity
-from conformance.errors import UserError
+from conformance.errors import UserError, format_count
 from conformance.model.record import ConfirmationRecord, FooterRecord, HeaderRecord, ResultRecord, WaiversAccount
 from conformance.model.record_shape import RESULT, completed
 from conformance.model.rules import VENDOR, Needs
@@ -42,7 +42,7 @@ from conformance.results.rule_conclusions import RuleConclusion, conclude_rules,
 from conformance.tables.suite import CASES, POINT, Suite, load_suite, tables_digest
 from conformance.tables.tiers import SMOKE, left_out
 from reports.repetitions import Repetitions
-from reports.text import flat, format_count, format_value, plain
+from reports.text import flat, format_value, plain
 
 _PHRASES: Mapping[str, str] = {
     VERIFIED: "verified",

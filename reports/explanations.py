@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from conformance.defects import Defect
-from conformance.errors import PROGRAM, UserError, command
+from conformance.errors import PROGRAM, UserError, command, format_count
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
@@ -20,7 +20,7 @@ from conformance.tables.suite import POINT, Suite
 from reports import confirmation, evidence
 from reports.digest import Digest
 from reports.evidence import read_points
-from reports.text import flat, format_count
+from reports.text import flat
 
 _WIDTH = 100
 _CASES = 12

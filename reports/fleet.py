@@ -11,10 +11,10 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 
+from conformance.errors import format_count
 from conformance.model.verdict import VIOLATIONS
 from reports.history import Facts
 from reports.html import environment
-from reports.text import format_count
 
 FILE_NAME, DATA, DRAIN = "fleet.html", "fleet.json", "drain.sh"
 SCHEMA = "rdma-cts-fleet/1"

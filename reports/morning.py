@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from conformance.defects import Defect
-from conformance.errors import PROGRAM
+from conformance.errors import PROGRAM, format_count
 from reports.comparison import FAILING, FIXED, GONE, NEW, UNDECIDED, UNSUPPORTED, Change, Comparison
 from reports.comparison_formats import amount
 from reports.digest import Digest
@@ -28,7 +28,6 @@ from reports.history import (
     format_night,
 )
 from reports.history import UNDECIDED as NOT_DECIDED
-from reports.text import format_count
 
 MENDED, NO_LONGER_SEEN = "mended", "no longer seen"
 _MOST = 5  # the most lines of each kind of change; `rdma-cts compare` shows all

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import quote
 
+from conformance.errors import format_count
 from conformance.model.verdict import OF_RULES, VIOLATIONS, Verdict
 from conformance.results.conclusions import verdict_on
 from reports import evidence
@@ -17,7 +18,6 @@ from reports.digest import Digest, RuleFacts
 from reports.history import BASELINE, GOOD, REGRESSED, Cell, Facts, History, KnownDefect
 from reports.history_page import NOT_SEEN, SEEN, WORDS, HistoryPage, Track, legend
 from reports.html import TEMPLATES, environment
-from reports.text import format_count
 
 INDEX, STYLE = "index.html", "style.css"
 RULES, DEFECTS, NIGHTS, BADGES = "rules", "defects", "nights", "badges"

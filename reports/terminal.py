@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from conformance.defects import Severity
-from conformance.errors import PROGRAM, command
+from conformance.errors import PROGRAM, command, format_count
 from conformance.model.preflight import format_findings
 from conformance.model.record import HeaderRecord, ResultRecord
 from conformance.model.verdict import EXCUSED, INCOMPLETE, NOT_TESTABLE, VERDICTS, VIOLATIONS, Verdict
@@ -22,7 +22,7 @@ from conformance.results.conclusions import verdict_on
 from conformance.results.records import PLAN_FILE
 from reports import confirmation
 from reports.digest import Digest
-from reports.text import columns_of, fitted, format_count, format_rules, one_line
+from reports.text import columns_of, fitted, format_rules, one_line
 
 _COLOURS: dict[str, str] = {
     Verdict.PASS: "32",

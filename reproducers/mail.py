@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from conformance.defects import Defect, Severity, Symptom, answering_of, severity_of
 from conformance.defects.defect import CORE, LIBIBVERBS, PROVIDER
 from conformance.defects.symptom import site_of
-from conformance.judging import Basis, first_alarm
+from conformance.judging import Basis
+from conformance.judging.kernel_alarms import first_alarm
 from conformance.model.fault import Effect
 from conformance.model.set_up import set_up_of
 from conformance.model.verdict import Verdict

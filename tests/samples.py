@@ -15,7 +15,7 @@ import pytest
 from conformance.errors import UserError
 from conformance.judging import Basis, Judgement, conclude
 from conformance.model.capability import Capabilities
-from conformance.model.case import Case
+from conformance.model.case import Case, Table
 from conformance.model.observation import Observation, PointExample
 from conformance.model.record import FooterRecord, HeaderRecord, Record, ResultRecord
 from conformance.model.rules import Registry
@@ -27,7 +27,6 @@ from conformance.sweeps.outcome import Outcome, Points
 from conformance.tables.loader import parse_table
 from conformance.tables.rules_file import read_registry
 from conformance.tables.suite import CASES, ROOT, Suite
-from conformance.tables.table import Table
 from conformance.yamldoc.parsing import read_bytes
 
 R = TypeVar("R", HeaderRecord, ResultRecord, FooterRecord)

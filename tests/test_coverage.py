@@ -10,10 +10,10 @@ import pytest
 import samples
 from commands.__main__ import main
 from commands.coverage import Coverage, cover, cover_with_results, render
+from conformance.model.case import Table
 from conformance.model.record import ResultRecord
 from conformance.model.rules import Registry
 from conformance.tables.suite import Suite
-from conformance.tables.table import Table
 
 ROWS = """
 - {id: works, rules: [REG-01], when: {access: []}, then: success}

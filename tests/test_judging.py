@@ -2,12 +2,15 @@
 
 import copy
 import re
+from pathlib import Path
 from typing import Any, Unpack
 
 import pytest
 
-from conformance.judging import answering_layer, crash_location, judge, kernel_alarm
+from conformance.judging import judge
+from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
+from conformance.judging.kernel_alarms import crash_location, kernel_alarm
 from conformance.model.case import Case
 from conformance.model.fault import ON_DEMAND as OF_DEMAND
 from conformance.model.fault import OWN_ADDRESSES, Fault, FaultKind
@@ -556,34 +559,17 @@ def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
     assert found.key == ("window" if key == "mw" else "region")
 
 
-OOPS = """[   41.066534] BUG: kernel NULL pointer dereference, address: 0000000000000160
-[   41.070570] RIP: 0010:__put+0x12/0x60 [some_driver]
-[   41.073929] Call Trace:
-[   41.074244]  <TASK>
-[   41.074300]  ? exc_page_fault+0x7e/0x1a0
-[   41.074400]  __put+0x12/0x60 [some_driver]
-[   41.074500]  invalidate_mw+0x9d/0x110 [some_driver]
-[   41.074867]  requester+0x45b/0x12f0 [some_driver]
-"""
-OOPS_OF_ARM = """[    9.1] pc : put.isra.0+0x12/0x60 [some_driver]
-[    9.2] lr : invalidate_mw+0x9d/0x110 [some_driver]
-[    9.3] Call trace:
-[    9.4]  put.isra.0+0x12/0x60 [some_driver] (P)
-[    9.5]  invalidate_mw+0x9d/0x110 [some_driver]
-"""
-
-
-@pytest.mark.parametrize(
-    ("log", "expected"),
-    [
-        (OOPS, "in __put+0x12/0x60 [some_driver], called by invalidate_mw+0x9d/0x110 [some_driver]"),
-        (OOPS_OF_ARM, "in put.isra.0+0x12/0x60 [some_driver], called by invalidate_mw+0x9d/0x110 [some_driver]"),
-        (OOPS.partition("[   41.073929]")[0], "in __put+0x12/0x60 [some_driver]"),
-        ("[ 1.0] all is well", ""),
-    ],
+# The lines of each report in kernel_reports.txt, and the place that must be named.
+_REPORTS = re.findall(
+    r"^=== (\w+)\n# expect ?(.*)\n((?:(?!=== ).*\n)+)", Path(__file__).with_name("kernel_reports.txt").read_text(), re.M
 )
-def test_a_kernel_that_died_says_where(log: str, expected: str) -> None:
-    assert crash_location(log.splitlines()) == expected
+REPORTS = {name: (report.splitlines(), place) for name, place, report in _REPORTS}
+
+
+@pytest.mark.parametrize("name", sorted(REPORTS.keys() - {"kasan"}))
+def test_a_kernel_that_died_says_where(name: str) -> None:
+    log, place = REPORTS[name]
+    assert crash_location(log) == place
 
 
 LATER = """
@@ -620,40 +606,14 @@ def test_a_refused_request_must_not_complete_later_and_an_early_one_is_open(
     assert judge(case(LATER, "bind_mw"), [], {**judged, "afterwards": steps}).verdict == verdict
 
 
-# Reports of an instrumented kernel about Soft-RoCE, without irrelevant lines.
-KASAN = """\
-==================================================================
-BUG: KASAN: slab-out-of-bounds in rxe_check_pagefault+0x15f/0x1e0 [rdma_rxe]
-Read of size 8 at addr ff11000015d95ef0 by task kworker/u4:3/77
-Call Trace:
- <TASK>
- dump_stack_lvl+0x5d/0x80
- print_report+0x14b/0x4b0
- ? __virt_addr_valid+0x2d0/0x2e0
- kasan_report+0x9e/0xd0
- ? rxe_check_pagefault+0x15f/0x1e0 [rdma_rxe]
- rxe_check_pagefault+0x15f/0x1e0 [rdma_rxe]
- rxe_odp_map_range_and_lock+0x7e/0x110 [rdma_rxe]
- rxe_odp_mr_copy+0xae/0x2a0 [rdma_rxe]
- ? rxe_mr_copy+0xdd/0x290 [rdma_rxe]
- rxe_receiver+0x249e/0x6570 [rdma_rxe]
- do_work+0x1c4/0x360 [rdma_rxe]
- </TASK>
-Allocated by task 89:
- kasan_save_stack+0x2f/0x50
- ib_init_umem_odp+0x1e5/0x380 [ib_core]""".splitlines()
-
-
 def test_a_report_of_kasan_is_the_evidence_of_its_case_by_kind_function_and_first_frames() -> None:
-    judgement = judge(REGISTER, [], region(), {"taint": 32, "taint_before": 0, "log": KASAN})
+    log, place = REPORTS["kasan"]
+    judgement = judge(REGISTER, [], region(), {"taint": 32, "taint_before": 0, "log": log})
     fault = judgement.fault
     assert fault
     assert fault.kind is FaultKind.KERNEL_MEMORY
     assert fault.site == ("rxe_check_pagefault", "rxe_odp_map_range_and_lock", "rdma_rxe", "rdma_rxe")
-    assert judgement.reason.endswith(
-        ": the kernel reports KASAN: slab-out-of-bounds in rxe_check_pagefault [rdma_rxe],"
-        " called by rxe_odp_map_range_and_lock [rdma_rxe], rxe_odp_mr_copy [rdma_rxe], rxe_receiver [rdma_rxe]"
-    )
+    assert judgement.reason.endswith(f": the kernel reports {place}")
 
 
 TRACE = "|Call Trace:| <TASK>| dump_stack_lvl+0x5d/0x80| "

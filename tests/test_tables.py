@@ -9,11 +9,10 @@ import pytest
 
 import corpus
 from conformance.errors import UserError
-from conformance.model.case import Case, Flags
+from conformance.model.case import Case, Flags, Table
 from conformance.tables import arguments, expansion
 from conformance.tables.loader import parse_table
 from conformance.tables.suite import CASES, load_suite
-from conformance.tables.table import Table
 from conformance.verbs import ENUMS, Enum, EnumValue
 from conformance.yamldoc.nodes import Location, Node
 from conformance.yamldoc.parsing import read_bytes
