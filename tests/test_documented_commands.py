@@ -25,7 +25,7 @@ _COMMAND = re.compile(
     rf"^    {_PLACE}rdma-cts (?P<line>(?:.*\\\n)*.*)|`\./rdma-cts (?P<said>[a-z-]+\s[^`]+)`", re.MULTILINE
 )
 # The placeholders of the pages with their values, and the beginnings of commands that are not run with the reasons.
-_ROWS = rows("documented_commands.txt")
+_ROWS = rows("documented_commands")
 FOR_READERS = dict(_ROWS)
 NOT_RUN = {begin.removeprefix("not run: "): why for begin, why in _ROWS if begin.startswith("not run: ")}
 

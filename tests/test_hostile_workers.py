@@ -38,7 +38,7 @@ SCRIPT = Path(hostile_worker.__file__)
 # first, and with longer deadlines on a machine so slow that valid cases exceed the short one.
 DEADLINE_S, SHORT_S = 60.0, 0.4
 # The verdict of the case in which the worker is hostile, by attack.
-EXPECTED = {what: verdict for verdict, names in rows("hostile_workers.txt") for what in names.split()}
+EXPECTED = {what: verdict for verdict, names in rows("hostile_workers") for what in names.split()}
 # These runs are also bundled: one of each verdict, and those with the longest records.
 BUNDLED = {
     "forge_the_footer",

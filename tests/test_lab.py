@@ -67,7 +67,7 @@ def test_a_lab_has_hosts_whose_groups_say_what_they_share(tmp_path: Path) -> Non
     ]
 
 
-MISTAKES = rows("mistakes_in_labs.txt")
+MISTAKES = rows("mistakes_in_labs")
 
 
 @pytest.mark.parametrize(("text", "said"), [row for row in MISTAKES if not row[0].startswith("run ")])
