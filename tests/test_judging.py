@@ -17,6 +17,7 @@ from conformance.model.case import Case
 from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import AskedRange, KernelEvidence, Observation
 from conformance.model.verdict import Verdict
+from kinds import REPORTS
 from samples import case
 
 JUDGED = yaml.safe_load(Path(__file__).with_name("judged.yaml").read_text())
@@ -227,13 +228,6 @@ def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
     found = located(Fault(FaultKind.MOVED), of)
     assert (found.outside, found.region) == (outside, tuple(kinds))
     assert found.key == ("window" if key == "mw" else "region")
-
-
-# The lines of each report in kernel_reports.txt, and the place that must be named.
-_REPORTS = re.findall(
-    r"^=== (\w+)\n# expect ?(.*)\n((?:(?!=== ).*\n)+)", Path(__file__).with_name("kernel_reports.txt").read_text(), re.M
-)
-REPORTS = {name: (report.splitlines(), place) for name, place, report in _REPORTS}
 
 
 @pytest.mark.parametrize("name", sorted(name for name in REPORTS if "oops" in name))
