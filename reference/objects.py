@@ -12,17 +12,9 @@ from conformance.verbs import ENUMS
 ACCESS = ENUMS["ibv_access_flags"]
 LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, MW_BIND, ZERO_BASED, ON_DEMAND, HUGETLB, RELAXED_ORDERING = (
     ACCESS.value_of(name)
-    for name in (
-        "LOCAL_WRITE",
-        "REMOTE_WRITE",
-        "REMOTE_READ",
-        "REMOTE_ATOMIC",
-        "MW_BIND",
-        "ZERO_BASED",
-        "ON_DEMAND",
-        "HUGETLB",
-        "RELAXED_ORDERING",
-    )
+    for name in """
+    LOCAL_WRITE REMOTE_WRITE REMOTE_READ REMOTE_ATOMIC MW_BIND ZERO_BASED ON_DEMAND HUGETLB RELAXED_ORDERING
+    """.split()
 )
 FLUSH_GLOBAL, FLUSH_PERSISTENT = ACCESS.value_of("FLUSH_GLOBAL"), ACCESS.value_of("FLUSH_PERSISTENT")
 WORD = 0xFFFFFFFF

@@ -32,7 +32,6 @@ class RegMrEx:
         self.library = library
 
     def __getattr__(self, verb: str) -> Callable[..., Return]:
-        """Returns the library's function for every other verb."""
         return getattr(self.library, verb)  # type: ignore[no-any-return]
 
     def offers(self, verb: str) -> bool:

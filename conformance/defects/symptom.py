@@ -196,7 +196,6 @@ def _verdict(record: ResultRecord, deviation: Deviation | None) -> str:
 
 
 def _expected(record: ResultRecord, fault: Fault) -> str:
-    """The requirement of the documents for the failed step, in a few words; empty if unknown."""
     expected = record["expected"]
     if fault.later:
         expected = next((each for each in later_steps(expected) if each.get("call") == fault.call), {})

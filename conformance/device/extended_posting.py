@@ -126,15 +126,14 @@ class ExtendedQueue(DeviceQueue):
     def _set_data(self, request: SendRequest) -> None:
         from pyverbs.wr import SGE
 
-        elements = request.sges
         if request.flags & _INLINE:
-            (element,) = elements
+            (element,) = request.sges
             self.qp.wr_set_inline_data(element.addr, element.length)
-        elif len(elements) == 1:
-            (element,) = elements
-            self.qp.wr_set_sge(SGE(element.addr % (1 << 64), element.length, element.lkey % (1 << 32)))
+            return
+        made = [SGE(each.addr % (1 << 64), each.length, each.lkey % (1 << 32)) for each in request.sges]
+        if len(made) == 1:
+            self.qp.wr_set_sge(made[0])
         else:
-            made = [SGE(each.addr % (1 << 64), each.length, each.lkey % (1 << 32)) for each in elements]
             self.qp.wr_set_sge_list(len(made), made)
 
 

@@ -133,7 +133,6 @@ class Libibverbs:
         return function
 
     def __getattr__(self, name: str) -> Callable[..., Return]:
-        """Returns a function that calls the verb with the arguments of its prototype."""
         return functools.partial(self._verb, of_method(name).name)
 
     def _verb(self, name: str, *arguments: Pd | Mr | Buffer | Held | int | None) -> Return:
@@ -190,8 +189,7 @@ class Libibverbs:
         """ibv_reg_mr_ex. An `invented` dmah is memory of zeros."""
         zeros = ctypes.create_string_buffer(64)
         handle = (ctypes.addressof(zeros) if dmah == INVENTED else 0) if isinstance(dmah, str) else dmah.pointer
-        fields = (length, access, comp_mask, iova, addr, fd, fd_offset, handle, buf.pointer if buf else 0)
-        attr = IbvMrInitAttr(*fields)
+        attr = IbvMrInitAttr(length, access, comp_mask, iova, addr, fd, fd_offset, handle, buf.pointer if buf else 0)
         return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
 
     def alloc_buf(self, pd: Pd, size: int) -> Return:
@@ -326,7 +324,9 @@ class Libibverbs:
     def rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         """ibv_rereg_mr: 0, or a code of enum ibv_rereg_mr_err_code."""
         returned = self._verb("ibv_rereg_mr", mr, flags, pd, addr, length, access)
-        return replace(returned, layer=_rereg_layer(returned))
+        # The library itself returns ERR_INPUT, which is -1. A provider without the verb returns EOPNOTSUPP.
+        layer = "provider" if returned.errno in ABSENT else "kernel"
+        return replace(returned, layer="libibverbs" if returned.value == -1 else layer)
 
     @property
     def has_experimental_rereg(self) -> bool:
@@ -360,13 +360,6 @@ def _answering_eopnotsupp(result: type, *arguments: type) -> Callable[..., Any]:
         return None if result is ctypes.c_void_p else errno.EOPNOTSUPP
 
     return ctypes.CFUNCTYPE(result, *arguments, use_errno=True)(answer)
-
-
-def _rereg_layer(returned: Return) -> str:
-    # The library itself returns ERR_INPUT. A provider without the verb returns EOPNOTSUPP.
-    if returned.value == -1:
-        return "libibverbs"
-    return "provider" if returned.errno in ABSENT else "kernel"
 
 
 def exact(call: Callable[[], object]) -> Return:

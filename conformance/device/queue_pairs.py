@@ -195,7 +195,6 @@ class DeviceQueue:
         return self.remote or self.device
 
     def _path(self) -> Any:
-        """Returns the path from this device to the peer's device, as struct ibv_ah_attr."""
         from pyverbs.addr import AHAttr, GlobalRoute
 
         peer = self._destination_device
@@ -346,7 +345,6 @@ class DevicePair:
         return self._spec[0].lingering
 
     def _connect_new(self) -> None:
-        """Connects new queue pairs. Raises NotConnected."""
         try:
             self._connect()
         except Exception as error:  # PyverbsRDMAError or CmError

@@ -76,14 +76,6 @@ class Channel(Protocol):
     def call(self, name: str, **arguments: Any) -> Any: ...
 
 
-class PeerRefused(Exception):
-    """A refusal of a call of the harness by the peer's device. `error_code` is the errno, as in PyverbsRDMAError."""
-
-    def __init__(self, error_code: int, what: str) -> None:
-        super().__init__(what)
-        self.error_code = error_code
-
-
 class Destination(Protocol):
     """The destination of a queue pair's packets: the facts about the peer's device that a path needs. Device implements
     it."""

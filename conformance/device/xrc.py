@@ -134,7 +134,6 @@ class XrcPair(SharedReceivesPair):
     """Two ends, each the peer of the other."""
 
     kind = XrcQueue
-    keeps_receives = True
 
     def _connect(self) -> None:
         ends = self.requester, self.responder

@@ -78,7 +78,6 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _fields(body: str) -> Iterator[tuple[str, str]]:
-    """Yields name and declaration of each field, including those of anonymous structs and unions."""
     for statement in _split(body, ";"):
         inner = re.search(r"\{(.*)\}\s*(.*)$", statement, re.DOTALL)
         if inner and not inner[2]:

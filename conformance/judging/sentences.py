@@ -42,7 +42,6 @@ def _seen(fault: Fault) -> str:
 
 
 def _where(fault: Fault) -> str:
-    """The remote bytes that changed, relative to those that should have changed."""
     return f"remote bytes changed: {', '.join(fault.seen)}" if fault.seen else "no remote byte changed"
 
 

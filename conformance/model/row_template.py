@@ -169,14 +169,8 @@ class GivenTemplate:
     @property
     def base_axes(self) -> frozenset[str]:
         """The axes on which the base objects depend: everything except regions and windows."""
-        return axes_of(
-            [
-                *self.memory.values(),
-                *self.dmabufs.values(),
-                *self.qps.values(),
-                *([self.memlock] if self.memlock else []),
-            ]
-        )
+        memlock = [self.memlock] if self.memlock else []
+        return axes_of([*self.memory.values(), *self.dmabufs.values(), *self.qps.values(), *memlock])
 
     @property
     def axes(self) -> frozenset[str]:

@@ -45,12 +45,8 @@ class Examiner:
         shape."""
         caps = header["device"].get("caps", {})
         declared = {name: value for name, value in caps.items() if isinstance(value, bool)}
-        found = (
-            Capabilities(declared, offered["offered"], {}, offered["absent"])
-            if offered
-            else Capabilities(declared, {}, {})
-        )
-        return cls(registry, Basis(found, profile))
+        tried = (offered["offered"], {}, offered["absent"]) if offered else ({}, {}, {})
+        return cls(registry, Basis(Capabilities(declared, *tried), profile))
 
     def judged(self, case: Case, line: ResultRecord) -> ResultRecord:
         """Returns the result of a planned case by the supervisor's judgement; a sweep has its points under

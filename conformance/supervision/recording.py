@@ -189,7 +189,6 @@ class Recording:
         return header
 
     def _known(self) -> dict[str, Any]:
-        """The part of a header that follows from the tables."""
         return {
             "rules": self._registry.as_data(),
             "controls": dict(self._registry.needs.controls),

@@ -176,7 +176,6 @@ class Session:
             self.end_reason = cut(f"the worker sent a malformed line: {problem}")
 
     def _break(self, reason: str) -> None:
-        """Ends the case in flight as BROKEN."""
         self._recording.record(self._in_flight, Verdict.BROKEN, cut(reason), self._number)
         self._done(self._in_flight)
 
@@ -218,7 +217,6 @@ class Session:
         self._worker.kill()
 
     def _ended(self, end: WorkerEnd) -> None:
-        """Handles the end of the stream, during a case or between cases."""
         self.end_reason = self.end_reason or end.what
         if end.external:
             self._count_external_end(end.what)

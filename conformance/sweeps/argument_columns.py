@@ -99,7 +99,6 @@ class Columns:
 
 
 def _masks(part: FlagSubsets) -> list[int]:
-    """The mask of each subset of an axis, in the order of the axis."""
     masks = [0]
     for own in part.masks:
         masks += [mask | own for mask in masks]

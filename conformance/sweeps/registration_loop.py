@@ -138,7 +138,6 @@ class ReregLoop:
 
 
 def _either(flags: int | array[int], flag: int, if_set: int, if_not: int) -> int | array[int]:
-    """`if_set` at the points where the flag is set, else `if_not`."""
     if isinstance(flags, int):
         return if_set if flags & flag else if_not
     if if_set == if_not:

@@ -169,7 +169,6 @@ def read_then(reader: Reader, node: Node, call: str) -> Expectation:
 
 
 def _expected(reader: Reader, node: Node | None, key: str) -> tuple[str, ...]:
-    """Returns the words that the table gives for a key of `then`."""
     spec, name = vocabulary.EXPECTATIONS[key], _THEN_NAMES.get(key, key)
     if spec.several:
         return _one_or_more(reader, node, name, spec.words)

@@ -230,7 +230,6 @@ def _given(parts: PartResolver, given: Given, fields: Mapping[str, Node]) -> Giv
 
 
 def _varying(fields: Mapping[str, Node], section: str) -> list[tuple[str, Node]]:
-    """The objects of a section in which axes occur."""
     return [(name, node) for name, node in entries(fields.get(section)).items() if names_in(node)]
 
 
