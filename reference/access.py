@@ -35,8 +35,7 @@ class Windows(Regions):
         domain = self.domain_of(pd)
         if self.no_such_type(kind):
             raise Refused(errno.EINVAL)
-        if not self.stack.has(f"mw_type_{kind}"):
-            raise Refused(errno.EOPNOTSUPP)
+        self.has(f"mw_type_{kind}")
         self.allocate()
         window = Window(kind, domain, self.new_key())
         domain.users += 1

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import cast
 
 from conformance.bench.calls import Injected, Mr, Pd, Return, Sge
@@ -23,7 +23,7 @@ from reference.device import Device
 from reference.device_memory import MAX_DM_SIZE
 from reference.entries import KernelAnswers, LibraryAnswers, ReferenceEntry
 from reference.memory import HUGEPAGE, PAGE, FileRange, Range
-from reference.objects import ACCESS, Domain, Refused, Region, Window
+from reference.objects import ACCESS, Domain, Refused, Region, Window, answered
 from reference.queues import Queue
 
 _ALL_RIGHTS = ACCESS.mask_of("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC", "FLUSH_GLOBAL", "FLUSH_PERSISTENT")
@@ -44,11 +44,7 @@ class HeldWindow:
         return self.window.key
 
     def dealloc(self) -> Return:
-        try:
-            self._device.dealloc_mw(self.window)
-        except Refused as refused:
-            return Return(refused.errno, refused.errno)
-        return Return(0, 0)
+        return answered(lambda: self._device.dealloc_mw(self.window))
 
 
 class HeldElsewhere:
@@ -222,11 +218,7 @@ class ReferenceBench:
         return True
 
     def dereg_import(self, pd: Pd, mr: Mr, elsewhere: bool) -> Return:
-        try:
-            self.device.dereg_import(mr.handle, elsewhere)
-        except Refused as refused:
-            return _value(refused.errno)
-        return _value(0)
+        return answered(lambda: self.device.dereg_import(mr.handle, elsewhere))
 
     def register_elsewhere(self, memory: Memory, access: int) -> HeldElsewhere:
         return HeldElsewhere(self.device, self.device.register_elsewhere(memory.addr, memory.size, access))
@@ -265,7 +257,8 @@ class ReferenceBench:
             return None, Return(0, refused.errno)
 
     @contextmanager
-    def _limited(self, size: int) -> Iterator[None]:
+    def locked_memory_limit(self, size: int) -> Iterator[None]:
+        """Within the block, at most `size` bytes can be pinned."""
         old, self.device.locked_limit = self.device.locked_limit, size
         try:
             yield
@@ -279,10 +272,6 @@ class ReferenceBench:
         injected = Injected()
         yield injected
         injected.reached, self.device.allocations_left = self.device.allocations_left == 0, None
-
-    def locked_memory_limit(self, size: int) -> AbstractContextManager[None]:
-        """Returns a context manager in whose block at most `size` bytes can be pinned."""
-        return self._limited(size)
 
     def experimental_rereg_mr(self, mr: Mr, flags: int, pd: Pd | None, addr: int, length: int, access: int) -> Return:
         return self.library.experimental_rereg_mr(mr, flags, pd, addr, length, access)

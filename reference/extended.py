@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from conformance.bench.memory_areas import Part
 from conformance.verbs import ENUMS
 from reference.memory import PAGE, FileRange, Range
-from reference.objects import Held, Refused, Region
+from reference.objects import Held, Refused, Region, check
 from reference.regions import Regions
 
 _MASK = ENUMS["ibv_mr_init_attr_mask"]
@@ -72,9 +72,7 @@ class Extended(Regions):
         buf: int | None,
     ) -> Region:
         asked = Attributes(length, access, comp_mask, iova, addr, fd, fd_offset, dmah, buf)
-        fault = self.mask_fault(asked) or (self.buffer_fault(pd, asked) if asked.comp_mask & BUF else 0)
-        if fault:
-            raise Refused(fault)
+        check(self.mask_fault(asked) or (self.buffer_fault(pd, asked) if asked.comp_mask & BUF else 0))
         self.extended = True
         of = self.buffers[asked.buf or 0] if asked.comp_mask & BUF else None
         if of and of.fd >= 0:
@@ -119,8 +117,7 @@ class Extended(Regions):
 
     def alloc_dmah(self, context: int, comp_mask: int, cpu_id: int, ph: int, tph_mem_type: int) -> Held:
         """ibv_alloc_dmah. Raises Refused."""
-        if not self.stack.has("dmah"):
-            raise Refused(errno.EOPNOTSUPP)
+        self.has("dmah")
         if comp_mask & MEM_TYPE and self.is_no_memory_type(tph_mem_type):
             raise Refused(errno.EINVAL)
         made = Held(self.new_handle())

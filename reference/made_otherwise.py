@@ -21,11 +21,6 @@ class MadeOtherwise(Work, Reregistration):
     nulls: tuple[Region, ...] = ()
     _source = ctypes.create_string_buffer(0)  # the bytes that the latest operation reads from a null region
 
-    def has(self, verb: str) -> None:
-        """Raises Refused if the stack does not have a verb."""
-        if not self.stack.has(verb):
-            raise Refused(errno.EOPNOTSUPP)
-
     # Null regions
 
     def alloc_null_mr(self, pd: int) -> Region:

@@ -28,6 +28,21 @@ class Refused(Exception):
         self.errno = self.error_code = errno
 
 
+def check(fault: int) -> None:
+    """Raises Refused with an errno, unless it is 0."""
+    if fault:
+        raise Refused(fault)
+
+
+def answered(call: Callable[[], object]) -> Return:
+    """The result of a call that returns 0, or the value of errno."""
+    try:
+        call()
+    except Refused as refused:
+        return Return(refused.errno, refused.errno)
+    return Return(0, 0)
+
+
 class Domain:
     """A protection domain. It can be deallocated when no object uses it; `users` is the number of these objects."""
 
@@ -64,11 +79,7 @@ class Domain:
             self.gone = True
 
     def dealloc(self) -> Return:
-        try:
-            self.close()
-        except Refused as refused:
-            return Return(refused.errno, refused.errno)
-        return Return(0, 0)
+        return answered(self.close)
 
 
 @dataclass(eq=False)
