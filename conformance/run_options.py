@@ -133,12 +133,10 @@ class Option:
 
     @property
     def default(self) -> Any:
-        """The value of the field if the option is not given."""
         return getattr(RunOptions, self.name)
 
     @property
     def plugin_flag(self) -> str:
-        """The name of pytest's option."""
         return PLUGIN_PREFIX + self.flag.removeprefix("--")
 
     def settings(self, default: Any) -> dict[str, Any]:

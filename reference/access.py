@@ -28,8 +28,6 @@ BINDING_QUEUES = ("UC", "RC", "XRC_SEND")
 
 
 class Windows(Regions):
-    """Allocation, binding and invalidation."""
-
     def alloc_mw(self, pd: int, kind: int) -> Window:
         """Returns a new window, which is not bound. Raises Refused."""
         domain = self.domain_of(pd)

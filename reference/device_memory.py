@@ -26,8 +26,6 @@ class Dm(Held):
 
 
 class DeviceMemories(Regions):
-    """The verbs of device memory."""
-
     def alloc_dm(self, context: int, length: int, log_align_req: int) -> Dm:
         self.has("alloc_dm")
         check(self.dm_fault(length, log_align_req))
@@ -47,7 +45,6 @@ class DeviceMemories(Regions):
         made.memory.close()
 
     def import_dm(self, context: int, dm_handle: int) -> Dm:
-        """ibv_import_dm. Raises Refused."""
         self.has("import_dm")
         if dm_handle not in self.dms:
             raise Refused(errno.ENOENT)

@@ -92,14 +92,12 @@ class MadeOtherwise(Work, Reregistration):
         return self.domain_of(pd)
 
     def alloc_td(self, context: int) -> Held:
-        """ibv_alloc_td. Raises Refused."""
         self.has("alloc_td")
         made = Held(self.new_handle(), "dealloc_td")
         self.tds[made.handle] = made
         return made
 
     def dealloc_td(self, td: int) -> None:
-        """ibv_dealloc_td."""
         self.tds.pop(td).gone = True
 
     def standing_for(self, domain: Domain) -> Domain:

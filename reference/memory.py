@@ -47,13 +47,10 @@ class FileRange:
     forget: Callable[[], None]
 
     def close(self) -> None:
-        """Unmaps the file and closes the file descriptor."""
         self.forget()
 
 
 class Memory:
-    """Allocates, records and accesses the memory of this process."""
-
     def __init__(self) -> None:
         self._scratch = os.memfd_create("rdma-cts-reference")
         self._special: dict[str, list[tuple[int, int]]] = {}

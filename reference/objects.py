@@ -113,7 +113,6 @@ class Held:
 
     @property
     def pointer(self) -> int:
-        """The pointer as a number."""
         return self.handle
 
 

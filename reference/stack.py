@@ -37,7 +37,6 @@ class Stack:
 
     @property
     def declared(self) -> Mapping[str, bool]:
-        """Whether the device declares each capability."""
         return {name: name in self.claims or (self.has(name) and name not in self.hides) for name in DECLARABLE}
 
     @property
@@ -50,7 +49,6 @@ class Stack:
 
     @property
     def reachable(self) -> Mapping[str, bool]:
-        """Whether the stack meets each precondition of PRECONDITIONS."""
         return {name: self.reach(name) for name in capability.PRECONDITIONS}
 
 

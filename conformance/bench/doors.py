@@ -35,7 +35,6 @@ class RegMrEx:
         return getattr(self.library, verb)  # type: ignore[no-any-return]
 
     def offers(self, verb: str) -> bool:
-        """Whether the library has both the verb and ibv_reg_mr_ex."""
         return self.library.offers("reg_mr_ex") and self.library.offers(verb)
 
     def reg_mr(self, pd: Pd, addr: int, length: int, access: int) -> Return:

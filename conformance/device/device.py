@@ -133,7 +133,6 @@ class Device:
 
     @cached_property
     def pkey_index(self) -> int:
-        """The index of the partition key that all queue pairs use."""
         return self._in_sysfs.pkey_index
 
     @property
@@ -236,7 +235,6 @@ class Device:
         return [int(entry.gid_index) for entry in table if int(entry.port_num) == self.port]
 
     def describe(self) -> DeviceFacts:
-        """The facts of the device for the header of results."""
         return {
             "name": self.name,
             "driver": self.driver,
@@ -282,7 +280,7 @@ def environment() -> Environment:
     return {
         "kernel": os.uname().release,
         "rdma_core": library_version(),
-        "pyverbs": _package_version("python3-pyverbs"),
+        "pyverbs": _pyverbs_version(),
         "python": ".".join(str(part) for part in __import__("sys").version_info[:3]),
         "tainted": int(text_of(Path("/proc/sys/kernel/tainted")) or 0),
     }
@@ -312,10 +310,10 @@ def library_release() -> int | None:
 
 
 @cache
-def _package_version(package: str) -> str:
-    for query in (["dpkg-query", "-W", "-f=${Version}", package], ["rpm", "-q", "--qf=%{VERSION}", package]):
+def _pyverbs_version() -> str:
+    for query in ("dpkg-query -W -f=${Version} python3-pyverbs", "rpm -q --qf=%{VERSION} python3-pyverbs"):
         try:
-            found = subprocess.run(query, capture_output=True, text=True, check=False)
+            found = subprocess.run(query.split(), capture_output=True, text=True, check=False)
         except OSError:
             continue
         if found.returncode == 0:

@@ -77,7 +77,6 @@ class ExtendedQueue(DeviceQueue):
         return cap.max_send_wr, cap.max_send_sge, cap.max_inline_data
 
     def post_send(self, request: SendRequest) -> Return:
-        """Posts one request by builders or, if chosen or necessary, by ibv_post_send; returns 0, or errno."""
         built = self.spec.extended in BUILDERS and request.opcode in self._operations()
         if not built and request.opcode not in EXTENDED_OPCODES:
             return super().post_send(request)
@@ -162,6 +161,4 @@ def try_create(device: Device, pd: Any, kind: str, operations: int) -> Return:
 
 
 class ExtendedPair(DevicePair):
-    """Two extended queue pairs, each the peer of the other."""
-
     kind = ExtendedQueue

@@ -22,6 +22,7 @@ from conformance.bench.calls import (
     IbvDm,
     IbvMrInitAttr,
     Mr,
+    MrInitAttr,
     Pd,
     PdAt,
     Return,
@@ -173,23 +174,12 @@ class Libibverbs:
         optional = access & OPTIONAL_ACCESS
         return self._verb("ibv_reg_mr_iova2" if optional else "ibv_reg_mr_iova", pd, addr, length, hca_va, access)
 
-    def reg_mr_ex(
-        self,
-        pd: Pd,
-        length: int,
-        access: int,
-        comp_mask: int,
-        iova: int,
-        addr: int,
-        fd: int,
-        fd_offset: int,
-        dmah: Held | str,
-        buf: Buffer | None,
-    ) -> Return:
-        """ibv_reg_mr_ex. An `invented` dmah is memory of zeros."""
-        zeros = ctypes.create_string_buffer(64)
-        handle = (ctypes.addressof(zeros) if dmah == INVENTED else 0) if isinstance(dmah, str) else dmah.pointer
-        attr = IbvMrInitAttr(length, access, comp_mask, iova, addr, fd, fd_offset, handle, buf.pointer if buf else 0)
+    def reg_mr_ex(self, pd: Pd, *arguments: Any) -> Return:
+        """ibv_reg_mr_ex with the fields of MrInitAttr. An `invented` dmah is memory of zeros."""
+        given, zeros = MrInitAttr(*arguments), ctypes.create_string_buffer(64)
+        words = {"NULL": 0, INVENTED: ctypes.addressof(zeros)}
+        dmah = words[given.dmah] if isinstance(given.dmah, str) else given.dmah.pointer
+        attr = IbvMrInitAttr(*given._replace(dmah=dmah, buf=given.buf.pointer if given.buf else 0))
         return self._verb("ibv_reg_mr_ex", pd, ctypes.addressof(attr))
 
     def alloc_buf(self, pd: Pd, size: int) -> Return:

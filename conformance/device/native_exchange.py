@@ -137,7 +137,6 @@ class NativeSpec(NamedTuple):
 
 
 def can_post(request: SendRequest) -> bool:
-    """Whether C can post the request."""
     return request.opcode in WR_OPCODES and len(request.sges) <= 1
 
 

@@ -95,7 +95,6 @@ class Poster:
 
     @property
     def channel(self) -> int:
-        """The file descriptor of the completion channel."""
         return ctypes.c_int.from_address(ctypes.c_uint64.from_address(self._cq + _WORD).value + _WORD).value
 
     def state(self) -> int:

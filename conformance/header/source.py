@@ -24,7 +24,6 @@ class Source:
 
     @functools.cached_property
     def code(self) -> str:
-        """The text without preprocessor directives and attributes."""
         lines = (line for line in self.text.splitlines() if not line.startswith("#"))
         return _ATTRIBUTE.sub("", "\n".join(lines))
 

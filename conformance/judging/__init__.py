@@ -174,7 +174,6 @@ def memory_leak(unfreed: Sequence[UnfreedMemory]) -> Fault:
 
 
 def leak_of(case: Case, left_behind: Sequence[str]) -> Fault:
-    """The fault of a case that left objects or kernel resources behind."""
     found = located(Fault(FaultKind.LEAKED, seen=tuple(left_behind)), case)
     return replace(found, call="")
 

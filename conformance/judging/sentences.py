@@ -10,7 +10,6 @@ from conformance.model.observation import Observation
 
 
 def sentence(fault: Fault) -> str:
-    """Returns the fault as one line."""
     where = f"afterwards {fault.call}" if fault.later else fault.call
     reported = _CLAUSES[fault.kind](fault)
     layer = "; the kernel's RDMA core answered, whatever the driver" if fault.layer == CORE else ""

@@ -35,22 +35,16 @@ class Word:
 
 @dataclass(frozen=True)
 class HasCapability:
-    """True if the device has the capability."""
-
     capability: str
 
 
 @dataclass(frozen=True)
 class Not:
-    """True if the part is false."""
-
     part: "Expression"
 
 
 @dataclass(frozen=True)
 class And:
-    """True if all parts are true."""
-
     parts: "tuple[Expression, ...]"
 
 
@@ -202,7 +196,6 @@ def column(expression: Expression, space: Space, declared: Callable[[str], bool]
 
 
 def capabilities_in(expression: Expression) -> set[str]:
-    """Returns the capabilities that an expression mentions."""
     if isinstance(expression, HasCapability):
         return {expression.capability}
     if isinstance(expression, Word):

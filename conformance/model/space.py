@@ -92,7 +92,6 @@ class Space:
         return cls(tuple(found))
 
     def as_data(self) -> Axes:
-        """Returns the axes as they are written to results."""
         return {axis.name: axis.as_data() for axis in self.axes}
 
     @cached_property

@@ -47,7 +47,6 @@ class Session:
     """
 
     def __init__(self, worker: Worker, number: int, batch: Collection[str], shared: Shared) -> None:
-        """`batch` are the cases that the worker was given."""
         self._worker = worker
         self._number = number
         self._batch = frozenset(batch)

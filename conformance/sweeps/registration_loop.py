@@ -58,8 +58,6 @@ def rereg_loop_for(case: Case, sweep: Sweep, entry: Entry) -> ReregLoop | None:
 
 
 class ReregLoop:
-    """Registers, re-registers and deregisters at each point of a group."""
-
     def __init__(self, sweep: Sweep, entry: Libibverbs | Uverbs, old: MrTemplate) -> None:
         self.outer: list[str] = []
         self._sweep, self._entry, self._old = sweep, entry, old
@@ -188,8 +186,6 @@ def _is_of_device(entry: Entry) -> bool:
 
 
 class RegistrationLoop:
-    """Registers and deregisters at each point of a group."""
-
     def __init__(self, sweep: Sweep, entry: Libibverbs | Uverbs | RegMrEx) -> None:
         self._sweep, self._entry = sweep, entry
         self.outer = setup_axes(sweep)
@@ -197,7 +193,6 @@ class RegistrationLoop:
         self._descriptor = native.descriptor(entry)
 
     def given(self, given: Given) -> Given:
-        """Returns the set-up unchanged."""
         return given
 
     def run(

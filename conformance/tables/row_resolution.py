@@ -91,7 +91,6 @@ class PartResolver:
         return len(self._reader.mistakes) == before
 
     def flags(self, node: Node, enum: str) -> FlagsUnion:
-        """Resolves a list of flags of an enumeration."""
         axes = self._text.axes_in(node)
         read = functools.partial(read_flags, enum=enum)
         if not self._each_axis(node, axes, read, {}):

@@ -278,7 +278,6 @@ def _named(value: Schema) -> Schema:
 
 
 def object_schema(properties: Mapping[str, Any], required: Iterable[str] = ()) -> Schema:
-    """A mapping that has only these keys."""
     return {"type": "object", "properties": dict(properties), "required": list(required), "additionalProperties": False}
 
 

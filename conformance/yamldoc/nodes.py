@@ -33,8 +33,6 @@ class Location:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake in a file."""
-
     location: Location
     message: str
 
