@@ -209,19 +209,12 @@ _GROUPS: Mapping[str, str] = {
     **dict.fromkeys(BINDS, BIND),
     **dict.fromkeys(("bind_and_send", "bind_notified"), BIND),
     **dict.fromkeys(("post_local_inv", "post_send_with_inv"), INVALIDATION),
+    **dict.fromkeys(PROBES, ACCESS),
     **dict.fromkeys(
-        (
-            *PROBES,
-            "list_traffic",
-            "send_to_receive",
-            "await_traffic",
-            "traffic_beside",
-            "receives_in_order",
-            "immediates_in_order",
-            "atomics_in_order",
-            "regions_side_by_side",
-            "ibv_wr_post",
-        ),
+        """
+        list_traffic send_to_receive await_traffic traffic_beside receives_in_order immediates_in_order atomics_in_order
+        regions_side_by_side ibv_wr_post
+        """.split(),
         ACCESS,
     ),
 }

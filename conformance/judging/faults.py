@@ -107,15 +107,7 @@ def _is_silent(step: Step, seen: Observation) -> bool:
 # Positions at which the operation transfers a whole message.
 _FROM_START = ("whole",)
 # Operations that leave the range unchanged.
-_READERS = (
-    "RDMA_READ",
-    "UNEQUAL_CMP_AND_SWP",
-    "UPPER_UNEQUAL_CMP_AND_SWP",
-    "ZERO_FETCH_AND_ADD",
-    "SEND",
-    "WRITE",
-    *FLUSHES,
-)
+_READERS = (*"RDMA_READ UNEQUAL_CMP_AND_SWP UPPER_UNEQUAL_CMP_AND_SWP ZERO_FETCH_AND_ADD SEND WRITE".split(), *FLUSHES)
 
 
 def _of_bytes_that_matter(step: Step, seen: Observation) -> Observation:

@@ -13,7 +13,7 @@ from math import inf
 
 from conformance.errors import UserError
 from conformance.model.bounds import cut
-from conformance.model.record import HeaderRecord, ProgressRecord, Record, ResultRecord, StartRecord
+from conformance.model.record import HeaderRecord, ProgressRecord, Record, StartRecord
 from conformance.model.record_shape import mismatch_of
 from conformance.model.verdict import Verdict
 from conformance.results.records import decode
@@ -133,7 +133,8 @@ class Session:
         elif record["type"] == "start":
             self._handle_start(record)
         elif record["type"] == "result" and self._recording.expects(record["case"]):
-            self._append(record)
+            self._recording.append(record)
+            self._done(record["case"])
 
     def _handle_header(self, record: HeaderRecord) -> None:
         if self._header:
@@ -177,10 +178,6 @@ class Session:
     def _break(self, reason: str) -> None:
         self._recording.record(self._in_flight, Verdict.BROKEN, cut(reason), self._number)
         self._done(self._in_flight)
-
-    def _append(self, record: ResultRecord) -> None:
-        self._recording.append(record)
-        self._done(record["case"])
 
     def _done(self, case: str) -> None:
         self._changes += 1
