@@ -20,7 +20,7 @@ from fixtures.guest.changes import read_changes
 from reports.digest import read
 from reproducers.findings import FOLDER, PAGE, Finding, Run, findings_of, page
 from reproducers.kcidb import ORIGIN, objects
-from reproducers.mail import mail
+from reproducers.mail import mail_of
 from reproducers.of_runs import basis_of
 from reproducers.writer import Inexpressible
 
@@ -75,10 +75,8 @@ def _mails(found: Sequence[Finding], runs: Sequence[Run], suite: Suite, folder: 
     make_directory(folder)
     written = 0
     for each in found:
-        first = each.runs[0]
-        others = [run.digest for run in runs if run is not first]
         try:
-            text = mail(each.symptom, first.digest, suite, first.basis, others)
+            text = mail_of(each, runs, suite)
         except Inexpressible as reason:
             print(f"{each.symptom.name} cannot be expressed as a C program, and has no text: {reason}")
             continue

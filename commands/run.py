@@ -108,7 +108,6 @@ def _shell(options: RunOptions, arguments: argparse.Namespace) -> int:
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    """Runs the rest of an interrupted run or lab by its plan."""
     is_lab = bool(arguments.lab) or (arguments.resume / LAB_FILE_NAME).exists()
     own = [f"--{name}" for name in ("out", "shell", "failed") if getattr(arguments, name)]
     if given := [*run_arguments.given_flags(arguments), *own]:
@@ -277,7 +276,6 @@ def _keep_plan(options: RunOptions, chosen: Chosen, where: target.Target, record
 
 
 def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Sequence[str]) -> RunPlan:
-    """Returns the plan for the supervisor."""
     waivers = chosen.waivers
     facts: SupervisorFacts = {
         "stack": where.stack,
@@ -311,7 +309,6 @@ def _planned(options: RunOptions, chosen: Chosen, where: target.Target, argv: Se
 
 
 def _supervise(recording: Recording, where: target.Target, progress: Progress, out: Path, no_confirm: bool) -> None:
-    """Runs the rest of the plan and stores the durations."""
     cases, known = recording.plan.cases, recording.plan.durations
     progress.expect(expected_durations([case for case in cases if case.id not in recording.done], known))
     alone = {case.id for case in cases if case.alone}
@@ -371,7 +368,6 @@ def _kept(out: Path, done: int, total: int) -> str:
 
 
 def _harmless(cases: Sequence[Case], progress: Progress) -> list[Case]:
-    """Returns the cases without those that can crash this host's kernel."""
     chosen = [case for case in cases if not case.hazardous]
     if not chosen:
         raise UserError("every selected case can crash the kernel", hint="--hazardous runs them nevertheless")

@@ -67,7 +67,6 @@ def trimmed(log: Sequence[str]) -> list[str]:
 
 
 def _documented(change: Change, rules: Mapping[str, Rule]) -> Iterator[list[str]]:
-    """Yields the quotation of the first rule's document, or else the rule's statement."""
     rule = rules[change.rules[0]]
     source = ", ".join(filter(None, (rule.document, rule.section)))
     said = f'"{rule.quote}"' if rule.quote else rule.statement

@@ -58,7 +58,6 @@ def text(comparison: Comparison, most: int | None) -> Iterator[str]:
 
 
 def _changed(comparison: Comparison) -> Mapping[str, list[tuple[str, str, str]]]:
-    """Returns the differences between the stacks and between the runs of the suite, each list with its heading."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for each in stacks(comparison.old, comparison.new):
         heading = "tested in another way" if each[0] in _OF_SUITE else "what was under test has changed"

@@ -291,7 +291,6 @@ class Digest:
 
     @cached_property
     def _worst(self) -> Mapping[str, Severity]:
-        """The worst severity of each result that violates a rule, by case."""
         return {each["case"]: worst_severity(each) for each in self.results if each["effective"] in VIOLATIONS}
 
     @property
@@ -478,7 +477,6 @@ def called(name: str) -> str:
 
 
 def _most(pairs: set[tuple[str, str]]) -> tuple[str, ...]:
-    """Returns the most common reasons, each with its number of rules."""
     count = Counter(reason for reason, _ in sorted(pairs))
     shown = [f"{reason} ({number:,})" for reason, number in count.most_common(_MOST_REASONS)]
     rest = len(count) - len(shown)
@@ -550,7 +548,6 @@ def _shown(record: ResultRecord, shared: dict[tuple[str, int], Any]) -> ResultRe
 
 
 def _shard(header: HeaderRecord) -> str:
-    """Returns the number of this shard, or the number of shards in the run; empty if the run has no shards."""
     if shard := header.get("shard"):
         return f"{shard.get('number', '?')} of {shard.get('of', '?')}"
     return f"{len(header['shards'])}, merged" if header.get("shards") else ""

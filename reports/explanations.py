@@ -144,7 +144,6 @@ def _of_result(record: ResultRecord | None, run: Digest) -> Iterator[str]:
 
 
 def _of_point(case: Case, record: ResultRecord, run: Digest) -> Iterator[str]:
-    """Yields lines about the outcome at a point of a sweep."""
     points = read_points(run.directory, record)
     name = case.id.partition(POINT)[2]
     assert case.sweep is not None
@@ -190,7 +189,6 @@ def of_defect(defect: Defect, run: Digest) -> Iterator[str]:
 
 
 def _documented(rule: Rule) -> list[str]:
-    """Returns the words of the rule's document, or the reason why they are not quoted."""
     return _wrapped(f'The document: "{rule.quote}"' if rule.quote else f"The document is not quoted: {rule.unquoted}")
 
 

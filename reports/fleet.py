@@ -230,7 +230,6 @@ def _device(facts: Facts) -> tuple[Hashable, ...]:
 
 
 def _named(name: str, nodes: Sequence[Node]) -> str:
-    """The name of a group, with the number of cases that its nodes have run."""
     return f"{name}, {format_count(nodes[0].facts.cases, 'case')}" if nodes[0].facts else name
 
 

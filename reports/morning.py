@@ -69,7 +69,8 @@ class Morning:
         yield f"{self.cell.name:<17} {outcome.outcome:<10} {self._told(outcome)}"
         if self.good is not None:
             yield from self._changed_under_test()
-            yield from self._new_defects(self.good)
+            for defect in self.good.defects[NEW]:
+                yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
             for kind in _KINDS:
                 yield from self._changes(kind, self.good.of(kind))
         mended = self.before or self.good
@@ -102,10 +103,6 @@ class Morning:
             more = [f"{len(found) - _MOST} more"] if len(found) > _MOST else []
             yield f"    under test: {'; '.join(text + more)}"
 
-    def _new_defects(self, comparison: Comparison) -> Iterator[str]:
-        for defect in comparison.defects[NEW]:
-            yield _line(NEW, self._since(self._has_defect(defect)), _of_defect(defect))
-
     def _changes(self, kind: str, changes: Sequence[Change]) -> Iterator[str]:
         text = "newly unsupported" if kind == UNSUPPORTED else kind
         for change in changes[:_MOST]:
@@ -125,7 +122,6 @@ class Morning:
         return self._known_of(partial(Facts.shows, fingerprints=own))
 
     def _known_of(self, has: Callable[[Facts], bool | None]) -> Mapping[str, bool]:
-        """Returns the answer of `has` for each night, without unknown answers."""
         text = {cell.night: has(cell.facts) for cell in self._nights() if cell.facts}
         return {night: each for night, each in text.items() if each is not None}
 

@@ -158,7 +158,6 @@ class Site(HistoryPage):
         return CaseLine(id_, place, ordered, {name: night for name, night in since.items() if night})
 
     def _violating(self, name: str, case: str) -> dict[str, bool]:
-        """Returns, by night, whether a case violates a rule. Nights for which this is unknown are left out."""
         known = {night: facts.violates(case) for night, facts in self._facts[name].items()}
         return {night: violates for night, violates in known.items() if violates is not None}
 

@@ -63,8 +63,8 @@ edits:
 
 
 def mutant(name: str = "last-byte-refused", **more: Any) -> Mutant:
-    change = Change(name, "The last byte is refused.", ("REG-20",), (), (), name)
-    return dataclasses.replace(Mutant(change, "rxe_mr", "range", False, False, False, False, (), ""), **more)
+    made = Mutant(name, "The last byte is refused.", ("REG-20",), (), (), name, file="rxe_mr", kind="range")
+    return dataclasses.replace(made, **more)
 
 
 class Driver:

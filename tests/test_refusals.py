@@ -3,8 +3,9 @@
 A file of tests/refusals is about one kind of file. A block `=== base` has a command, as `$ COMMAND`, and files without
 mistakes, each below `--- NAME`. Each further block is a mistake. In these files it replaces the words after `old: ` by
 the words after `new: ` or, without `old: `, the whole content of the last file; \\n is the end of a line, and \\xNN a
-byte. It may have its own `$ COMMAND`. Each `says: ` is a line of the message. RECORDED is the folder of recorded
-violations.
+byte. `add: NAME CONTENT` is one more file, and `add: NAME -> TARGET` a link. A mistake may have its own command.
+Each `says: ` is a line of the message, in which HERE is the working directory. RECORDED is a folder of recorded
+runs.
 """
 
 import re
@@ -42,6 +43,8 @@ class Refusal:
                 text = text.replace(r"\n", "\n")
                 files[name] = files[name].replace(old, text, 1) if old else text
                 old = ""
+            elif key == "add:":
+                name, _, files[name] = text.partition(" ")
             else:
                 assert key == "says:", line
                 says.append(text.strip())
@@ -71,11 +74,15 @@ def test_a_file_with_a_mistake_is_refused_with_its_place(
     monkeypatch.chdir(tmp_path)
     for name, content in refusal.files.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
+        if content.startswith("-> "):
+            Path(name).symlink_to(content[3:])
+            continue
         text = re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), content)
         Path(name).write_text(text, encoding="latin-1" if text != content else "utf-8")
     before = sorted(tmp_path.rglob("*"))
     words = shlex.split(refusal.command.replace("RECORDED", str(TESTS / "recorded_violations")))
-    assert cli(2, *words) == ("", "".join(f"rdma-cts: {line}\n" for line in refusal.says))
+    said = "".join(f"rdma-cts: {line}\n" for line in refusal.says).replace("HERE", str(tmp_path))
+    assert cli(2, *words) == ("", said)
     assert sorted(tmp_path.rglob("*")) == before
 
 
