@@ -94,8 +94,10 @@ enum answer { IS = ANSWER + 1 };
 @pytest.fixture
 def toolchain(tmp_path: Path) -> Toolchain:
     """A compiler and a header of a few lines."""
-    (tmp_path / "few.h").write_text(HEADER)
-    return Toolchain.found(None, [tmp_path], "few.h", PATIENCE_S)
+    folder = tmp_path / "infiniband"
+    folder.mkdir()
+    (folder / "verbs.h").write_text(HEADER)
+    return Toolchain.found(None, [tmp_path], PATIENCE_S)
 
 
 def answered(toolchain: Toolchain, *expressions: str) -> Answers:
