@@ -124,7 +124,7 @@ def test_damaged_answers_are_asked_for_again(folder: Path, toolchain: Toolchain,
 def test_another_header_or_question_is_asked_again(folder: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     assert answered(toolchain, "IS").values == {"IS": 42}
     assert answered(toolchain, "IS + 1").values == {"IS + 1": 43}
-    (tmp_path / "few.h").write_text(HEADER.replace("41", "6"))
+    (tmp_path / "infiniband" / "verbs.h").write_text(HEADER.replace("41", "6"))
     assert answered(toolchain, "IS").values == {"IS": 7}
 
 
