@@ -157,7 +157,3 @@ class Space:
 
     def bytes_of(self, column: int) -> bytes:
         return column.to_bytes(self.size, "little")
-
-    def count(self, column: int) -> int:
-        """Returns the number of points at which a column is true."""
-        return column.bit_count()

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 MAX_NUMBER = (1 << 64) - 1
 
-Scalar = str | int | bool | None
-
 
 @dataclass(frozen=True)
 class Location:
@@ -63,7 +61,7 @@ class Node:
     an axis value, if the table gives it one.
     """
 
-    value: "Scalar | tuple[Node, ...] | dict[str, Node]"
+    value: "str | int | bool | tuple[Node, ...] | dict[str, Node] | None"
     location: Location
     plain: bool = True
     keys: dict[str, Location] | None = None
