@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from actors import Stage
 from commands.__main__ import main
 from conformance import cache
 from conformance.tables import suite
@@ -138,6 +139,11 @@ def cli(capsys: Says) -> Cli:
         return said
 
     return run
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
 
 
 @pytest.fixture

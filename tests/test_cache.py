@@ -27,6 +27,7 @@ from conformance.tables.tiers import left_out
 from fixtures.guest import derivation, freezing, image, job, template
 from fixtures.system import cache as system_cache
 from patience import PATIENCE_S
+from samples import user_error
 
 
 @pytest.fixture
@@ -314,9 +315,8 @@ def test_an_image_or_template_that_others_can_write_is_not_used(tmp_path: Path, 
     for name in ("images", "templates"):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(mode)
-    with pytest.raises(UserError, match="images can be written by others than this user") as caught:
+    with user_error("images can be written by others than this user", status=3):
         image._refuse_foreign(tmp_path / "images")
-    assert caught.value.status == 3
     with pytest.raises(freezing.Failure, match="templates can be written by others"):
         template.Templates(tmp_path, print).resume(*[SimpleNamespace()] * 3)  # type: ignore[arg-type]
 
