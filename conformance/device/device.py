@@ -100,7 +100,6 @@ class Device:
         # The number of exchanges so far that C could have executed; at a threshold, the C code is compiled
         # (native_exchange.py).
         self.exchanges_requested = 0
-        self._chosen_gid: int | None = None
         self.findings = Findings()  # set when preflight has run
         self.lingering: set[Refusal] = set()  # for all pairs of this device; see interface.Pair
         self.connection_manager: ConnectionManager | None = None
@@ -197,15 +196,13 @@ class Device:
         """The GID that loopback traffic uses, at `source_gid_index`."""
         return self.context.query_gid(self.port, self.source_gid_index)
 
-    @property
+    @cached_property
     def source_gid_index(self) -> int:
         """The index of the GID for loopback traffic: the requested GID, else the most suitable GID of the port."""
         if self.gid_index is not None:
             return self.gid_index
-        if self._chosen_gid is None:
-            port = self._in_sysfs
-            self._chosen_gid = 0 if self.transport is INFINIBAND else port.choose(port.gids(self._gid_indices()))
-        return self._chosen_gid
+        port = self._in_sysfs
+        return 0 if self.transport is INFINIBAND else port.choose(port.gids(self._gid_indices()))
 
     def open_connection_manager(self) -> None:
         """Opens the connection manager on the address of the port's network interface, for transports that need it.

@@ -273,12 +273,7 @@ def _cache_name() -> str:
 
 @functools.cache
 def _found_before() -> dict[str, list[_Product]]:
-    path = cache.lookup(_cache_name())
-    try:
-        found: dict[str, list[_Product]] = json.loads(path.read_bytes()) if path else {}
-    except (OSError, ValueError):
-        return {}
-    return found
+    return cache.recalled(_cache_name()) or {}
 
 
 def _points(variables: Sequence[_Variable]) -> int:
