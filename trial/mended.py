@@ -25,7 +25,7 @@ from fixtures.guest.mending import ensure_each
 from fixtures.guest.recipe import MENDED_STACKS, recipe_for
 from fixtures.system.cache import cache_directory
 from runs import process
-from trial.report import write_files
+from trial import report
 
 Say = Callable[[str], None]
 STACK = next(iter(MENDED_STACKS))
@@ -119,15 +119,13 @@ def left_out(
 
 
 def table(findings: Sequence[LeftOut]) -> str:
-    lines = ["| left out | rules | violated again | not verified any more | defects | comes back |"]
-    lines.append("|---|---|---:|---:|---|---|")
+    rows = []
     for each in findings:
         defects = ", ".join(f"`{fingerprint}`" for fingerprint in each.defects) or "none"
-        lines.append(
-            f"| {each.change} | {', '.join(each.rules)} | {len(each.violated)} | {len(each.not_verified)} | {defects} "
-            f"| {each.outcome} |"
-        )
-    return "\n".join(lines) + "\n"
+        figures = (len(each.violated), len(each.not_verified))
+        rows.append((each.change, ", ".join(each.rules), *figures, defects, each.outcome))
+    head = ("left out", "rules", "violated again", "not verified any more", "defects", "comes back")
+    return "\n".join(report.table(head, rows, (2, 3))) + "\n"
 
 
 def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
@@ -163,7 +161,7 @@ def execute(arguments: argparse.Namespace, suite: Suite, say: Say) -> int:
             flush=True,
         )
     data = {"schema": "rdma-cts-mended/1", "findings": list(map(asdict, findings))}
-    write_files(out, "mended", data, table(findings))
+    report.write_files(out, "mended", data, table(findings))
     print(table(findings), end="")
     return 0 if all(each.outcome == "only its own" for each in findings) else 1
 
