@@ -284,13 +284,11 @@ class HistoryPage:
         return [track for track in self.rules if not track.was_bad]
 
     def _rule(self, rule: str) -> Track:
-        return Track(
-            rule,
-            tuple(
-                self._lane(name, {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()}, _BAD_VERDICTS)
-                for name, by in self._facts.items()
-            ),
+        lanes = (
+            self._lane(name, {night: facts.rules.get(rule, NOT_RUN) for night, facts in by.items()}, _BAD_VERDICTS)
+            for name, by in self._facts.items()
         )
+        return Track(rule, tuple(lanes))
 
     @cached_property
     def defects(self) -> list[tuple[KnownDefect, Track]]:
@@ -328,17 +326,11 @@ class HistoryPage:
         return next((known[each] for each in defect.fingerprints if each in known), "")
 
     def _defect(self, first: str, seen: Mapping[str, Mapping[str, set[str]]]) -> Track:
-        return Track(
-            first,
-            tuple(
-                self._lane(
-                    name,
-                    {night: _STATES[self._facts[name][night].known(first in those)] for night, those in by.items()},
-                    _BAD_SEEN,
-                )
-                for name, by in seen.items()
-            ),
-        )
+        lanes = []
+        for name, by in seen.items():
+            known = {night: self._facts[name][night].known(first in those) for night, those in by.items()}
+            lanes.append(self._lane(name, {night: _STATES[each] for night, each in known.items()}, _BAD_SEEN))
+        return Track(first, tuple(lanes))
 
     def _lane(self, name: str, states: Mapping[str, str], bad: frozenset[str]) -> Lane:
         steps = []

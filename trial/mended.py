@@ -13,7 +13,7 @@ from conformance.errors import PROGRAM, UserError
 from conformance.model.case import Case
 from conformance.model.kind import Kind
 from conformance.model.record import ResultRecord
-from conformance.model.verdict import VIOLATIONS, Verdict
+from conformance.model.verdict import NOT_TESTABLE, VIOLATIONS, Verdict
 from conformance.results.files import make_directory
 from conformance.results.records import read_results
 from conformance.tables.suite import ROOT, Suite
@@ -99,23 +99,11 @@ def left_out(
     last = {record["case"]: record for record in without}
     before = {case: whole[case]["verdict"] for case in last if case in whole}
     violated = [r for case, r in last.items() if r["verdict"] in VIOLATIONS and before.get(case) not in VIOLATIONS]
-    lost = [
-        case
-        for case, r in last.items()
-        if before.get(case) == Verdict.PASS and r["verdict"] in (Verdict.UNSUPPORTED, Verdict.UNREACHABLE)
-    ]
-    others = [record["case"] for record in violated if not set(record["rules"]) & set(rules)]
+    lost = [case for case, r in last.items() if before.get(case) == Verdict.PASS and r["verdict"] in NOT_TESTABLE]
+    cases = tuple(record["case"] for record in violated)
+    others = tuple(record["case"] for record in violated if not set(record["rules"]) & set(rules))
     defects = {defect.fingerprint: defect.title for defect in defects_of(violated)}
-    return LeftOut(
-        change,
-        tuple(rules),
-        tuple(declared),
-        tuple(record["case"] for record in violated),
-        tuple(lost),
-        defects,
-        tuple(others),
-        len(last),
-    )
+    return LeftOut(change, tuple(rules), tuple(declared), cases, tuple(lost), defects, others, len(last))
 
 
 def table(findings: Sequence[LeftOut]) -> str:
