@@ -43,6 +43,16 @@ SPACE = """
 """
 
 
+def laid(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Writes files with these names and contents into a folder, which is made; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
 def flip(path: Path) -> None:
     """Changes a bit in the middle of a file."""
     data = bytearray(path.read_bytes())

@@ -21,11 +21,6 @@ UNBROKEN = [HEADER, start(0), passed(0), start(1), failed(1), *ran(2, 3)[1:]]
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path)
-
-
-@pytest.fixture
 def whole(tmp_path: Path) -> tuple[bytes, Recorded]:
     """An uninterrupted run: its file and its records."""
     (tmp_path / "whole").mkdir()

@@ -153,7 +153,7 @@ def test_the_other_rules_of_a_waived_sweep_keep_their_verdicts(tmp_path: Path) -
     assert (verdict_on("REG-01", line), verdict_on("REG-15", line)) == ("WAIVED", "PASS")
 
 
-def test_the_published_schema_takes_what_is_read_and_no_more(tmp_path: Path) -> None:
+def test_the_published_schema_takes_what_is_read_and_no_more() -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
     assert validator.is_valid({"waivers": [WAIVER]})
     for change in ({"rule": "reg 1"}, {"case": "a"}, {"expires": 3}, {"issue": "4711"}, {"more": 1}):
