@@ -28,6 +28,6 @@ def words(text: str) -> list[str]:
 
 
 def rows(name: str) -> list[tuple[str, str]]:
-    """The rows of a text file next to this one, `input => expected`; `#` begins a comment."""
-    lines = Path(__file__).with_name(name).read_text().splitlines()
+    """The rows `input => expected` of a file of the folder rows; `#` begins a comment."""
+    lines = (Path(__file__).parent / "rows" / f"{name}.txt").read_text().splitlines()
     return [(given, said.strip()) for given, _, said in (line.partition(" =>") for line in lines if line[0] != "#")]

@@ -21,12 +21,11 @@ import yaml
 from actors import HEADER, IDS, SUITE, Stage, ran, start, verdicts
 from bundles.archive import pack
 from bundles.claims import claims
-from commands import run, verify
+from commands import run
 from commands.__main__ import main
 from conformance.errors import UserError
 from conformance.model.bounds import MOST_DEVIATIONS, MOST_VALUES
 from conformance.model.record import Record
-from conformance.model.rules import Registry
 from conformance.model.space import Space
 from conformance.results.points import store_points
 from conformance.results.records import encode
@@ -35,7 +34,7 @@ from conformance.sweeps.outcome import Outcome, Points
 from conformance.tables.suite import VERSION, Suite
 from recorded_reference import record
 from reports import digest
-from samples import consistent, numbered, observed_result, written_records
+from samples import consistent, observed_result, written_records
 
 Line = dict[str, Any]
 Says = pytest.CaptureFixture[str]
@@ -101,21 +100,9 @@ CHANGES: dict[str, Callable[[list[Line], Any], list[Line]]] = {
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Suite:
-    """Replaces the suite by eight cases of one rule."""
-    eight = numbered(8)
-    suite: Suite = Suite(Registry([eight.registry["REG-01"]]), eight.tables, eight.tables_sha256)
-    monkeypatch.setattr(verify, "load_suite", lambda _: suite)
-    monkeypatch.setattr("commands.cli.run_arguments.load_suite", lambda *_: suite)
-    monkeypatch.setattr(digest, "load_suite", lambda: suite)
-    monkeypatch.setattr(digest, "tables_digest", lambda _: suite.tables_sha256)
-    return suite
-
-
-@pytest.fixture
-def good(small: Suite, tmp_path: Path) -> list[Line]:
+def good(eight_cases: Suite, tmp_path: Path) -> list[Line]:
     """The lines of a run in which no rule is violated."""
-    data = record(tmp_path / "good", small, small.cases, started=STARTED)
+    data = record(tmp_path / "good", eight_cases, eight_cases.cases, started=STARTED)
     lines = [json.loads(line) for line in (data / "results.jsonl").read_bytes().splitlines()]
     lines[0]["suite"]["version"] = VERSION
     return lines

@@ -26,6 +26,7 @@ from conformance.tables.suite import CASES, ROOT, load_suite
 from conformance.tables.tiers import left_out
 from fixtures.guest import derivation, freezing, image, job, template
 from fixtures.system import cache as system_cache
+from kinds import rows
 from patience import PATIENCE_S
 from samples import user_error
 
@@ -227,23 +228,7 @@ def test_a_derived_file_is_used_only_with_the_module_it_was_made_of(
     assert not (tmp_path / "suite").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("/etc/__pycache__/x", ""),
-        ("../__pycache__/x", ""),
-        ("derived/../../x", ""),
-        ("conformance/errors.py", ""),
-        ("derived/deeper/x", ""),
-        ("x", ""),
-        (f"derived/x-{'0' * 32}.so", "§"),
-        (f"derived/x-{'0' * 32}.so", "YQ"),
-        ("derived/x", ""),
-        ("conformance/__pycache__/planted.cpython-314.pyc", ""),
-        ("conformance/__pycache__/errors.cpython-314.so", ""),
-        ("usr/__pycache__/errors.cpython-314.pyc", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), rows("files_of_guests"))
 def test_nothing_else_is_taken_from_a_guest(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(ValueError, match=r"derived file|damaged"):
         derivation.keep(tmp_path / "cache" / "kept", {name: text}, {"conformance/errors.py": ""})

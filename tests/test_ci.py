@@ -19,6 +19,7 @@ from conformance.results.records import Recorded, read_results
 from conformance.tables.suite import ROOT
 from fixtures.guest.recipe import STACKS
 from fixtures.system import packages
+from kinds import rows
 from launched import ended, script
 from patience import PATIENCE_S
 from samples import recorded, result, written
@@ -141,25 +142,9 @@ def test_a_cell_whose_run_does_not_begin_has_the_status_of_the_run(scripts: Scri
     assert (mistaken.returncode, mistaken.stderr[:28]) == (2, "usage: sh ci/stack.sh STACK ")
 
 
-@pytest.mark.parametrize(
-    ("environment", "shard"),
-    [
-        ({"SHARD": "3/4"}, "3/4"),
-        ({"CI_NODE_INDEX": "2", "CI_NODE_TOTAL": "5"}, "2/5"),
-        ({"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "4"}, "1/4"),
-        (
-            {
-                "SLURM_ARRAY_TASK_ID": "14",
-                "SLURM_ARRAY_TASK_COUNT": "3",
-                "SLURM_ARRAY_TASK_MIN": "10",
-                "SLURM_ARRAY_TASK_STEP": "2",
-            },
-            "3/3",
-        ),
-        ({"JOB_COMPLETION_INDEX": "0", "JOB_COMPLETIONS": "4", "OUT": "results"}, "1/4"),
-    ],
-)
-def test_each_engine_says_which_shard(scripts: Scripts, environment: dict[str, str], shard: str) -> None:
+@pytest.mark.parametrize(("variables", "shard"), rows("shards_of_engines"))
+def test_each_engine_says_which_shard(scripts: Scripts, variables: str, shard: str) -> None:
+    environment = dict(each.split("=") for each in variables.split())
     scripts.will(1, verdicts("FAIL"))
     out = f"{environment.get('OUT', 'out')}/shard-{shard[0]}"
     assert scripts.call("shard.sh", "--guest", **environment).returncode == 0

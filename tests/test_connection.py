@@ -28,6 +28,7 @@ from conformance.execution.connection import ExchangeSpec, LoopbackConnection, e
 from conformance.execution.context import CaseContext
 from conformance.model.deadline import TURNS_PER_S, Wait
 from conformance.model.transport import INFINIBAND, IWARP
+from kinds import rows
 
 SIZE = 64
 # Values of enum ibv_wc_status and ibv_wc_opcode.
@@ -291,36 +292,20 @@ def test_a_stale_pair_that_is_made_again_is_renewed_before_c_sees_it(monkeypatch
     assert (seen, loopback.stale) == ([0, 1], False)
 
 
-@pytest.mark.parametrize(
-    ("kind", "transport", "opcode", "found", "received", "answered"),
-    [
-        ("RC", INFINIBAND, "RDMA_WRITE", "REM_ACCESS_ERR", "", True),
-        ("RC", INFINIBAND, "RDMA_WRITE", "LOC_PROT_ERR", "", True),
-        ("RC", INFINIBAND, "SEND", "RNR_RETRY_EXC_ERR", "", True),
-        ("RC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", True),  # an acknowledged request
-        ("RC", INFINIBAND, "RDMA_WRITE", "RETRY_EXC_ERR", "", False),
-        ("RC", INFINIBAND, "RDMA_WRITE", "WR_FLUSH_ERR", "WR_FLUSH_ERR", False),
-        ("RC", INFINIBAND, "RDMA_WRITE", "FATAL_ERR", "", False),
-        ("RC", INFINIBAND, "RDMA_WRITE", "", "", False),
-        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),  # the SEND after the request has arrived
-        ("UC", INFINIBAND, "RDMA_WRITE", "SUCCESS", "", False),
-        ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "WR_FLUSH_ERR", False),
-        ("RC", IWARP, "RDMA_WRITE", "SUCCESS", "SUCCESS", True),
-        ("RC", IWARP, "RDMA_READ", "SUCCESS", "", True),
-    ],
-)
+@pytest.mark.parametrize(("request_", "answered"), rows("answered_requests"))
 def test_an_unanswered_request_is_followed_by_a_message_that_must_arrive(
-    monkeypatch: pytest.MonkeyPatch, kind: str, transport: Any, opcode: str, found: str, received: str, answered: bool
+    monkeypatch: pytest.MonkeyPatch, request_: str, answered: str
 ) -> None:
+    kind, transport, opcode, *statuses = request_.split()
     side = Side([], lambda _: None)
     vars(side)["kind"] = kind
     pair = Pair(side, side)
-    vars(pair)["transport"] = transport
+    vars(pair)["transport"] = {"INFINIBAND": INFINIBAND, "IWARP": IWARP}[transport]
     control = LoopbackConnection(cast(Any, pair), lambda: 1)
     asked: list[LoopbackConnection] = []
     monkeypatch.setattr(LoopbackConnection, "check_alive", lambda self: asked.append(self))
     of_a_case = LoopbackConnection(cast(Any, pair), lambda: 1, renewable=False, control=lambda: control)
-    completions = [[Completion(1, status)] if status else [] for status in (found, received)]
+    completions = [[Completion(1, status)] if status != "-" else [] for status in statuses]
     of_a_case.check_answered(completions[0], completions[1], opcode)
     assert asked == ([] if answered else [control])
 

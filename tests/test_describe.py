@@ -120,7 +120,7 @@ def test_a_case_of_other_tables_is_explained_with_those(tmp_path: Path, cli: Cli
     )
 
 
-@pytest.mark.parametrize(("line", "offered"), rows("completions.txt"))
+@pytest.mark.parametrize(("line", "offered"), rows("completions"))
 def test_bash_offers_what_fits(line: str, offered: str, cli: Cli) -> None:
     script = cli(0, "completion", "bash").out
     words = line.split(" ")

@@ -38,7 +38,7 @@ OUTPUT = {"event": "output", "text": "x"}
 
 # Lines that are not messages of the agent, and the errors about them.
 MALFORMED: list[tuple[dict[str, Any], str]] = [
-    *((json.loads(line), said) for line, said in rows("malformed_messages.txt")),
+    *((json.loads(line), said) for line, said in rows("malformed_messages")),
     ({**HELLO, "folder": "x" * 5000}, "has a text of 5,000 characters"),
     ({**CHECKED, "same": {str(number): "x" for number in range(2000)}}, "has 2,000 values in one place"),
     ({**ERROR, "message": "x" * 30_000_000}, "has a text of 30,000,000 characters"),

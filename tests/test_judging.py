@@ -14,8 +14,7 @@ from conformance.judging.answering_layer import answering_layer
 from conformance.judging.circumstances import located
 from conformance.judging.kernel_alarms import crash_location, kernel_alarm
 from conformance.model.case import Case
-from conformance.model.fault import ON_DEMAND as OF_DEMAND
-from conformance.model.fault import OWN_ADDRESSES, Fault, FaultKind
+from conformance.model.fault import Fault, FaultKind
 from conformance.model.observation import AskedRange, KernelEvidence, Observation
 from conformance.model.verdict import Verdict
 from samples import case
@@ -165,17 +164,7 @@ def test_bytes_that_move_by_an_ended_key_are_a_fault_of_the_request_in_flight(re
 WARNING = "WARNING: CPU: 0 PID: 7 at mm/page_alloc.c:4826 __alloc_pages+0x1/0x2"
 
 
-@pytest.mark.parametrize(
-    ("suspect", "function", "named"),
-    [
-        ("mana", "mana_ib_reg_user_mr+0x3f/0x2b0 [mana_ib]", True),
-        ("mana", "manage_workers+0x3f/0x2b0", False),
-        ("efa", "efault_handler+0x3f/0x2b0", False),
-        ("hns", "hns3_clean_tx_ring+0x3f/0x2b0 [hns3]", False),
-        ("hns", "hns_roce_reg_user_mr+0x3f/0x2b0 [hns_roce_hw_v2]", True),
-        ("mlx5_1", "mlx5_10: something", False),
-    ],
-)
+@pytest.mark.parametrize(("suspect", "function", "named"), JUDGED["suspects"])
 def test_a_suspect_is_named_by_its_whole_name(suspect: str, function: str, named: bool) -> None:
     log = [WARNING, "Call Trace:", f" {function}"]
     assert bool(kernel_alarm({"taint": 0, "log": log, "suspects": ["ib_core", suspect]})) is named
@@ -189,29 +178,10 @@ def test_at_the_kernel_a_line_names_the_kernels_command() -> None:
     assert str(REFUSE.when).startswith("ibv_reg_mr(")
 
 
-def iova(hca_va: str, more: str = "addr: buf + 100") -> Case:
-    return case(f"{{rules: [IOVA-02], when: {{{more}, hca_va: {hca_va}, access: []}}, then: success}}", "reg_mr_iova")
-
-
-@pytest.mark.parametrize(
-    ("of", "code", "layer"),
-    [
-        (iova("4 GiB + 200"), "EINVAL", "kernel core"),
-        (iova("0"), "EINVAL", "kernel core"),
-        (iova("4 GiB + 100"), "EINVAL", "kernel"),
-        # The offsets differ only within a page of 64 KiB, so that the layer is unknown.
-        (iova("4 GiB + 4196"), "EINVAL", "kernel"),
-        (iova("3 pages + 100"), "EINVAL", "kernel"),
-        (iova("3 pages + 99"), "EINVAL", "kernel core"),
-        (iova("1 hugepage + 64 KiB + 99"), "EINVAL", "kernel core"),
-        (iova("4 GiB + 200"), "ENOMEM", "kernel"),
-        (iova("4 GiB + 200", "addr: buf.end - 8"), "EINVAL", "kernel"),
-        (REFUSE, "EINVAL", "kernel core"),
-        (REFUSE, "EPERM", "kernel"),
-        (REGISTER, "EINVAL", "kernel"),
-    ],
-)
-def test_checks_of_the_kernel_core_are_attributed_to_it(of: Case, code: str, layer: str) -> None:
+@pytest.mark.parametrize(("name", "code", "layer"), JUDGED["answers"])
+def test_checks_of_the_kernel_core_are_attributed_to_it(name: str, code: str, layer: str) -> None:
+    row = f"{{rules: [IOVA-02], when: {{{name}, access: []}}, then: success}}"
+    of = CASES.get(name) or case(row, "reg_mr_iova")
     seen = Observation(rc=None, returned="NULL", errno=code, layer="kernel")
     assert answering_layer(of, seen) == layer
     judgement = judge(of, [], seen)
@@ -246,36 +216,16 @@ def test_only_the_core_refuses_these_advices_and_reregistrations(row: str, more:
 BOUND = "qps: {qp: {type: RC}}, windows: {mw: {type: 1, bound: {addr: buf + 64, length: 256, access: [REMOTE_WRITE]}}}"
 
 
-@pytest.mark.parametrize(
-    ("given", "key", "place", "outside", "kinds"),
-    [
-        ("length: 1 page", "mr", "addr: buf + 1 page - 8, length: 8", False, ()),
-        ("length: 1 page", "mr", "addr: buf + 1 page - 8, length: 9", True, ()),
-        ("length: 1 page", "mr", "addr: buf - 1, length: 1", True, ()),
-        ("length: 1 page", "mr", "addr: buf + 1 page, length: 0", False, ()),
-        (
-            "access: [ON_DEMAND, REMOTE_WRITE, LOCAL_WRITE], length: 1 page",
-            "mr",
-            "addr: buf, length: 2 pages",
-            True,
-            (OF_DEMAND,),
-        ),
-        ("access: [ZERO_BASED]", "mr", "addr: 0, length: 4 pages", False, (OWN_ADDRESSES,)),
-        ("access: [ZERO_BASED]", "mr", "addr: 1, length: 4 pages", True, (OWN_ADDRESSES,)),
-        ("access: [LOCAL_WRITE, MW_BIND]", "mw", "addr: buf + 64, length: 256", False, ()),
-        ("access: [LOCAL_WRITE, MW_BIND]", "mw", "addr: buf + 63, length: 256", True, ()),
-        ("access: [LOCAL_WRITE, MW_BIND]", "mw", "addr: buf + 65, length: 256", True, ()),
-    ],
-)
+@pytest.mark.parametrize(("given", "key", "place", "outside", "kinds"), JUDGED["places"])
 def test_a_fault_says_whether_the_bytes_are_outside_of_their_key(
-    given: str, key: str, place: str, outside: bool, kinds: tuple[str, ...]
+    given: str, key: str, place: str, outside: bool, kinds: list[str]
 ) -> None:
     given += ", access: [LOCAL_WRITE]" * ("access" not in given)
     objects = f"mrs: {{mr: {{{given}}}}}, {BOUND if key == 'mw' else 'pds: [other]'}"
     when = f"op: RDMA_WRITE, rkey: {key}.rkey, {place}"
     of = case(f"{{rules: [REG-20], call: traffic, given: {{{objects}}}, when: {{{when}}}, then: open}}", "bind_mw")
     found = located(Fault(FaultKind.MOVED), of)
-    assert (found.outside, found.region) == (outside, kinds)
+    assert (found.outside, found.region) == (outside, tuple(kinds))
     assert found.key == ("window" if key == "mw" else "region")
 
 

@@ -304,6 +304,7 @@ def test_results_that_repeat_values_are_read_as_each_line_alone(tmp_path: Path) 
         {"expected": {"x": [{"observed": 1}]}, "reason": 'a \\ "quoted"\n one'},
         {"observed": {"wc": ["SUCCESS"]}, "notes": ["a", "b"]},
         {"duration_us": 7},
+        {"of_a_later_version": None},
         {"reason": "a\nb"},
         {"notes": ["é\t"], "kernel": {"log": ["é\x1b"]}},
     ]

@@ -30,7 +30,7 @@ from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
 from conformance.sweeps.judging import SweepResult
 from conformance.sweeps.run import run_sweep
-from conformance.tables.suite import Selection, load_suite
+from conformance.tables.suite import load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
 from kinds import Patch
@@ -170,11 +170,6 @@ def test_a_single_point_is_judged_as_in_the_sweep() -> None:
     assert needy is not None
     assert found.sweep.judged_row(needy, lambda name: False).needs == ("mw_type_1",)
     assert found.sweep.judged_row(needy, lambda name: True).needs == ()
-
-
-def test_a_point_that_the_constraint_excludes_is_a_mistake() -> None:
-    with pytest.raises(UserError, match="constraint excludes this point"):
-        Selection(only=["reg_mr/sample/space#length=1page,access=MW_BIND"]).apply(SUITE)
 
 
 def test_a_seed_shuffles_points_and_gives_the_same_order_again() -> None:

@@ -86,6 +86,8 @@ class Repeated:
                     parse(part.partition(" ")[2] if key == "fault" else part)  # a verdict precedes a fault
                 except ValueError:
                     return new
+                if key not in whole:  # an unknown key whose value, null, counts as absent
+                    return new
                 if raw[key] == whole[key]:  # type: ignore[literal-required]
                     raw[key] = whole[key]  # type: ignore[literal-required]
                 if part == "null" or key not in ("case", "repro", "duration_us"):
