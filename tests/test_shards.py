@@ -16,7 +16,6 @@ from commands import nightly, run
 from commands.__main__ import main
 from commands.cli import run_arguments
 from commands.cli.arguments import Parser
-from conformance.errors import UserError
 from conformance.results import writer
 from conformance.results.records import Recorded, encode, read_results
 from conformance.results.waiver_file import read_waivers
@@ -62,11 +61,6 @@ def test_no_shard_of_a_default_run_waits_for_a_single_case(of: int) -> None:
     ids = [case.id for case in of_tier(SUITE.cases, DEFAULT)]
     times = [seconds(Shard(number, of).part(ids, str, shipped_durations())) for number in range(1, of + 1)]
     assert max(times) <= 1.1 * min(times)
-
-
-def test_a_shard_for_which_nothing_is_left_says_so() -> None:
-    with pytest.raises(UserError, match="--shard 3/3: this shard has none of the 2 cases; take fewer shards"):
-        Shard(3, 3).part(["a", "b"], str)
 
 
 def test_a_run_plans_its_shard_and_records_the_whole() -> None:

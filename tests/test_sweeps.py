@@ -30,7 +30,7 @@ from conformance.results.writer import ResultsFile
 from conformance.sweeps import native
 from conformance.sweeps.judging import SweepResult
 from conformance.sweeps.run import run_sweep
-from conformance.tables.suite import Selection, load_suite
+from conformance.tables.suite import load_suite
 from conformance.tables.tiers import of_tier, ordered
 from conformance.verbs import ENUMS
 from kinds import Patch
@@ -170,11 +170,6 @@ def test_a_single_point_is_judged_as_in_the_sweep() -> None:
     assert needy is not None
     assert found.sweep.judged_row(needy, lambda name: False).needs == ("mw_type_1",)
     assert found.sweep.judged_row(needy, lambda name: True).needs == ()
-
-
-def test_a_point_that_the_constraint_excludes_is_a_mistake() -> None:
-    with pytest.raises(UserError, match="constraint excludes this point"):
-        Selection(only=["reg_mr/sample/space#length=1page,access=MW_BIND"]).apply(SUITE)
 
 
 def test_a_seed_shuffles_points_and_gives_the_same_order_again() -> None:
@@ -529,7 +524,7 @@ def test_the_loop_in_c_stops_where_something_is_odd_or_stays(tmp_path: Path) -> 
     access, length = array("Q", [1, 2, 5, 4, 1]), array("Q", [8, 8, 8, 99, 8])
     codes = array("H", [9]) * 5
     call = native.Call(library["make"], (3, 4096, length, access))
-    loop = native.Loop(codes, call, call, 0, library["release"], 7, 3, access, 4096, length)
+    loop = native.Loop(codes, call, call, 0, library["release"], 7, pd=3, access=access, addr=4096, length=length)
     assert (loop.run(), loop.at) == (native.UNEXPECTED, 2)
     assert Mr.at(loop.region).fields()["addr"] == 4097
     loop.skip()
